@@ -7,8 +7,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// Entry is an entry of the ledger that has been there since then. A keeper may stand for as
-// long as others rely on it.
+// Entry returns the state of an entry of the ledger that has existed since then, with the limit for its kind: minutes
+// for a reservation that a binder should resolve, more for one that waits for volumes, devices or victims. A keeper
+// has no limit: it may exist for as long as placements rely on it.
 func Entry(doc ledger.NodeDoc, e ledger.Entry, since time.Time) Waiting {
 	w := Waiting{
 		Pod: e.Namespace + "/" + e.Name, Where: e.Role.String() + " " + e.State.String() + " on node " + doc.NodeName,
@@ -16,7 +17,7 @@ func Entry(doc ledger.NodeDoc, e ledger.Entry, since time.Time) Waiting {
 	}
 	switch {
 	case e.Role == ledger.RoleKeeper:
-	case e.Role == ledger.RoleReservation && e.State != ledger.Held && !waits(e):
+	case e.Role == ledger.RoleReservation && e.State != ledger.Held && !waitsForProvisioning(e):
 		w.Limit = overdueReservation
 	default:
 		w.Limit = overdueWait
@@ -24,7 +25,8 @@ func Entry(doc ledger.NodeDoc, e ledger.Entry, since time.Time) Waiting {
 	return w
 }
 
-// waits reports whether the binder waits for volumes to be made, or for devices, as in its own deadline.
-func waits(e ledger.Entry) bool {
+// waitsForProvisioning reports whether the binder waits for volumes to be provisioned, or for devices. The binder's
+// own deadline distinguishes the same two cases.
+func waitsForProvisioning(e ledger.Entry) bool {
 	return len(e.Devices) > 0 || slices.ContainsFunc(e.Volumes, func(p ledger.VolumePick) bool { return !p.HasVolume })
 }

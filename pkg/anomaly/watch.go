@@ -10,131 +10,139 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// Workload is whose pod one was, as far as the facts show: its controller's UID, or the pod's own
-// for one without. The zero value is one that is not known.
+// Workload identifies the workload of a pod, as far as the facts show it: Owner is the UID of its controller, or the
+// pod's own for a pod without one; Created is the pod's. The zero value is a workload that is not known.
 type Workload struct {
 	Owner   string
 	Created time.Time
 }
 
-// Waiting is a pod that stands where it should not stand long.
+// Waiting is a pod or an entry of the ledger that should not be long in its present state.
 type Waiting struct {
-	// Pod is namespace/name, Where says where it stands.
+	// Pod is namespace/name. Where describes the state, as the beginning of a sentence.
 	Pod, Where string
-	// Since is when it came there, Limit how long that may be.
+	// Since is when it entered the state. Limit is how long it may be in it; 0 is without limit.
 	Since time.Time
 	Limit time.Duration
 }
 
-// Watch remembers what has happened lately. For one goroutine.
+// Watch remembers the decisions of the last Window. It is for one goroutine.
 type Watch struct {
-	preempted map[string]*spell
-	nominated map[string]*spell
-	rejected  map[string]*spell
-	refused   map[string]*spell
-	caught    spell
+	// preempted is by the UID of a controller, the other three by the UID of a pod.
+	preempted map[string]*series
+	nominated map[string]*series
+	rejected  map[string]*series
+	refused   map[string]*series
+	swept     series
 }
 
-// spell is something that happens again and again to one thing.
-type spell struct {
+// series holds the times of one kind of event about one subject, oldest first. name and detail are for the finding.
+type series struct {
 	name   string
 	times  []time.Time
 	detail string
 }
 
-// NewWatch remembers nothing.
+// NewWatch returns a Watch that remembers nothing.
 func NewWatch() *Watch {
 	return &Watch{
-		preempted: map[string]*spell{}, nominated: map[string]*spell{}, rejected: map[string]*spell{},
-		refused: map[string]*spell{},
+		preempted: map[string]*series{}, nominated: map[string]*series{}, rejected: map[string]*series{},
+		refused: map[string]*series{},
 	}
 }
 
-// Decided takes in one decision of the log, which was stored then. whose is the pod's workload
-// as the facts have it; only evictions need it.
-func (w *Watch) Decided(d events.Decision, at time.Time, whose Workload) {
+// Decided records one decision of the log, which was stored at that time. Decisions must arrive in the order of the
+// log. A bind ends the series of its pod: what happened before it was resolved. workload is that of the pod as the
+// facts show it; only evictions need it.
+func (w *Watch) Decided(d events.Decision, at time.Time, workload Workload) {
 	pod := d.Pod.Namespace + "/" + d.Pod.Name
 	switch d.Kind {
 	case events.DecisionNominated:
-		note(w.nominated, d.Pod.UID, pod, at).detail = "last on node " + d.NodeName
+		record(w.nominated, d.Pod.UID, pod, at).detail = "last on node " + d.NodeName
 	case events.DecisionBound:
 		delete(w.nominated, d.Pod.UID)
 		delete(w.rejected, d.Pod.UID)
 		delete(w.refused, d.Pod.UID)
 	case events.DecisionFenceRefused:
-		note(w.refused, d.Pod.UID, pod, at).detail = fmt.Sprintf("last on node %s: %s", d.NodeName, d.Message)
+		record(w.refused, d.Pod.UID, pod, at).detail = fmt.Sprintf("last on node %s: %s", d.NodeName, d.Message)
 	case events.DecisionReleased, events.DecisionRejected:
 		delete(w.refused, d.Pod.UID)
-		note(w.rejected, d.Pod.UID, pod, at).detail = fmt.Sprintf("last on node %s: %s",
+		record(w.rejected, d.Pod.UID, pod, at).detail = fmt.Sprintf("last on node %s: %s",
 			d.NodeName, cmp.Or(d.Message, "the reservation was cancelled"))
 	case events.DecisionEvicted:
 		if d.Strategy == "" {
-			w.wasPreempted(d, at, whose)
+			w.recordPreemption(d, at, workload)
 		}
 	}
 }
 
-// wasPreempted notes the end of a pod, if it is not the first of its workload: one that was
-// created after another had to go, and now has to go as well. So a large workload may lose many
-// pods at once.
-func (w *Watch) wasPreempted(d events.Decision, at time.Time, whose Workload) {
-	if whose.Owner == "" {
+// recordPreemption records the preemption of a pod, unless it is the first of its workload: only a pod that was
+// created after the first preempted one is a replacement. So a large workload may lose many pods at once without a
+// finding.
+func (w *Watch) recordPreemption(d events.Decision, at time.Time, workload Workload) {
+	if workload.Owner == "" {
 		return
 	}
-	s, known := w.preempted[whose.Owner]
-	if known && !whose.Created.After(s.times[0]) {
+	s, known := w.preempted[workload.Owner]
+	if known && !workload.Created.After(s.times[0]) {
 		return
 	}
-	note(w.preempted, whose.Owner, whose.Owner, at).detail = "last pod " + d.Pod.Namespace + "/" + d.Pod.Name
+	record(w.preempted, workload.Owner, workload.Owner, at).detail = "last pod " + d.Pod.Namespace + "/" + d.Pod.Name
 }
 
-// Anew forgets what decisions have said: the log is read once more, and they come again.
+// Anew forgets the decisions: the log is read again from its beginning, and delivers them once more. Pods found by the
+// sweep stay, as they are not in the log.
 func (w *Watch) Anew() {
-	caught := w.caught
+	caught := w.swept
 	*w = *NewWatch()
-	w.caught = caught
+	w.swept = caught
 }
 
-// Caught notes pods that the sweep has brought to a node.
+// Caught records pods that were placed because of the sweep.
 func (w *Watch) Caught(pods int, at time.Time) {
 	for range min(pods, maxNames) {
-		w.caught.times = append(w.caught.times, at)
+		w.swept.times = append(w.swept.times, at)
 	}
 }
 
-// note adds to a spell, and forgets the oldest when there are too many.
-func note(list map[string]*spell, key, name string, at time.Time) *spell {
+// record adds an event to a series, and forgets the oldest series when there are too many. A series keeps its first
+// time and the newest ones, maxListed*repeatLimit in all.
+func record(list map[string]*series, key, name string, at time.Time) *series {
 	s := list[key]
 	if s == nil {
 		if len(list) >= maxNames {
-			delete(list, oldest(list))
+			delete(list, leastRecent(list))
 		}
-		s = &spell{name: name}
+		s = &series{name: name}
 		list[key] = s
 	}
 	s.times = append(s.times, at)
-	if len(s.times) > maxListed*often {
+	if len(s.times) > maxListed*repeatLimit {
 		s.times = slices.Delete(s.times, 1, 2) // the first says since when
 	}
 	return s
 }
 
-func oldest(list map[string]*spell) string {
+// leastRecent returns the key of the series whose last event is the oldest; equal ones by key, so that the choice is
+// reproducible. list must not be empty.
+func leastRecent(list map[string]*series) string {
 	return slices.MinFunc(slices.Collect(maps.Keys(list)), func(a, b string) int {
 		return cmp.Or(list[a].last().Compare(list[b].last()), cmp.Compare(a, b))
 	})
 }
 
-func (s *spell) last() time.Time { return s.times[len(s.times)-1] }
+// last returns the time of the newest event; a series has at least one.
+func (s *series) last() time.Time { return s.times[len(s.times)-1] }
 
-// pass forgets what is too old; false if nothing is left.
-func (s *spell) pass(now time.Time) bool {
+// prune forgets events that are older than Window, and reports whether any are left.
+func (s *series) prune(now time.Time) bool {
 	s.times = slices.DeleteFunc(s.times, func(t time.Time) bool { return now.Sub(t) > Window })
 	return len(s.times) > 0
 }
 
-// Findings judges what has happened, and what stands, at a time. standing are the pods and
-// entries that may be overdue: see Trying and Entry.
+// Findings evaluates all rules at a time. pods and entries are the states that may be overdue; their limits decide. It
+// also forgets what is older than Window, and so must be called regularly to bound memory; the order of findings is
+// that of Rules, then by age.
 func (w *Watch) Findings(now time.Time, pods, entries []Waiting) Report {
 	r := Report{Found: map[Rule]int{}}
 	for _, rule := range Rules {
@@ -145,15 +153,15 @@ func (w *Watch) Findings(now time.Time, pods, entries []Waiting) Report {
 		case HoldOverdue:
 			found = overdue(rule, entries, now)
 		case PreemptedAgain:
-			found = repeated(rule, w.preempted, now, often, "its pods were preempted %d times, including replacements; %s")
+			found = repeated(rule, w.preempted, now, repeatLimit, "its pods were preempted %d times, including replacements; %s")
 		case PreemptsInVain:
-			found = repeated(rule, w.nominated, now, often, "a place was held for it %d times without a bind; %s")
+			found = repeated(rule, w.nominated, now, repeatLimit, "a place was held for it %d times without a bind; %s")
 		case BindsRejected:
-			found = repeated(rule, w.rejected, now, often, "its bind failed %d times; %s")
+			found = repeated(rule, w.rejected, now, repeatLimit, "its bind failed %d times; %s")
 		case FenceRefused:
 			found = repeated(rule, w.refused, now, 1, "its reservation cannot be cancelled (reported %d times), %s")
 		case CaughtBySweep:
-			found = w.sweeps(now)
+			found = w.sweepFindings(now)
 		}
 		r.Found[rule] = len(found)
 		slices.SortFunc(found, func(a, b Finding) int {
@@ -164,6 +172,7 @@ func (w *Watch) Findings(now time.Time, pods, entries []Waiting) Report {
 	return r
 }
 
+// overdue returns the states that have lasted longer than their limit.
 func overdue(rule Rule, list []Waiting, now time.Time) (found []Finding) {
 	for _, p := range list {
 		if age := now.Sub(p.Since); p.Limit > 0 && age > p.Limit {
@@ -176,10 +185,10 @@ func overdue(rule Rule, list []Waiting, now time.Time) (found []Finding) {
 	return found
 }
 
-// repeated finds what has happened least times or more within the window.
-func repeated(rule Rule, list map[string]*spell, now time.Time, least int, sentence string) (found []Finding) {
+// repeated returns the series with at least that many events within the window, and removes those without any.
+func repeated(rule Rule, list map[string]*series, now time.Time, least int, sentence string) (found []Finding) {
 	for key, s := range list {
-		if !s.pass(now) {
+		if !s.prune(now) {
 			delete(list, key)
 			continue
 		}
@@ -192,12 +201,13 @@ func repeated(rule Rule, list map[string]*spell, now time.Time, least int, sente
 	return found
 }
 
-func (w *Watch) sweeps(now time.Time) []Finding {
-	if !w.caught.pass(now) {
+// sweepFindings returns one finding for all pods that the sweep has placed: their number matters, not their names.
+func (w *Watch) sweepFindings(now time.Time) []Finding {
+	if !w.swept.prune(now) {
 		return nil
 	}
 	return []Finding{{
-		Rule: CaughtBySweep, About: "queue", Since: w.caught.times[0],
-		Detail: fmt.Sprintf("%d parked pods were placed without an event that woke them", len(w.caught.times)),
+		Rule: CaughtBySweep, About: "queue", Since: w.swept.times[0],
+		Detail: fmt.Sprintf("%d parked pods were placed without an event that woke them", len(w.swept.times)),
 	}}
 }

@@ -5,23 +5,38 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/audit/fit"
 )
 
+// bindLaws checks the binds at the API server, after the walk (S2, I3, and S1 as the API server itself shows it: the
+// pods that a kubelet would run).
+type bindLaws struct {
+	evidence    *evidence
+	state       *ledgerState
+	placed      *placements
+	generations *generations
+	found       *findings
+}
+
 // checkBinds checks every bind by Berth against the reservation that it names: there must have been a committed one
-// for that node (I3), and it must not have been released before (S2).
-func (a *replay) checkBinds() {
-	for _, uid := range slices.Sorted(maps.Keys(a.pods)) {
-		pod := a.pods[uid]
-		if !pod.ours() || pod.initially || a.cutOff(pod.bound) {
+// for that node (I3), and it must not have been released before (S2). A reservation is released at the high-water mark
+// that its removal wrote: from then on a shard that has applied it may use the place again, so a bind that is
+// certainly newer is too late. Binds from before the recording, beyond its end, and those of a lost ledger are not
+// judged.
+func (l *bindLaws) checkBinds() {
+	for _, uid := range slices.Sorted(maps.Keys(l.evidence.pods)) {
+		pod := l.evidence.pods[uid]
+		if !pod.boundByBerth() || pod.initially || l.evidence.timeline.cutOff(pod.bound) {
 			continue
 		}
-		p, attempt := a.placementOf(uid, pod.token), pod.token
+		p, attempt := l.placed.find(uid, pod.token), pod.token
 		f := Finding{
 			Severity: Violation, Invariant: "I3", ResourceVersion: pod.bound.rv,
 			Objects: []string{pod.object(), nodeObject(pod.node)},
 		}
 		switch {
-		case p == nil && (a.jumped || a.ofLost(pod.bound)):
+		case p == nil && (l.state.jumped || l.generations.fromLostLedger(pod.bound)):
 			continue
 		case p == nil:
 			f.Message = fmt.Sprintf("was bound by attempt %s, which never had a reservation", attempt)
@@ -34,57 +49,51 @@ func (a *replay) checkBinds() {
 		default:
 			continue
 		}
-		a.report.add(f)
+		l.found.report.add(f)
 	}
-}
-
-// cutOff reports whether the recording of the ledger may have ended before the reservation of a bind.
-func (a *replay) cutOff(bound moment) bool {
-	if a.end != nil && a.end.Reason == EndStopped {
-		return bound.rv > a.end.Objects
-	}
-	return len(a.marks) == 0 || bound.rv > a.marks[len(a.marks)-1].Objects
 }
 
 // checkNodesAtBinds adds up what the API server itself shows at each bind by Berth: the requests of the node's
 // pods, against the most that the node had since the reservation of the bind (S1 without the ledger). Binds by
 // other schedulers, and requests that grow after the bind, are not counted as Berth's errors here.
-func (a *replay) checkNodesAtBinds() {
-	byNode := map[string][]*podLife{}
-	for _, p := range a.pods {
-		if p.bound.known() {
+func (l *bindLaws) checkNodesAtBinds() {
+	byNode := map[string][]*podHistory{}
+	for _, p := range l.evidence.pods {
+		if p.bound.happened() {
 			byNode[p.node] = append(byNode[p.node], p)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(byNode)) {
 		pods := byNode[name]
-		slices.SortFunc(pods, func(x, y *podLife) int { return cmp.Compare(x.bound.rv, y.bound.rv) })
+		slices.SortFunc(pods, func(x, y *podHistory) int { return cmp.Compare(x.bound.rv, y.bound.rv) })
 		for i, p := range pods {
-			if p.ours() && !p.initially {
-				a.checkNodeAtBind(p, pods[:i+1])
+			if p.boundByBerth() && !p.initially {
+				l.checkNodeAtBind(p, pods[:i+1])
 			}
 		}
 	}
 }
 
-func (a *replay) checkNodeAtBind(p *podLife, pods []*podLife) {
-	reserved := a.placementOf(p.uid, p.token)
-	node := a.nodeNamed(p.node, p.bound.rv)
+// checkNodeAtBind adds up the requests of the pods on a node, in the order of their binds up to this one. A violation
+// needs a resource that the bound pod requests, and only pods of Berth on the node.
+func (l *bindLaws) checkNodeAtBind(p *podHistory, pods []*podHistory) {
+	reserved := l.placed.find(p.uid, p.token)
+	node := l.evidence.nodeNamed(p.node, p.bound.rv)
 	if reserved == nil || node == nil {
 		return
 	}
-	used, foreign := amounts{}, false
+	used, foreign := fit.Amounts{}, false
 	for _, other := range pods {
-		if other.ended.maybe(p.bound.rv) {
+		if other.ended.possibleBy(p.bound.rv) {
 			continue
 		}
-		foreign = foreign || !other.ours()
+		foreign = foreign || !other.boundByBerth()
 		for name, n := range other.requests(0, p.bound.rv) {
 			used[name] += n
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.last().requests)) {
-		room := node.room(name, reserved.knownNodes, p.bound.rv)
+		room := node.mostAllocatable(name, reserved.knownNodes, p.bound.rv)
 		if p.last().requests[name] == 0 || used[name] <= room {
 			continue
 		}
@@ -97,17 +106,6 @@ func (a *replay) checkNodeAtBind(p *podLife, pods []*podLife) {
 			f.Severity = Warning
 			f.Message += "; not all of them were bound by Berth"
 		}
-		a.report.add(f)
+		l.found.report.add(f)
 	}
-}
-
-// nodeNamed returns the node that had a name at rv, the oldest if one may have replaced another.
-func (a *replay) nodeNamed(name string, rv uint64) *nodeLife {
-	var found *nodeLife
-	for _, n := range a.byName[name] {
-		if n.born.maybe(rv) && !n.gone.surely(rv) && (found == nil || n.born.rv < found.born.rv) {
-			found = n
-		}
-	}
-	return found
 }

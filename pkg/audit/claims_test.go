@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 )
 
 // volumeClaim creates a claim for one pod.
@@ -16,7 +18,7 @@ func (s *story) volumeClaim(name, volume string) *corev1.PersistentVolumeClaim {
 	c.Namespace, c.Name, c.UID = "d", name, types.UID(name+"-uid")
 	c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
 	c.Spec.VolumeName = volume
-	s.happens(Object{Kind: KindVolumeClaim, UID: string(c.UID), Claim: c})
+	s.happens(recording.Object{Kind: recording.KindVolumeClaim, UID: string(c.UID), Claim: c})
 	return c
 }
 
@@ -28,7 +30,7 @@ func (s *story) volume(name, host string) *corev1.PersistentVolume {
 			{Key: "host", Operator: corev1.NodeSelectorOpIn, Values: []string{host}},
 		}}},
 	}}
-	s.happens(Object{Kind: KindVolume, UID: string(v.UID), Volume: v})
+	s.happens(recording.Object{Kind: recording.KindVolume, UID: string(v.UID), Volume: v})
 	return v
 }
 
@@ -47,7 +49,7 @@ func (s *story) deviceClaim(name string, devices []string, pods ...string) *reso
 		c.Status.ReservedFor = append(c.Status.ReservedFor,
 			resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: p, UID: types.UID(p + "-uid")})
 	}
-	s.happens(Object{Kind: KindDeviceClaim, UID: string(c.UID), DeviceClaim: c})
+	s.happens(recording.Object{Kind: recording.KindDeviceClaim, UID: string(c.UID), DeviceClaim: c})
 	return c
 }
 
@@ -112,7 +114,7 @@ func TestDevicesInClaims(t *testing.T) {
 	})
 	t.Run("gone in between", func(t *testing.T) {
 		s := begin(t)
-		s.happens(Object{Kind: KindDeviceClaim, UID: "x-uid", Gone: true})
+		s.happens(recording.Object{Kind: recording.KindDeviceClaim, UID: "x-uid", Gone: true})
 		s.deviceClaim("y", []string{"0"}, "b")
 		s.finds()
 	})

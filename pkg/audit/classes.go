@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,25 +11,30 @@ import (
 )
 
 // class represents all pods that no rule about other pods can distinguish: one namespace, equal labels, and equal
-// rules of their own.
+// rules of their own. A workload's pods are usually one class, so that rules are evaluated for tens of classes and not
+// for thousands of pods.
 type class struct {
 	namespace string
 	labels    labels.Set
-	// apart holds its required anti-affinity terms, together its required affinity terms.
-	apart, together []*term
-	spread          []*spreadRule
-	// standing holds the placements that count.
-	standing map[*placement]struct{}
+	// antiAffinity holds its required anti-affinity terms, together its required affinity terms.
+	antiAffinity, affinity []*term
+	spread                 []*spreadRule
+	// placements holds every placement of the class since the beginning, ended or not: a rule needs those that a shard
+	// may not have known to be gone.
+	placements map[*placement]struct{}
 }
 
-// term selects pods of some namespaces, for the domains of a topology key.
+// term selects pods of some namespaces, for the domains of a topology key. It is one affinity or anti-affinity term of
+// a class, or the selector of a spread constraint.
 type term struct {
 	key        string
 	namespaces []string
 	// byLabel selects additional namespaces; nil for none.
 	byLabel  labels.Selector
 	selector labels.Selector
-	memo     map[*class]bool
+	// memo holds the classes that selects was asked about. Namespace labels are the newest of the history, so it never
+	// has to be invalidated.
+	memo map[*class]bool
 }
 
 // spreadRule is one hard topology spread constraint.
@@ -36,28 +43,30 @@ type spreadRule struct {
 	constraint corev1.TopologySpreadConstraint
 }
 
-// classes holds the classes of one history.
+// classes holds the classes of one history, in the order of their first pod. It is also used by Check.
 type classes struct {
-	byText     map[string]*class
+	// byKey is by the canonical JSON of what makes a class; namespaces holds the labels of namespaces, by name.
+	byKey      map[string]*class
 	all        []*class
 	namespaces map[string]map[string]string
 }
 
-func newClasses() *classes { return &classes{byText: map[string]*class{}} }
+// newClasses returns no classes; the caller sets namespaces before it uses selects.
+func newClasses() *classes { return &classes{byKey: map[string]*class{}} }
 
-// of returns the pod's class.
+// of returns the pod's class, and makes it if the pod is the first of it.
 func (c *classes) of(pod *corev1.Pod) *class {
 	text := canonical([]any{pod.Namespace, pod.Labels, pod.Spec.Affinity, pod.Spec.TopologySpreadConstraints})
-	if known := c.byText[text]; known != nil {
+	if known := c.byKey[text]; known != nil {
 		return known
 	}
-	k := &class{namespace: pod.Namespace, labels: pod.Labels, standing: map[*placement]struct{}{}}
+	k := &class{namespace: pod.Namespace, labels: pod.Labels, placements: map[*placement]struct{}{}}
 	if affinity := pod.Spec.Affinity; affinity != nil {
 		if affinity.PodAntiAffinity != nil {
-			k.apart = termsOf(pod, affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+			k.antiAffinity = termsOf(pod, affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
 		}
 		if affinity.PodAffinity != nil {
-			k.together = termsOf(pod, affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+			k.affinity = termsOf(pod, affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
 		}
 	}
 	for _, s := range pod.Spec.TopologySpreadConstraints {
@@ -68,11 +77,13 @@ func (c *classes) of(pod *corev1.Pod) *class {
 			}})
 		}
 	}
-	c.byText[text] = k
+	c.byKey[text] = k
 	c.all = append(c.all, k)
 	return k
 }
 
+// termsOf compiles the required terms of a pod. A term without namespaces and without a selector of namespaces is
+// about the pod's own namespace; an empty selector of namespaces selects all.
 func termsOf(pod *corev1.Pod, in []corev1.PodAffinityTerm) []*term {
 	out := make([]*term, 0, len(in))
 	for _, t := range in {
@@ -92,7 +103,9 @@ func termsOf(pod *corev1.Pod, in []corev1.PodAffinityTerm) []*term {
 	return out
 }
 
-// selectorOf returns a selector that matches nothing for a nil selector, and for one that cannot be parsed.
+// selectorOf compiles a label selector, with the pod's own values of some label keys required (match, KEP-3243 and
+// KEP-3633) or excluded (mismatch). It returns a selector that matches nothing for a nil selector, and for one that
+// cannot be parsed.
 func selectorOf(s *metav1.LabelSelector, pod *corev1.Pod, match, mismatch []string) labels.Selector {
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil || s == nil {
@@ -119,7 +132,7 @@ func selectorOf(s *metav1.LabelSelector, pod *corev1.Pod, match, mismatch []stri
 	return selector
 }
 
-// selects reports whether the term matches pods of a class.
+// selects reports whether the term matches pods of a class: their namespace and their labels.
 func (c *classes) selects(t *term, k *class) bool {
 	if known, ok := t.memo[k]; ok {
 		return known
@@ -128,4 +141,13 @@ func (c *classes) selects(t *term, k *class) bool {
 		t.byLabel != nil && t.byLabel.Matches(labels.Set(c.namespaces[k.namespace]))
 	t.memo[k] = in && t.selector.Matches(k.labels)
 	return t.memo[k]
+}
+
+// canonical returns a text that is equal for equal values.
+func canonical(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprintf("%+v", v) // API types always marshal
+	}
+	return string(text)
 }

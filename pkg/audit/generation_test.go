@@ -3,6 +3,7 @@ package audit
 import (
 	"testing"
 
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/ledger/identity"
@@ -14,15 +15,16 @@ func (s *story) generation(number uint64, open bool) {
 	s.revision++
 	floor := ledger.Floor{HW: map[string]uint64{ledger.KindPod: s.rv, ledger.KindNode: s.rv}}
 	generation := identity.Generation{Number: number, Store: 1, Open: open, Reason: "it was lost"}
-	s.records = append(s.records, Record{Ledger: &Ledger{Revision: s.revision, Events: []LedgerEvent{
+	events := []recording.LedgerEvent{
 		{Key: identity.KeyGeneration, Value: s.must(identity.EncodeGeneration(generation)), Mod: s.revision},
 		{Key: ledger.KeyFloor, Value: s.must(codec.EncodeFloor(floor)), Mod: s.revision},
-	}}})
+	}
+	s.records = append(s.records, recording.Record{Ledger: &recording.Ledger{Revision: s.revision, Events: events}})
 }
 
 // clear deletes the document of a node.
 func (s *story) clear(node string) {
-	s.key(LedgerEvent{Key: ledger.KeyNode(node + "-uid"), Deleted: true})
+	s.key(recording.LedgerEvent{Key: ledger.KeyNode(node + "-uid"), Deleted: true})
 	s.docs[node] = ledger.NodeDoc{NodeUID: node + "-uid", NodeName: node}
 }
 

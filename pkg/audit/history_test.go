@@ -3,19 +3,20 @@ package audit
 import (
 	"bytes"
 	"errors"
-	"io"
 	"strings"
 	"testing"
+
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 )
 
 func TestAHistoryComesBackAsWritten(t *testing.T) {
 	s := begin(t).node("n", "1", nil).pod("a", "600m").pod("b", "600m").place("n", "a").place("n", "b")
 	var file bytes.Buffer
-	w, err := NewWriter(&file, 0, Header{Cluster: "c"})
+	w, err := recording.NewWriter(&file, 0, recording.Header{Cluster: "c"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range append(s.records, Record{End: &End{Objects: s.rv, Ledger: s.revision, Reason: EndStopped}}) {
+	for _, r := range append(s.records, s.end()) {
 		if err := w.Write(r); err != nil {
 			t.Fatal(err)
 		}
@@ -37,18 +38,18 @@ func TestAHistoryComesBackAsWritten(t *testing.T) {
 
 func TestAFullHistoryTakesItsEndAlone(t *testing.T) {
 	var file bytes.Buffer
-	w, err := NewWriter(&file, 200, Header{})
+	w, err := recording.NewWriter(&file, 200, recording.Header{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	mark := Record{Mark: &Mark{Ledger: 1, Objects: 1, Until: 1}}
+	mark := recording.Record{Mark: &recording.Mark{Ledger: 1, Objects: 1, Until: 1}}
 	for range 10 {
 		err = w.Write(mark)
 	}
-	if !errors.Is(err, ErrFull) {
+	if !errors.Is(err, recording.ErrFull) {
 		t.Errorf("error %v, want ErrFull", err)
 	}
-	if err := errors.Join(w.Write(Record{End: &End{Reason: "full"}}), w.Flush()); err != nil {
+	if err := errors.Join(w.Write(recording.Record{End: &recording.End{Reason: "full"}}), w.Flush()); err != nil {
 		t.Error(err)
 	}
 	if report, err := Replay(&file); err != nil || report.Complete {
@@ -74,32 +75,15 @@ func TestOtherFilesAreRefused(t *testing.T) {
 	}
 }
 
-func TestALineWithoutEndIsRefused(t *testing.T) {
-	err := Read(io.LimitReader(endless{}, 10*maxLine), func(Record) error { return nil })
-	if err == nil || !strings.Contains(err.Error(), "line 1: want at most") {
-		t.Errorf("error %v, want one about the line's length", err)
-	}
-}
-
-// endless is a line without an end.
-type endless struct{}
-
-func (endless) Read(p []byte) (int, error) {
-	for i := range p {
-		p[i] = ' '
-	}
-	return len(p), nil
-}
-
 // FuzzReplay checks that replaying any history ends in a report or in an error.
 func FuzzReplay(f *testing.F) {
 	s := begin(f).node("n", "1", nil).pod("a", "600m").pod("b", "600m").place("n", "a").place("n", "b")
 	var file bytes.Buffer
-	w, err := NewWriter(&file, 0, Header{Cluster: "c"})
+	w, err := recording.NewWriter(&file, 0, recording.Header{Cluster: "c"})
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, r := range append(s.records, Record{End: &End{Objects: s.rv, Ledger: s.revision, Reason: EndStopped}}) {
+	for _, r := range append(s.records, s.end()) {
 		if err := w.Write(r); err != nil {
 			f.Fatal(err)
 		}

@@ -13,25 +13,25 @@ import (
 //
 // Whether the pod that took it is the replacement cannot be determined: histories do not contain the owners of
 // pods.
-func (a *replay) checkMoves(before map[string]ledger.NodeDoc) {
+func (l *planLaws) checkMoves(before map[string]ledger.NodeDoc) {
 	for _, uid := range slices.Sorted(maps.Keys(before)) {
-		old, now := before[uid], a.docs[uid]
+		old, now := before[uid], l.state.docs[uid]
 		for _, e := range now.Entries {
 			if was, known := old.Owner(e.Plan); e.Role != ledger.RoleMove || known && was.Token == e.Token {
 				continue
 			}
-			a.report.Moves++
-			if !a.claimedBy(e.PodUID, e.Plan) {
-				a.violate("S9", []string{entryObject(e), nodeObject(now.NodeName)},
+			l.found.report.Moves++
+			if !l.state.claimedBy(e.PodUID, e.Plan) {
+				l.found.violate("S9", []string{entryObject(e), nodeObject(now.NodeName)},
 					"plan %s keeps a place for its replacement but does not claim the pod", e.Plan)
 			}
 		}
-		a.report.TakenOver += min(placesGone(old, now), arrivals(old, now))
+		l.found.report.TakenOver += min(placeholdersRemoved(old, now), reservationsAdded(old, now))
 	}
 }
 
-// placesGone counts the placeholders that a step has removed.
-func placesGone(old, now ledger.NodeDoc) (gone int) {
+// placeholdersRemoved counts the placeholders of moves that a revision has removed from a document.
+func placeholdersRemoved(old, now ledger.NodeDoc) (gone int) {
 	for _, e := range old.Entries {
 		if _, still := now.Owner(e.Plan); e.Role == ledger.RoleMove && !still {
 			gone++
@@ -40,8 +40,9 @@ func placesGone(old, now ledger.NodeDoc) (gone int) {
 	return gone
 }
 
-// arrivals counts the reservations that a step has added.
-func arrivals(old, now ledger.NodeDoc) (n int) {
+// reservationsAdded counts the reservations that a revision has added to a document, new attempts at the same pod
+// included.
+func reservationsAdded(old, now ledger.NodeDoc) (n int) {
 	for _, e := range reservations(now) {
 		if was, known := old.Find(e.PodUID); !known || was.Token != e.Token {
 			n++

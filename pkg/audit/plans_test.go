@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 )
@@ -27,9 +28,9 @@ func crowded(t *testing.T, allowed int32) *story {
 }
 
 func (s *story) pdb(allowed int32) {
-	b := &Budget{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "pdb", UID: pdbUID}}
+	b := &recording.Budget{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "pdb", UID: pdbUID}}
 	b.Status.DisruptionsAllowed = allowed
-	s.happens(Object{Kind: KindBudget, UID: pdbUID, Budget: b})
+	s.happens(recording.Object{Kind: recording.KindBudget, UID: pdbUID, Budget: b})
 }
 
 func claimOn(pod, plan string) ledger.Entry {
@@ -67,7 +68,7 @@ func (s *story) budget(hw uint64, claimed ...string) {
 		})
 	}
 	last := s.records[len(s.records)-1].Ledger
-	last.Events = append(last.Events, LedgerEvent{
+	last.Events = append(last.Events, recording.LedgerEvent{
 		Key: ledger.KeyBudget(pdbUID), Value: s.must(codec.EncodeBudget(doc)), Create: 1, Mod: s.revision,
 	})
 }
@@ -90,7 +91,7 @@ func (s *story) preempt(pod string) {
 	s.update(pod, func(p *corev1.Pod) { now := metav1.Now(); p.DeletionTimestamp = &now })
 }
 
-// room deletes the victims and promotes the hold.
+// mostAllocatable deletes the victims and promotes the hold.
 func (s *story) room(victims ...string) {
 	var gone uint64
 	for _, v := range victims {
@@ -154,7 +155,7 @@ func TestVictimLaws(t *testing.T) {
 		s := crowded(t, 1)
 		plan := planRecorded + planID
 		record := ledger.PlanRecord{ID: plan, State: ledger.PlanForming, NodeUID: "n-uid", PodUID: "p-uid", Victims: 2}
-		s.key(LedgerEvent{Key: ledger.KeyPlan(plan), Value: s.must(codec.EncodePlan(record))})
+		s.key(recording.LedgerEvent{Key: ledger.KeyPlan(plan), Value: s.must(codec.EncodePlan(record))})
 		hold := s.entry("p")
 		hold.State, hold.Plan = ledger.Held, plan
 		s.edit("n", func(d *ledger.NodeDoc) { d.Entries = append(d.Entries, hold, claimOn("w", plan)) })
@@ -250,7 +251,7 @@ func TestBudgetLaws(t *testing.T) {
 		s.budget(50)
 		s.edit("n", func(*ledger.NodeDoc) {})
 		s.budget(40)
-		s.key(LedgerEvent{Key: ledger.KeyBudget(pdbUID), Deleted: true})
+		s.key(recording.LedgerEvent{Key: ledger.KeyBudget(pdbUID), Deleted: true})
 		s.finds("violation S12 "+budgetKey, "violation S12 "+budgetKey)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/ledger/registry"
@@ -33,8 +34,8 @@ func TestACleanHistoryHasNoFindings(t *testing.T) {
 	s.bind("c", "n")
 	s.change("n", func(n *corev1.Node) { n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("1") })
 	p := ledger.PartitionOf("d-uid")
-	s.key(LedgerEvent{Key: roster.KeyOwn(p), Deleted: true})
-	s.key(LedgerEvent{Key: roster.KeyOwn(p), Value: s.must(roster.EncodeOwner(roster.Owner{Member: "s2"}))})
+	s.key(recording.LedgerEvent{Key: roster.KeyOwn(p), Deleted: true})
+	s.key(recording.LedgerEvent{Key: roster.KeyOwn(p), Value: s.must(roster.EncodeOwner(roster.Owner{Member: "s2"}))})
 	s.node("m", "1", nil).pod("d", "500m").pod("x", "500m")
 	s.foreign("x", "m")
 	s.edit("m", func(d *ledger.NodeDoc) {
@@ -168,8 +169,8 @@ func TestReservations(t *testing.T) {
 	t.Run("S3: two of them with a take-over in between", func(t *testing.T) {
 		s := begin(t).node("n", "1", nil).node("m", "1", nil).pod("a", "1").place("n", "a")
 		p := ledger.PartitionOf("a-uid")
-		s.key(LedgerEvent{Key: roster.KeyOwn(p), Deleted: true})
-		s.key(LedgerEvent{Key: roster.KeyOwn(p), Value: s.must(roster.EncodeOwner(roster.Owner{Member: "s1"}))})
+		s.key(recording.LedgerEvent{Key: roster.KeyOwn(p), Deleted: true})
+		s.key(recording.LedgerEvent{Key: roster.KeyOwn(p), Value: s.must(roster.EncodeOwner(roster.Owner{Member: "s1"}))})
 		s.place("m", "a").finds("violation S3 pod/d/a node/m node/n")
 	})
 	t.Run("S4: a committed reservation expired", func(t *testing.T) {
@@ -263,52 +264,52 @@ func TestDocumentsThatGo(t *testing.T) {
 	t.Run("S12: a document is deleted without the floor", func(t *testing.T) {
 		s := begin(t).node("n", "1", nil)
 		s.edit("n", func(d *ledger.NodeDoc) { d.HW[ledger.KindPod] = 9 })
-		s.key(LedgerEvent{Key: ledger.KeyNode("n-uid"), Deleted: true})
+		s.key(recording.LedgerEvent{Key: ledger.KeyNode("n-uid"), Deleted: true})
 		s.finds("violation S12 node/n ledger/n/n-uid")
 	})
 	t.Run("S12: a document is deleted with a reservation in it", func(t *testing.T) {
 		s := begin(t).node("n", "1", nil).pod("a", "1").place("n", "a")
-		s.key(LedgerEvent{Key: ledger.KeyFloor, Value: s.must(codec.EncodeFloor(ledger.Floor{
+		s.key(recording.LedgerEvent{Key: ledger.KeyFloor, Value: s.must(codec.EncodeFloor(ledger.Floor{
 			HW: map[string]uint64{ledger.KindPod: 500, ledger.KindNode: 500},
 		}))})
-		s.key(LedgerEvent{Key: ledger.KeyNode("n-uid"), Deleted: true})
+		s.key(recording.LedgerEvent{Key: ledger.KeyNode("n-uid"), Deleted: true})
 		s.finds("violation S12 node/n ledger/n/n-uid")
 	})
 	t.Run("S12: a claim's document is deleted while the pod that has the claim is reserved", func(t *testing.T) {
 		s := begin(t).node("n", "1", nil).pod("a", "1").pod("b", "1").place("n", "a")
-		of := func(key string) LedgerEvent {
+		of := func(key string) recording.LedgerEvent {
 			e := s.docs["n"].Entries[0]
-			return LedgerEvent{Key: key, Value: s.must(codec.EncodeExclusive(ledger.ExclusiveDoc{
+			return recording.LedgerEvent{Key: key, Value: s.must(codec.EncodeExclusive(ledger.ExclusiveDoc{
 				Key: key, Holders: []ledger.Holder{{PodUID: e.PodUID, Token: e.Token, NodeUID: "n-uid"}},
 			}))}
 		}
 		early, late := ledger.KeyVolume("early"), ledger.KeyVolume("late")
 		s.key(of(early))
 		s.key(of(late))
-		s.key(LedgerEvent{Key: early, Deleted: true})
+		s.key(recording.LedgerEvent{Key: early, Deleted: true})
 		s.drop("n", "a", s.bind("a", "n"))
-		s.key(LedgerEvent{Key: late, Deleted: true})
+		s.key(recording.LedgerEvent{Key: late, Deleted: true})
 		s.finds("violation S12 ledger/" + early)
 	})
 	t.Run("S12: a document is collected, and the floor sinks", func(t *testing.T) {
 		s := begin(t).node("n", "1", nil)
 		s.edit("n", func(d *ledger.NodeDoc) { d.HW[ledger.KindPod] = 9 })
-		floor := func(rv uint64) LedgerEvent {
+		floor := func(rv uint64) recording.LedgerEvent {
 			hw := map[string]uint64{ledger.KindPod: rv}
-			return LedgerEvent{Key: ledger.KeyFloor, Value: s.must(codec.EncodeFloor(ledger.Floor{HW: hw}))}
+			return recording.LedgerEvent{Key: ledger.KeyFloor, Value: s.must(codec.EncodeFloor(ledger.Floor{HW: hw}))}
 		}
 		s.key(floor(9))
-		s.key(LedgerEvent{Key: ledger.KeyNode("n-uid"), Deleted: true})
+		s.key(recording.LedgerEvent{Key: ledger.KeyNode("n-uid"), Deleted: true})
 		s.key(floor(8))
 		s.finds("violation S12 ledger/floor")
 	})
 	t.Run("S1 and S16: two nodes of one name", func(t *testing.T) {
 		s := begin(t).node("n", "1", nil).pod("a", "1").pod("b", "1").place("n", "a")
 		old := s.docs["n"]
-		s.happens(Object{Kind: KindNode, UID: "n-uid", Gone: true})
+		s.happens(recording.Object{Kind: recording.KindNode, UID: "n-uid", Gone: true})
 		again := s.nodes["n"].DeepCopy()
 		again.UID = "n-uid-2"
-		s.happens(Object{Kind: KindNode, UID: "n-uid-2", Node: again})
+		s.happens(recording.Object{Kind: recording.KindNode, UID: "n-uid-2", Node: again})
 		s.docs["n"] = ledger.NodeDoc{NodeUID: "n-uid-2", NodeName: "n"}
 		s.place("n", "b")
 		s.docs["n"] = old
@@ -330,12 +331,14 @@ func TestOwnersAndDocuments(t *testing.T) {
 	})
 	t.Run("S11: reserved while nobody owns the partition", func(t *testing.T) {
 		s := begin(t).node("n", "1", nil).pod("a", "1")
-		s.key(LedgerEvent{Key: roster.KeyOwn(ledger.PartitionOf("a-uid")), Deleted: true})
+		s.key(recording.LedgerEvent{Key: roster.KeyOwn(ledger.PartitionOf("a-uid")), Deleted: true})
 		s.place("n", "a").finds("violation S11 pod/d/a node/n")
 	})
 	t.Run("S11: another owner under the same epoch", func(t *testing.T) {
 		s := begin(t)
-		s.key(LedgerEvent{Key: roster.KeyOwn(7), Value: s.must(roster.EncodeOwner(roster.Owner{Member: "s2"})), Create: 1})
+		s.key(recording.LedgerEvent{
+			Key: roster.KeyOwn(7), Value: s.must(roster.EncodeOwner(roster.Owner{Member: "s2"})), Create: 1,
+		})
 		s.finds("violation S11 ledger/own/007")
 	})
 	t.Run("S12: a high-water sinks", func(t *testing.T) {
@@ -351,13 +354,13 @@ func TestOwnersAndDocuments(t *testing.T) {
 		}
 		value := s.must(registry.EncodeTerm(registry.RegisteredTerm{Term: term}))
 		guard := registry.KeyGuard(term.ID(), "a", registry.Carriers)
-		s.key(LedgerEvent{Key: registry.KeyTerm(term.ID()), Value: value})
-		s.key(LedgerEvent{Key: guard, Deleted: true})
+		s.key(recording.LedgerEvent{Key: registry.KeyTerm(term.ID()), Value: value})
+		s.key(recording.LedgerEvent{Key: guard, Deleted: true})
 		s.finds("violation S12 ledger/" + guard)
 	})
 	t.Run("form: a value that nobody can read", func(t *testing.T) {
 		s := begin(t)
-		s.key(LedgerEvent{Key: ledger.KeyNode("n-uid"), Value: []byte("?")})
+		s.key(recording.LedgerEvent{Key: ledger.KeyNode("n-uid"), Value: []byte("?")})
 		s.finds("violation form ledger/n/n-uid")
 	})
 }
@@ -437,7 +440,7 @@ func TestPodOnADeletedNodeAddsNoSkew(t *testing.T) {
 	s.edit("n", func(d *ledger.NodeDoc) { d.HW[ledger.KindNode] = s.rv })
 	s.place("old", "a")
 	s.bind("a", "old")
-	s.happens(Object{Kind: KindNode, UID: "old-uid", Gone: true})
+	s.happens(recording.Object{Kind: recording.KindNode, UID: "old-uid", Gone: true})
 	s.place("n", "b").finds()
 }
 
@@ -447,7 +450,7 @@ func TestMissedParts(t *testing.T) {
 	t.Run("of the ledger", func(t *testing.T) {
 		s := begin(t).node("n", "1", nil).pod("a", "1")
 		s.revision += 5
-		s.records = append(s.records, Record{Ledger: &Ledger{Revision: s.revision, Listed: true}})
+		s.records = append(s.records, recording.Record{Ledger: &recording.Ledger{Revision: s.revision, Listed: true}})
 		s.tokens["a"] = 7
 		s.bind("a", "n")
 		if r := s.finds(); r.Complete || len(r.Notes) == 0 {
@@ -459,8 +462,8 @@ func TestMissedParts(t *testing.T) {
 		s.state("n", "a", ledger.Fencing)
 		s.drop("n", "a", s.rv+10)
 		s.rv += 20
-		s.records = append(s.records, Record{Object: &Object{
-			Kind: KindPod, UID: "a-uid", RV: s.rv, After: s.rv - 20, Missed: true, Pod: s.pods["a"],
+		s.records = append(s.records, recording.Record{Object: &recording.Object{
+			Kind: recording.KindPod, UID: "a-uid", RV: s.rv, After: s.rv - 20, Missed: true, Pod: s.pods["a"],
 		}})
 		if r := s.finds(); r.Complete {
 			t.Error("a history with a gap calls itself complete")

@@ -5,20 +5,32 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 )
 
 // Severity is the severity of a finding.
 type Severity string
 
 const (
-	// Violation is a broken promise.
+	// Violation is a broken promise: wrong in every order of events that the evidence allows. It makes `berth audit`
+	// and `berth check` fail.
 	Violation Severity = "violation"
 	// Warning is a state that Berth did not cause, that may have arisen after the decision, or that is suspicious
 	// without being wrong.
 	Warning Severity = "warning"
 )
 
-// Finding is one thing that should not be.
+// severityFor returns the severity of a conflict between pods: a violation if Berth bound all of them, otherwise a
+// warning, since another scheduler does not reserve in the ledger.
+func severityFor(ours bool) Severity {
+	if ours {
+		return Violation
+	}
+	return Warning
+}
+
+// Finding is one thing that should not be. It is a value, and part of the output formats json and yaml.
 type Finding struct {
 	Severity Severity `json:"severity"`
 	// Invariant is its name in the protocol (S1 to S7, S9 to S12, S14 to S17, L2, L7, or I3), "form" for a value
@@ -63,6 +75,8 @@ type Report struct {
 	// Unlisted is the number of findings beyond the first maxPerInvariant of their invariant.
 	Unlisted int `json:"unlisted,omitempty"`
 
+	// perInvariant counts findings by severity and invariant, listed or not; unlisted counts those that are not
+	// listed, by severity. Both are nil before the first finding.
 	perInvariant map[string]int
 	unlisted     map[Severity]int
 }
@@ -95,7 +109,8 @@ type Counts struct {
 	TakenOver int `json:"takenOver"`
 }
 
-// maxPerInvariant bounds the findings that are listed; one error may show in every revision.
+// maxPerInvariant bounds the findings that are listed for each severity and invariant; one error may show in every
+// revision, and would hide the others.
 const maxPerInvariant = 50
 
 // add records a finding.
@@ -119,7 +134,7 @@ func (r *Report) note(format string, args ...any) {
 	}
 }
 
-// Violations counts the findings with that severity.
+// Violations counts the findings with that severity, including those that are not listed.
 func (r *Report) Violations() int {
 	n := r.unlisted[Violation]
 	for _, f := range r.Findings {
@@ -137,5 +152,30 @@ func (r *Report) sort() {
 			cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Revision, b.Revision),
 			cmp.Compare(a.ResourceVersion, b.ResourceVersion), slices.Compare(a.Objects, b.Objects),
 		)
+	})
+}
+
+// findings adds what is wrong at one revision of the ledger to the report. All parts of a replay share it, so that
+// only the walk (replay.step and relist) has to know which revision it is.
+type findings struct {
+	report *Report
+	// revision is that of the ledger which is being checked; 0 before the first.
+	revision int64
+}
+
+// violate reports a violation in the ledger at this revision.
+func (f *findings) violate(invariant string, objects []string, message string, args ...any) {
+	f.report.add(Finding{
+		Severity: Violation, Invariant: invariant, Revision: f.revision, Objects: objects,
+		Message: fmt.Sprintf(message, args...),
+	})
+}
+
+// undecodable reports a value of the ledger that its codec refuses. The walk goes on with the state that the key had
+// before: one damaged value must not hide the rest of the history.
+func (f *findings) undecodable(ev recording.LedgerEvent, err error) {
+	f.report.add(Finding{
+		Severity: Violation, Invariant: "form", Revision: ev.Mod, Objects: []string{ledgerObject(ev.Key)},
+		Message: "has a value that cannot be decoded: " + err.Error(),
 	})
 }

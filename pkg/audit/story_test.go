@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/pkg/audit/fit"
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/ledger/roster"
@@ -20,7 +22,7 @@ import (
 // story builds a history: each method is one event, at the next revision of the ledger or the next resourceVersion.
 type story struct {
 	testing.TB
-	records  []Record
+	records  []recording.Record
 	revision int64
 	rv       uint64
 	docs     map[string]ledger.NodeDoc
@@ -40,14 +42,14 @@ func begin(t testing.TB) *story {
 		TB: t, rv: 100, docs: map[string]ledger.NodeDoc{}, pods: map[string]*corev1.Pod{},
 		nodes: map[string]*corev1.Node{}, podRV: map[string]uint64{}, tokens: map[string]ledger.Token{},
 	}
-	list := Ledger{Revision: 1, Listed: true}
+	list := recording.Ledger{Revision: 1, Listed: true}
 	for p := range int32(ledger.Partitions) {
-		list.Events = append(list.Events, LedgerEvent{
+		list.Events = append(list.Events, recording.LedgerEvent{
 			Key: roster.KeyOwn(p), Value: s.must(roster.EncodeOwner(roster.Owner{Member: "s1"})), Create: 1, Mod: 1,
 		})
 	}
 	s.revision = 1
-	s.records = append(s.records, Record{Ledger: &list})
+	s.records = append(s.records, recording.Record{Ledger: &list})
 	return s
 }
 
@@ -60,10 +62,10 @@ func (s *story) must(value []byte, err error) []byte {
 }
 
 // happens appends one version of an object.
-func (s *story) happens(o Object) uint64 {
+func (s *story) happens(o recording.Object) uint64 {
 	s.rv++
 	o.RV = s.rv
-	s.records = append(s.records, Record{Object: &o})
+	s.records = append(s.records, recording.Record{Object: &o})
 	return s.rv
 }
 
@@ -73,7 +75,7 @@ func (s *story) node(name, cpu string, labels map[string]string) *story {
 		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourcePods: resource.MustParse("10"),
 	}
 	s.nodes[name] = n
-	s.happens(Object{Kind: KindNode, UID: string(n.UID), Node: n})
+	s.happens(recording.Object{Kind: recording.KindNode, UID: string(n.UID), Node: n})
 	s.docs[name] = ledger.NodeDoc{NodeUID: string(n.UID), NodeName: name}
 	return s
 }
@@ -82,7 +84,7 @@ func (s *story) change(name string, f func(*corev1.Node)) {
 	n := s.nodes[name].DeepCopy()
 	f(n)
 	s.nodes[name] = n
-	s.happens(Object{Kind: KindNode, UID: string(n.UID), Node: n})
+	s.happens(recording.Object{Kind: recording.KindNode, UID: string(n.UID), Node: n})
 }
 
 func (s *story) pod(name, cpu string, change ...func(*corev1.Pod)) *story {
@@ -94,7 +96,7 @@ func (s *story) pod(name, cpu string, change ...func(*corev1.Pod)) *story {
 		c(p)
 	}
 	s.pods[name] = p
-	s.podRV[name] = s.happens(Object{Kind: KindPod, UID: string(p.UID), Pod: p})
+	s.podRV[name] = s.happens(recording.Object{Kind: recording.KindPod, UID: string(p.UID), Pod: p})
 	return s
 }
 
@@ -103,12 +105,12 @@ func (s *story) update(name string, change func(*corev1.Pod)) uint64 {
 	p := s.pods[name].DeepCopy()
 	change(p)
 	s.pods[name] = p
-	s.podRV[name] = s.happens(Object{Kind: KindPod, UID: string(p.UID), Pod: p})
+	s.podRV[name] = s.happens(recording.Object{Kind: recording.KindPod, UID: string(p.UID), Pod: p})
 	return s.podRV[name]
 }
 
 func (s *story) remove(name string) uint64 {
-	return s.happens(Object{Kind: KindPod, UID: name + "-uid", Gone: true})
+	return s.happens(recording.Object{Kind: recording.KindPod, UID: name + "-uid", Gone: true})
 }
 
 // entry returns the entry of a new attempt at a pod.
@@ -118,7 +120,7 @@ func (s *story) entry(name string) ledger.Entry {
 	p := s.pods[name]
 	return ledger.Entry{
 		PodUID: name + "-uid", Namespace: "d", Name: name, Role: ledger.RoleReservation, State: ledger.Committed,
-		PodRV: s.podRV[name], Token: s.attempts, Shard: "s1", Ports: portsOf(p), Requests: amountsOf(requestList(p)),
+		PodRV: s.podRV[name], Token: s.attempts, Shard: "s1", Ports: fit.Ports(p), Requests: fit.AmountsOf(requestList(p)),
 	}
 }
 
@@ -128,25 +130,26 @@ func requestList(p *corev1.Pod) corev1.ResourceList { return p.Spec.Containers[0
 func (s *story) write(docs ...ledger.NodeDoc) {
 	s.Helper()
 	s.revision++
-	batch := Ledger{Revision: s.revision}
+	batch := recording.Ledger{Revision: s.revision}
 	for _, d := range docs {
 		d.Entries, d.HW = slices.Clone(d.Entries), maps.Clone(d.HW)
-		batch.Events = append(batch.Events, LedgerEvent{
+		batch.Events = append(batch.Events, recording.LedgerEvent{
 			Key: ledger.KeyNode(d.NodeUID), Value: s.must(codec.EncodeNodeDoc(d)), Mod: s.revision,
 		})
 		s.docs[d.NodeName] = d
 	}
-	s.records = append(s.records, Record{Ledger: &batch})
+	s.records = append(s.records, recording.Record{Ledger: &batch})
 }
 
 // key puts or deletes any key.
-func (s *story) key(ev LedgerEvent) {
+func (s *story) key(ev recording.LedgerEvent) {
 	s.revision++
 	ev.Mod = s.revision
 	if ev.Create == 0 {
 		ev.Create = s.revision
 	}
-	s.records = append(s.records, Record{Ledger: &Ledger{Revision: s.revision, Events: []LedgerEvent{ev}}})
+	batch := recording.Ledger{Revision: s.revision, Events: []recording.LedgerEvent{ev}}
+	s.records = append(s.records, recording.Record{Ledger: &batch})
 }
 
 // edit changes and writes one document.
@@ -241,15 +244,22 @@ func (s *story) mark() { s.later(1) }
 
 func (s *story) later(seconds int64) {
 	s.seconds += seconds
-	s.records = append(s.records, Record{Mark: &Mark{
+	s.records = append(s.records, recording.Record{Mark: &recording.Mark{
 		Ledger: s.revision, Objects: s.rv, Until: s.revision, Unix: 1000 * s.seconds,
 	}})
+}
+
+// end returns the record that closes the history.
+func (s *story) end() recording.Record {
+	return recording.Record{
+		End: &recording.End{Objects: s.rv, Ledger: s.revision, Reason: recording.EndStopped},
+	}
 }
 
 // finds ends the story and requires exactly these findings, each as "violation S1 node/n pod/d/a".
 func (s *story) finds(want ...string) *Report {
 	s.Helper()
-	s.records = append(s.records, Record{End: &End{Objects: s.rv, Ledger: s.revision, Reason: EndStopped}})
+	s.records = append(s.records, s.end())
 	report, err := ReplayRecords(s.records)
 	if err != nil {
 		s.Fatal(err)

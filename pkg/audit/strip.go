@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 )
 
 // ownPrefix is the prefix of the annotations and pod conditions that a history keeps, which are Berth's own.
@@ -86,8 +88,8 @@ func StripDeviceClaim(c *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
 }
 
 // StripBudget returns the part of a disruption budget that the rules read, without its resourceVersion.
-func StripBudget(b *Budget) *Budget {
-	out := &Budget{ObjectMeta: stripMeta(b.ObjectMeta), Spec: b.Spec, Status: b.Status}
+func StripBudget(b *recording.Budget) *recording.Budget {
+	out := &recording.Budget{ObjectMeta: stripMeta(b.ObjectMeta), Spec: b.Spec, Status: b.Status}
 	out.Generation = b.Generation
 	out.Status.Conditions = nil
 	out.Status.DisruptedPods = nil
@@ -107,6 +109,8 @@ func StripNamespace(n *corev1.Namespace) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: stripMeta(n.ObjectMeta)}
 }
 
+// stripMeta keeps what identifies an object, its labels, and Berth's own annotations. The resourceVersion is a field
+// of the record (recording.Object.RV).
 func stripMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	out := metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, Labels: m.Labels}
 	for k, v := range m.Annotations {
@@ -120,6 +124,8 @@ func stripMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	return out
 }
 
+// stripContainers keeps requests, host ports, and what upstream's arithmetic needs to treat init containers: their
+// restart policy and name. Limits, images, commands and environment variables are removed.
 func stripContainers(in []corev1.Container) []corev1.Container {
 	var out []corev1.Container
 	for _, c := range in {
@@ -136,6 +142,8 @@ func stripContainers(in []corev1.Container) []corev1.Container {
 	return out
 }
 
+// stripStatuses keeps the resources that the kubelet has allocated, by which a resize is counted (KEP-1287); a status
+// without any is left out.
 func stripStatuses(in []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var out []corev1.ContainerStatus
 	for _, s := range in {

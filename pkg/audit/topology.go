@@ -4,75 +4,93 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/audit/fit"
 )
 
+// topologyLaws checks the rules of new placements about pods on other nodes (S7): required anti-affinity in both
+// directions, required affinity, and hard spread constraints. It works by class, because a rule cannot distinguish the
+// pods of one class: whether a term selects a class is computed once (classes.selects).
+type topologyLaws struct {
+	evidence *evidence
+	placed   *placements
+	found    *findings
+}
+
 // checkTopology checks the rules about pods on other nodes (S7): the pod's own, and the anti-affinity of other pods
-// against it, among everything placed up to this revision.
-func (a *replay) checkTopology(p *placement) {
-	if a.nodes[p.nodeUID] == nil || p.class == nil {
+// against it, among everything placed up to this revision. A node that the history does not contain has no labels, so
+// its placements are left out.
+func (l *topologyLaws) checkTopology(p *placement) {
+	if l.evidence.nodes[p.nodeUID] == nil || p.class == nil {
 		return
 	}
-	hi := a.horizon(p)
-	for _, k := range a.classes.all {
-		if len(k.standing) == 0 {
+	hi := l.placed.horizon(p)
+	for _, k := range l.evidence.classes.all {
+		if len(k.placements) == 0 {
 			continue
 		}
-		for _, t := range p.class.apart {
-			if a.classes.selects(t, k) {
-				a.checkApart(p, k, t, hi, "has anti-affinity to")
+		for _, t := range p.class.antiAffinity {
+			if l.evidence.classes.selects(t, k) {
+				l.checkApart(p, k, t, hi, "has anti-affinity to")
 			}
 		}
-		for _, t := range k.apart {
-			if a.classes.selects(t, p.class) {
-				a.checkApart(p, k, t, hi, "is excluded by the anti-affinity of")
+		for _, t := range k.antiAffinity {
+			if l.evidence.classes.selects(t, p.class) {
+				l.checkApart(p, k, t, hi, "is excluded by the anti-affinity of")
 			}
 		}
 	}
 	for _, rule := range p.class.spread {
-		a.checkSpread(p, rule, hi)
+		l.checkSpread(p, rule, hi)
 	}
-	if len(p.class.together) > 0 {
-		a.checkTogether(p, hi)
+	if len(p.class.affinity) > 0 {
+		l.checkTogether(p, hi)
 	}
 }
 
-func (a *replay) checkApart(p *placement, k *class, t *term, hi uint64, verb string) {
-	domain, ok := a.domain(p, t.key, hi)
+// checkApart reports each pod of a class that is certainly in the same domain as the placement, for an anti-affinity
+// term of one of the two. verb says which of them has the term.
+func (l *topologyLaws) checkApart(p *placement, k *class, t *term, hi uint64, verb string) {
+	domain, ok := l.domain(p, t.key, hi)
 	if !ok {
 		return
 	}
-	for q := range k.standing {
+	for q := range k.placements {
 		if q == p || q.entry.PodUID == p.entry.PodUID || q.ended(hi) {
 			continue
 		}
-		if other, ok := a.domain(q, t.key, hi); ok && other == domain {
-			a.violate("S7", []string{p.object(), q.object(), nodeObject(p.node), nodeObject(q.node)},
+		if other, ok := l.domain(q, t.key, hi); ok && other == domain {
+			l.found.violate("S7", []string{p.object(), q.object(), nodeObject(p.node), nodeObject(q.node)},
 				"%s %s, but both are in %s=%s", verb, q.name(), t.key, domain)
 		}
 	}
 }
 
-// domain returns the domain of a placement, if it was the same during the whole time up to hi.
-func (a *replay) domain(p *placement, key string, hi uint64) (string, bool) {
-	node := a.nodes[p.nodeUID]
+// domain returns the domain of a placement: the value of its node's label, if it was the same during the whole time up
+// to hi; false otherwise. A node whose label changed may have been in either domain, and is not judged.
+func (l *topologyLaws) domain(p *placement, key string, hi uint64) (string, bool) {
+	node := l.evidence.nodes[p.nodeUID]
 	if node == nil {
 		return "", false
 	}
 	return node.label(key, 0, hi)
 }
 
-// checkSpread counts in favour of the placement: in its own domain, only pods that were certainly there before this
-// revision; in the others, all that may have been.
-func (a *replay) checkSpread(p *placement, rule *spreadRule, hi uint64) {
-	domain, ok := a.domain(p, rule.key, hi)
+// checkSpread checks a hard spread constraint of the placement's pod: the skew, which is the number of matching pods
+// in its domain minus that in the emptiest domain, is at most maxSkew. It counts in favour of the placement: in its
+// own domain, only pods that were certainly there before this revision; in the others, all that may have been. A
+// domain is the emptiest only if it certainly counted. With fewer domains than minDomains the least is 0. Sources:
+// KEP-895, KEP-3022.
+func (l *topologyLaws) checkSpread(p *placement, rule *spreadRule, hi uint64) {
+	domain, ok := l.domain(p, rule.key, hi)
 	if !ok {
 		return
 	}
-	surely, maybe := a.domainsOf(p, rule, hi)
+	surely, maybe := l.domainsOf(p, rule, hi)
 	if !surely[domain] {
 		return
 	}
-	here, counts := a.countDomains(p, rule, hi, domain)
+	here, counts := l.countDomains(p, rule, hi, domain)
 	least := -1
 	for d := range surely {
 		if n := counts[d]; least < 0 || n < least {
@@ -82,11 +100,11 @@ func (a *replay) checkSpread(p *placement, rule *spreadRule, hi uint64) {
 	if wanted := rule.constraint.MinDomains; wanted != nil && len(maybe) < int(*wanted) {
 		least = 0
 	}
-	if a.classes.selects(&rule.term, p.class) {
+	if l.evidence.classes.selects(&rule.term, p.class) {
 		here++
 	}
 	if skew := here - least; skew > int(rule.constraint.MaxSkew) {
-		a.violate("S7", []string{p.object(), nodeObject(p.node)},
+		l.found.violate("S7", []string{p.object(), nodeObject(p.node)},
 			"is pod number %d in %s=%s while another domain has %d: skew %d, allowed %d",
 			here, rule.key, domain, least, skew, rule.constraint.MaxSkew)
 	}
@@ -94,21 +112,23 @@ func (a *replay) checkSpread(p *placement, rule *spreadRule, hi uint64) {
 
 // countDomains counts the pods that a spread rule selects: in the domain `own` only those that were certainly there
 // before this revision, elsewhere all that may have been there at any time.
-func (a *replay) countDomains(p *placement, rule *spreadRule, hi uint64, own string) (here int, counts map[string]int) {
+func (l *topologyLaws) countDomains(
+	p *placement, rule *spreadRule, hi uint64, own string,
+) (here int, counts map[string]int) {
 	counts = map[string]int{}
-	past := a.longAgo()
-	for _, k := range a.classes.all {
-		if len(k.standing) == 0 || !a.classes.selects(&rule.term, k) {
+	past := l.evidence.timeline.lastMarkBeforePause(l.found.revision)
+	for _, k := range l.evidence.classes.all {
+		if len(k.placements) == 0 || !l.evidence.classes.selects(&rule.term, k) {
 			continue
 		}
-		for q := range k.standing {
-			d, ok := a.domain(q, rule.key, hi)
-			if !ok || q.entry.PodUID == p.entry.PodUID || q.past(past) {
+		for q := range k.placements {
+			d, ok := l.domain(q, rule.key, hi)
+			if !ok || q.entry.PodUID == p.entry.PodUID || q.endedAtMark(past) {
 				continue
 			}
 			counts[d]++
-			leaving := q.pod != nil && q.pod.leaving.maybe(hi)
-			if d == own && q.committed < a.revision && !q.ended(hi) && !leaving && a.eligible(q, p, rule, hi) {
+			leaving := q.pod != nil && q.pod.leaving.possibleBy(hi)
+			if d == own && q.committed < l.found.revision && !q.ended(hi) && !leaving && l.eligible(q, p, rule, hi) {
 				here++
 			}
 		}
@@ -118,16 +138,16 @@ func (a *replay) countDomains(p *placement, rule *spreadRule, hi uint64, own str
 
 // eligible reports whether the node of q certainly counts for the rule of p. A pod on a deleted node counts for no
 // domain, even if another node registers under the name.
-func (a *replay) eligible(q, p *placement, rule *spreadRule, hi uint64) bool {
-	node := a.nodes[q.nodeUID]
-	return node != nil && !node.gone.maybe(hi) && a.counts(p, rule, node, hi)
+func (l *topologyLaws) eligible(q, p *placement, rule *spreadRule, hi uint64) bool {
+	node := l.evidence.nodes[q.nodeUID]
+	return node != nil && !node.gone.possibleBy(hi) && l.counts(p, rule, node, hi)
 }
 
 // domainsOf returns the domains that certainly count for a rule, and those that may.
-func (a *replay) domainsOf(p *placement, rule *spreadRule, hi uint64) (surely, maybe map[string]bool) {
+func (l *topologyLaws) domainsOf(p *placement, rule *spreadRule, hi uint64) (surely, maybe map[string]bool) {
 	surely, maybe = map[string]bool{}, map[string]bool{}
-	for _, n := range a.nodes {
-		if !n.born.maybe(hi) {
+	for _, n := range l.evidence.nodes {
+		if !n.born.possibleBy(hi) {
 			continue
 		}
 		last := n.versions[len(n.versions)-1].object
@@ -137,7 +157,7 @@ func (a *replay) domainsOf(p *placement, rule *spreadRule, hi uint64) (surely, m
 		}
 		maybe[value] = true
 		steady, ok := n.label(rule.key, p.knownNodes, hi)
-		if ok && n.born.surely(p.knownNodes) && !n.gone.maybe(hi) && a.counts(p, rule, n, hi) {
+		if ok && n.born.certainBy(p.knownNodes) && !n.gone.possibleBy(hi) && l.counts(p, rule, n, hi) {
 			surely[steady] = true
 		}
 	}
@@ -147,7 +167,7 @@ func (a *replay) domainsOf(p *placement, rule *spreadRule, hi uint64) (surely, m
 // counts reports whether a node counts for a spread rule in every version from the decision to hi: the pod selects
 // it and, if the rule requires that, tolerates its taints (KEP-3094). Nodes that lack a key of another hard
 // constraint do not count.
-func (a *replay) counts(p *placement, rule *spreadRule, n *nodeLife, hi uint64) bool {
+func (l *topologyLaws) counts(p *placement, rule *spreadRule, n *nodeHistory, hi uint64) bool {
 	pod := p.pod.decided(p.entry.PodRV).pod
 	for _, v := range within(n.versions, p.knownNodes, hi) {
 		if !countsIn(pod, rule, v.object) {
@@ -157,6 +177,8 @@ func (a *replay) counts(p *placement, rule *spreadRule, n *nodeLife, hi uint64) 
 	return true
 }
 
+// countsIn reports whether a node counts for a spread constraint of a pod. The defaults of the two policies are those
+// of upstream: node affinity is honoured, taints are ignored.
 func countsIn(pod *corev1.Pod, rule *spreadRule, node *corev1.Node) bool {
 	for _, s := range pod.Spec.TopologySpreadConstraints {
 		if _, ok := node.Labels[s.TopologyKey]; s.WhenUnsatisfiable == corev1.DoNotSchedule && !ok {
@@ -165,12 +187,12 @@ func countsIn(pod *corev1.Pod, rule *spreadRule, node *corev1.Node) bool {
 	}
 	affinity, taints := rule.constraint.NodeAffinityPolicy, rule.constraint.NodeTaintsPolicy
 	if affinity == nil || *affinity == corev1.NodeInclusionPolicyHonor {
-		if !selects(pod, node) {
+		if !fit.Selects(pod, node) {
 			return false
 		}
 	}
 	if taints != nil && *taints == corev1.NodeInclusionPolicyHonor {
-		_, repelled := untolerated(pod, node.Spec.Taints)
+		_, repelled := fit.Untolerated(pod, node.Spec.Taints)
 		return !repelled
 	}
 	return true
@@ -178,40 +200,40 @@ func countsIn(pod *corev1.Pod, rule *spreadRule, node *corev1.Node) bool {
 
 // checkTogether checks that for each required affinity term a matching pod is in the domain, or that the pod is the
 // first of its kind.
-func (a *replay) checkTogether(p *placement, hi uint64) {
+func (l *topologyLaws) checkTogether(p *placement, hi uint64) {
 	missing, first := "", true
-	for _, t := range p.class.together {
-		domain, _ := a.domain(p, t.key, hi)
-		here, anywhere := a.providers(p, t, domain, hi)
+	for _, t := range p.class.affinity {
+		domain, _ := l.domain(p, t.key, hi)
+		here, anywhere := l.providers(p, t, domain, hi)
 		if !here {
 			missing = fmt.Sprintf("no pod that its affinity requires is in %s=%s", t.key, domain)
 		}
-		first = first && !anywhere && a.classes.selects(t, p.class)
+		first = first && !anywhere && l.evidence.classes.selects(t, p.class)
 	}
 	if missing != "" && !first {
-		a.violate("S7", []string{p.object(), nodeObject(p.node)}, "%s, and it is not the first of its kind", missing)
+		l.found.violate("S7", []string{p.object(), nodeObject(p.node)}, "%s, and it is not the first of its kind", missing)
 	}
 }
 
 // providers reports whether a pod that the term matches may be in the domain, and whether one certainly exists
-// anywhere.
-func (a *replay) providers(p *placement, t *term, domain string, hi uint64) (here, anywhere bool) {
-	for _, k := range a.classes.all {
-		if !a.classes.selects(t, k) {
+// anywhere. Pods of other schedulers may be anywhere, and so count for here.
+func (l *topologyLaws) providers(p *placement, t *term, domain string, hi uint64) (here, anywhere bool) {
+	for _, k := range l.evidence.classes.all {
+		if !l.evidence.classes.selects(t, k) {
 			continue
 		}
-		for q := range k.standing {
+		for q := range k.placements {
 			if q.entry.PodUID == p.entry.PodUID {
 				continue
 			}
-			d, ok := a.domain(q, t.key, hi)
+			d, ok := l.domain(q, t.key, hi)
 			here = here || !ok || d == domain
-			anywhere = anywhere || q.committed < a.revision && !q.ended(hi)
+			anywhere = anywhere || q.committed < l.found.revision && !q.ended(hi)
 		}
 	}
-	for _, pods := range a.foreign {
+	for _, pods := range l.evidence.foreign {
 		for _, q := range pods {
-			here = here || a.classes.selects(t, q.last().class)
+			here = here || l.evidence.classes.selects(t, q.last().class)
 		}
 	}
 	return here, anywhere

@@ -21,7 +21,8 @@ const (
 	replyPrefix = "answers."
 )
 
-// Question is about one pod or one node.
+// Question is about one pod or one node, or about the whole service (Status). A service leaves questions that it
+// cannot answer to others.
 type Question struct {
 	// Reply is the subject to answer on; Ask fills it in.
 	Reply string `json:"reply"`
@@ -35,9 +36,10 @@ type Question struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
-// Ask sends a question to all subscribers of a subject, and returns the answers received when enough returns true
-// or ctx ends; in the latter case it returns the answers so far and no error. The error is about sending the
-// question and reading the answers alone.
+// Ask sends a question to all subscribers of a subject, and returns the answers received when enough returns true or
+// ctx ends; in the latter case it returns the answers so far and no error. The error is about sending the question and
+// reading the answers alone. The caller must bound ctx: a service that is down never answers. Each call has a reply
+// subject of its own, so calls may be concurrent.
 func Ask[A any](ctx context.Context, bus eventlog.Bus, subject string, q Question, enough func([]A) bool) ([]A, error) {
 	q.Reply = replyPrefix + strings.ToLower(rand.Text())
 	raw := make(chan []byte, answersBuffer)
@@ -75,7 +77,9 @@ func Ask[A any](ctx context.Context, bus eventlog.Bus, subject string, q Questio
 }
 
 // Serve answers the questions on a subject, one at a time, until ctx ends. A question for which answer returns ok
-// false is left to other subscribers.
+// false is left to other subscribers. It subscribes before it returns anything, and unsubscribes at the end. Questions
+// that do not decode, or whose reply subject is not one of Ask's, are ignored: anyone on the bus may publish them, and
+// an answer must not go to a subject of the protocol.
 func Serve[A any](
 	ctx context.Context, bus eventlog.Bus, subject string, answer func(context.Context, Question) (a A, ok bool),
 ) error {

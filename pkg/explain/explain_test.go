@@ -98,7 +98,7 @@ func TestStoryOfAnEvictedPod(t *testing.T) {
 	bound := pod.DeepCopy()
 	bound.Spec.NodeName = "n1"
 	ref := events.PodRef{UID: string(pod.UID), Namespace: "shop", Name: "cart"}
-	story := explain.Tell(string(pod.UID),
+	story := explain.BuildStory(string(pod.UID),
 		records(t, begin, fact(t, events.OpUpsert, pod), fact(t, events.OpUpsert, bound), fact(t, events.OpDelete, bound)),
 		records(t, begin.Add(100*time.Millisecond),
 			events.EncodeDecision(events.Decision{
@@ -186,7 +186,7 @@ func TestStoryWithRecordsThatCannotBeRead(t *testing.T) {
 	bound := events.EncodeDecision(events.Decision{
 		Kind: events.DecisionBound, Pod: events.PodRef{UID: string(pod.UID)}, NodeName: "n1",
 	})
-	story := explain.Tell(string(pod.UID), facts, records(t, begin, append(poison, bound)...))
+	story := explain.BuildStory(string(pod.UID), facts, records(t, begin, append(poison, bound)...))
 	if len(story.Notes) != 2+len(poison) || !strings.Contains(story.Notes[0], "record 2 (facts.pod.x.1)") {
 		t.Errorf("notes %q, want one for each record that cannot be read", story.Notes)
 	}
@@ -200,7 +200,7 @@ func TestBoundByTheBindersWord(t *testing.T) {
 	pod := statetest.Pod("shop", "cart", "cpu", "1")
 	ref := events.PodRef{UID: string(pod.UID), Namespace: "shop", Name: "cart"}
 	begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	story := explain.Tell(string(pod.UID), records(t, begin, fact(t, events.OpUpsert, pod)), records(t, begin,
+	story := explain.BuildStory(string(pod.UID), records(t, begin, fact(t, events.OpUpsert, pod)), records(t, begin,
 		events.EncodeDecision(events.Decision{Kind: events.DecisionBound, Pod: ref, NodeName: "n1"})))
 	if story.State != "bound" || story.Node != "n1" {
 		t.Errorf("state %q, on node %q; want bound, on n1", story.State, story.Node)
@@ -232,7 +232,7 @@ func TestWaterfall(t *testing.T) {
 	)
 	decisions[1].Time = begin.Add(8 * time.Second)
 	decisions[2].Time = begin.Add(8050 * time.Millisecond)
-	story := explain.Tell(string(pod.UID), facts, decisions)
+	story := explain.BuildStory(string(pod.UID), facts, decisions)
 	type step struct {
 		name   string
 		at, by time.Duration

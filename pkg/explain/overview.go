@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/anomaly"
 )
 
-// Overview is the status of a whole Berth installation.
+// Overview is the status of a whole Berth installation. Its fields are the output of `berth status -o json`.
 type Overview struct {
 	// Queue is the status of the leading queue, nil if there is none; Leader is its id.
 	Queue  *QueueStatus `json:",omitempty"`
@@ -28,16 +28,18 @@ type Overview struct {
 	Warnings []string `json:",omitempty"`
 }
 
-// manyBehind is the lag, in records, from which a warning is due: the threshold of the alert BerthShardLags.
-const manyBehind = 10000
+// lagWarning is the lag, in records, from which a warning is due: the threshold of the alert BerthShardLags.
+const lagWarning = 10000
 
-// NewOverview combines answers. It is pure: queue is nil when no queue leads or answers.
+// NewOverview combines answers. It is pure: queue is nil when no queue leads or answers. Shards are in the order of
+// their names. Warnings are in this order: the queue, members that lag or do not answer, missing services, the version
+// of Kubernetes, anomalies.
 func NewOverview(queue *QueueAnswer, shards []ShardAnswer, factsEnd uint64, descheduler string) Overview {
 	o := Overview{Descheduler: descheduler, FactsEnd: factsEnd, FactLag: map[string]uint64{}}
 	for _, s := range shards {
 		if s.Status != nil {
 			o.Shards = append(o.Shards, s)
-			o.lags(s.Member, s.FactSequence)
+			o.recordLag(s.Member, s.FactSequence)
 		}
 	}
 	slices.SortFunc(o.Shards, func(a, b ShardAnswer) int { return strings.Compare(a.Member, b.Member) })
@@ -46,7 +48,7 @@ func NewOverview(queue *QueueAnswer, shards []ShardAnswer, factsEnd uint64, desc
 		return o
 	}
 	o.Queue, o.Leader = queue.Status, queue.Member
-	o.lags(queue.Member, queue.FactSequence)
+	o.recordLag(queue.Member, queue.FactSequence)
 	alive := map[string]int{}
 	for _, m := range o.Queue.Members {
 		alive[m.Role]++
@@ -80,15 +82,17 @@ func NewOverview(queue *QueueAnswer, shards []ShardAnswer, factsEnd uint64, desc
 	return o
 }
 
-func (o *Overview) lags(member string, applied uint64) {
+// recordLag records how far a member is behind the log, and warns if that is much. A member may have applied more than
+// FactsEnd, which was read before; then it is not behind.
+func (o *Overview) recordLag(member string, applied uint64) {
 	behind := o.FactsEnd - min(applied, o.FactsEnd)
 	o.FactLag[member] = behind
-	if behind > manyBehind {
+	if behind > lagWarning {
 		o.Warnings = append(o.Warnings, fmt.Sprintf("%s is %d facts behind", member, behind))
 	}
 }
 
-// Text writes the overview, without the warnings, for people.
+// Text writes the overview, without the warnings, for people, as of now.
 func (o *Overview) Text(w io.Writer, now time.Time) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if o.Queue != nil {
@@ -102,6 +106,8 @@ func (o *Overview) Text(w io.Writer, now time.Time) error {
 	return t.Flush()
 }
 
+// members writes the table of live members, in the order of a pod's path. The descheduler that runs cycles, if it is
+// known, has a line at the end.
 func (o *Overview) members(t io.Writer, now time.Time) {
 	fmt.Fprintln(t, "SERVICE\tMEMBER\tUP\tPARTITIONS\tFACTS BEHIND\t")
 	for _, m := range o.Queue.Members {
@@ -131,6 +137,7 @@ func (o *Overview) members(t io.Writer, now time.Time) {
 // pools are in the order of a pod's path, as far as there is one.
 var pools = []string{"gated", "active", "backoff", "parked", "offered", "held"}
 
+// queue writes the table of pools.
 func (o *Overview) queue(t io.Writer) {
 	fmt.Fprintf(t, "\nPODS\t%s\n", strings.ToUpper(strings.Join(pools, "\t")))
 	for _, pool := range pools {
@@ -139,6 +146,7 @@ func (o *Overview) queue(t io.Writer) {
 	fmt.Fprintln(t)
 }
 
+// shards writes the table of the shards that answered.
 func (o *Overview) shards(t io.Writer) {
 	if len(o.Shards) == 0 {
 		return
@@ -154,6 +162,7 @@ func (o *Overview) shards(t io.Writer) {
 	}
 }
 
+// promises writes the tables of the ledger's entries, by age, and of claims on disruption budgets.
 func (o *Overview) promises(t io.Writer) {
 	if len(o.Queue.Entries) > 0 {
 		fmt.Fprintln(t, "\nLEDGER\tSTATE\tENTRIES\tTO 10 S\tTO 1 MIN\tTO 10 MIN\tOLDER\tOLDEST")

@@ -68,10 +68,12 @@ type ShardStatus struct {
 	LeftAlone, Conflicts map[string]int `json:",omitempty"`
 }
 
-// roles are the roles of members, in the order of a pod's path.
+// roles are the roles of members, in the order of a pod's path; other roles are not shown.
 var roles = []string{"queue", "scheduler", "binder", "descheduler"}
 
-// StatusOf returns the status that the ledger shows. since returns when an entry was first seen.
+// StatusOf returns the status that the ledger shows: members, entries and budgets. The caller adds what only the queue
+// knows. since returns when an entry was first seen: the ledger does not store when an entry was made. Lists are
+// sorted, so that equal states give equal answers.
 func StatusOf(v *replica.View, since func(ledger.Entry) time.Time, now time.Time) QueueStatus {
 	var s QueueStatus
 	owned := map[string]int{}
@@ -112,6 +114,7 @@ func StatusOf(v *replica.View, since func(ledger.Entry) time.Time, now time.Time
 	return s
 }
 
+// add counts an entry of this age.
 func (e *EntryStatus) add(age time.Duration) {
 	e.Count++
 	e.Oldest = max(e.Oldest, age)

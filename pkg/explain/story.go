@@ -15,7 +15,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
-// Story is everything known about one pod.
+// Story is everything known about one pod. BuildStory fills in what the log has; the caller adds Queue, Shard and the
+// replacements of Evicted. The fields are the output of `berth explain pod -o json`.
 type Story struct {
 	UID, Namespace, Name string
 	SchedulerName        string `json:",omitempty"`
@@ -26,7 +27,7 @@ type Story struct {
 	Node  string `json:",omitempty"`
 	// Events is the pod's history, oldest first, by the log's clock.
 	Events []Event
-	// Owner is the UID of the pod's controller.
+	// Owner is the UID of the pod's controller, empty for none.
 	Owner string `json:",omitempty"`
 	// Evicted explains who evicted the pod, and why; nil if it was not evicted.
 	Evicted *Eviction `json:",omitempty"`
@@ -37,7 +38,7 @@ type Story struct {
 	Notes []string `json:",omitempty"`
 }
 
-// Event is one event in a pod's history.
+// Event is one event in a pod's history: a change that the facts show, or a decision. One fact may be several events.
 type Event struct {
 	Time time.Time
 	// Sequence is the sequence in the log of facts, or in that of decisions if Decision is set.
@@ -48,12 +49,13 @@ type Event struct {
 	Decision *events.Decision `json:",omitempty"`
 }
 
-// Eviction is the reason why a pod had to leave.
+// Eviction is the reason why a pod had to leave. There is at most one in a story, that of the last eviction.
 type Eviction struct {
 	// By is the pod that needed its place, or the descheduler's strategy.
 	By     string
 	Reason string
-	Asked  time.Time
+	// Asked is when the eviction was decided, or first seen, by the log's clock.
+	Asked time.Time
 	// Done is when the pod was evicted; zero if it was not, or not yet.
 	Done time.Time `json:",omitzero"`
 	// Failed explains why the pod was not evicted.
@@ -64,29 +66,32 @@ type Eviction struct {
 	Replacements []Where `json:",omitempty"`
 }
 
-// Tell builds the story of one pod from its records: the facts and the decisions. Records that cannot be read are
-// noted and left out.
-func Tell(uid string, facts, decisions []eventlog.Record) *Story {
+// BuildStory builds the story of one pod from its records: the facts and the decisions, each in the order of their
+// sequences. Records that cannot be read are noted and left out. Events of the two streams are ordered by the time at
+// which the log stored them, which is as close to their true order as two streams allow. Pure.
+func BuildStory(uid string, facts, decisions []eventlog.Record) *Story {
 	s := &Story{UID: uid}
-	s.tellFacts(facts)
+	s.addFacts(facts)
 	for _, r := range decisions {
 		d, err := events.DecodeDecision(r)
 		if err != nil {
-			s.leaveOut(r, err)
+			s.noteUnreadable(r, err)
 			continue
 		}
-		s.decided(r, &d.Decision)
+		s.addDecision(r, &d.Decision)
 	}
 	slices.SortStableFunc(s.Events, func(a, b Event) int { return a.Time.Compare(b.Time) })
 	return s
 }
 
-// leaveOut notes a record that cannot be read.
-func (s *Story) leaveOut(r eventlog.Record, err error) {
+// noteUnreadable notes a record that cannot be read.
+func (s *Story) noteUnreadable(r eventlog.Record, err error) {
 	s.Notes = append(s.Notes, fmt.Sprintf("record %d (%s) cannot be decoded: %v", r.Sequence, r.Subject, err))
 }
 
-func (s *Story) tellFacts(records []eventlog.Record) {
+// addFacts adds an event for each change between two versions of the pod, and sets the pod's last known state. After a
+// deletion the next version is compared with nothing.
+func (s *Story) addFacts(records []eventlog.Record) {
 	var before *corev1.Pod
 	for _, r := range records {
 		f, err := events.DecodeFact(r)
@@ -95,7 +100,7 @@ func (s *Story) tellFacts(records []eventlog.Record) {
 			err = pod.Unmarshal(f.Object)
 		}
 		if err != nil {
-			s.leaveOut(r, err)
+			s.noteUnreadable(r, err)
 			continue
 		}
 		s.Namespace, s.Name = f.Namespace, f.Name
@@ -110,7 +115,7 @@ func (s *Story) tellFacts(records []eventlog.Record) {
 		for _, change := range changes(before, pod) {
 			add(change[0], change[1])
 		}
-		s.now(pod)
+		s.setState(pod)
 		before = pod
 	}
 }
@@ -125,7 +130,9 @@ const (
 	stateWaiting = "waiting"
 )
 
-func (s *Story) now(pod *corev1.Pod) {
+// setState sets the fields that the newest version of the pod determines. The node stays known when the pod is gone. A
+// pod that ended is "ended" even while it is being deleted.
+func (s *Story) setState(pod *corev1.Pod) {
 	s.SchedulerName, s.Node = pod.Spec.SchedulerName, cmp.Or(pod.Spec.NodeName, s.Node)
 	if pod.Spec.Priority != nil {
 		s.Priority = *pod.Spec.Priority
@@ -147,6 +154,7 @@ func (s *Story) now(pod *corev1.Pod) {
 	}
 }
 
+// hasEnded reports whether all containers of the pod have terminated for good.
 func hasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
@@ -181,6 +189,7 @@ func changes(before, pod *corev1.Pod) (list [][2]string) {
 	return list
 }
 
+// gatesOf returns the pod's scheduling gates as one text, empty for none.
 func gatesOf(pod *corev1.Pod) string {
 	var names []string
 	for _, g := range pod.Spec.SchedulingGates {
@@ -199,7 +208,8 @@ func disruption(pod *corev1.Pod) string {
 	return ""
 }
 
-func (s *Story) decided(r eventlog.Record, d *events.Decision) {
+// addDecision adds a decision about the pod as an event, and records what it means for the state and the eviction.
+func (s *Story) addDecision(r eventlog.Record, d *events.Decision) {
 	s.Namespace, s.Name = cmp.Or(s.Namespace, d.Pod.Namespace), cmp.Or(s.Name, d.Pod.Name)
 	s.Events = append(s.Events, Event{
 		Time: r.Time, Sequence: r.Sequence, What: string(d.Kind), Detail: detailOf(d), Decision: d,
@@ -214,20 +224,23 @@ func (s *Story) decided(r eventlog.Record, d *events.Decision) {
 			By: "descheduler, strategy " + d.Strategy, Reason: d.Message, Asked: r.Time, Landing: d.Landing,
 		}
 	case events.DecisionEvicted:
-		s.evicted(r).Done = r.Time
+		s.ensureEviction(r).Done = r.Time
 	case events.DecisionEvictRefused:
-		s.evicted(r).Failed = d.Message
+		s.ensureEviction(r).Failed = d.Message
 	}
 }
 
-func (s *Story) evicted(r eventlog.Record) *Eviction {
+// ensureEviction returns the story's eviction. A pod that was evicted without a decision of the descheduler was
+// preempted: the binder reports only the result.
+func (s *Story) ensureEviction(r eventlog.Record) *Eviction {
 	if s.Evicted == nil {
 		s.Evicted = &Eviction{By: "preemption", Asked: r.Time}
 	}
 	return s.Evicted
 }
 
-// PlanToken returns the token of the pod for which this pod was evicted by preemption; "" if it was not.
+// PlanToken returns the token of the pod for which this pod was evicted by preemption; "" if it was not. The
+// nomination of that pod has the same token.
 func (s *Story) PlanToken() string {
 	for _, e := range slices.Backward(s.Events) {
 		if d := e.Decision; d != nil && d.Kind == events.DecisionEvicted && d.Strategy == "" && d.Attempt == 0 {
@@ -237,6 +250,7 @@ func (s *Story) PlanToken() string {
 	return ""
 }
 
+// detailOf returns the text of a decision next to its kind.
 func detailOf(d *events.Decision) string {
 	switch d.Kind {
 	case events.DecisionPlaced:
@@ -256,6 +270,7 @@ func detailOf(d *events.Decision) string {
 	return d.Message
 }
 
+// placedDetail describes a placement: the node, how many were feasible, and the best candidates with their scores.
 func placedDetail(d *events.Decision) string {
 	text := fmt.Sprintf("on %s, %d of %d nodes feasible", d.NodeName, d.NodesFeasible, d.NodesTotal)
 	if len(d.Plugins) > 0 {
@@ -273,7 +288,8 @@ func placedDetail(d *events.Decision) string {
 	return text
 }
 
-// Rejections lists "n rule", most nodes first.
+// Rejections lists "n rule", most nodes first, equal counts by rule. A count without a rule is of nodes that were
+// skipped.
 func Rejections(counts map[string]int32) []string {
 	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// fewEvents and fewClasses are how many of each are shown unless all are requested.
-	fewEvents  = 12
-	fewClasses = 8
+	// defaultEvents and defaultClasses are how many of each are shown unless all are requested.
+	defaultEvents  = 12
+	defaultClasses = 8
 	// clockFormat is a time of day; times are shown in UTC, as in the API.
 	clockFormat = "15:04:05.000"
 )
@@ -34,15 +34,18 @@ type page struct {
 	err  error
 }
 
+// line writes one line, unless an error has occurred.
 func (p *page) line(format string, args ...any) {
 	if p.err == nil {
 		_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
 	}
 }
 
+// ago returns the time since t, as kubectl prints ages.
 func (p *page) ago(t time.Time) string { return duration.HumanDuration(p.now.Sub(t)) + " ago" }
 
-// Text writes the story for people, as of now. wide shows everything.
+// Text writes the story for people, as of now: state, eviction, promises, nodes, the last choice, history, and what is
+// missing. wide shows everything; otherwise lists are cut, and say so. It returns the first error of w.
 func (s *Story) Text(w io.Writer, now time.Time, wide bool) error {
 	p := &page{w: w, now: now, wide: wide}
 	p.line("pod %s/%s  uid %s  priority %d  scheduler %s", s.Namespace, s.Name, s.UID, s.Priority, s.SchedulerName)
@@ -60,6 +63,8 @@ func (s *Story) Text(w io.Writer, now time.Time, wide bool) error {
 	return p.err
 }
 
+// state writes where the pod is, and for a waiting pod its pool, the pods ahead of it, its backoff, and the events
+// that would wake it.
 func (p *page) state(s *Story) {
 	where := ""
 	if s.Node != "" {
@@ -96,6 +101,7 @@ func (p *page) state(s *Story) {
 	}
 }
 
+// eviction writes who evicted the pod, and what became of it; nothing if it was not evicted.
 func (p *page) eviction(e *Eviction) {
 	if e == nil {
 		return
@@ -115,6 +121,7 @@ func (p *page) eviction(e *Eviction) {
 	}
 }
 
+// promises writes the ledger's entries about the pod.
 func (p *page) promises(v *PodView) {
 	if v.Promise != nil {
 		p.line("ledger: %s %s on node %s, by %s", v.Promise.State, v.Promise.Role, v.Promise.Node, v.Promise.Shard)
@@ -127,6 +134,8 @@ func (p *page) promises(v *PodView) {
 	}
 }
 
+// nodes writes, for a waiting pod, which nodes would accept it now and why the others would not: classes of nodes with
+// the same reasons, the nodes that came nearest, and those that one rule alone rules out.
 func (p *page) nodes(s *Story) {
 	v := s.Shard
 	if s.State != stateWaiting && s.State != stateGated {
@@ -151,14 +160,15 @@ func (p *page) nodes(s *Story) {
 		}
 		p.line("  %s", missText(&m))
 	}
-	p.butFor(v.Classes)
+	p.singleFailures(v.Classes)
 }
 
+// classes writes the table of classes of nodes, in the shard's order, the first defaultClasses unless wide.
 func (p *page) classes(classes []placement.NodeClass) {
 	table := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', 0)
 	shown := classes
 	if !p.wide {
-		shown = classes[:min(len(classes), fewClasses)]
+		shown = classes[:min(len(classes), defaultClasses)]
 	}
 	rest := 0
 	for _, c := range classes[len(shown):] {
@@ -171,19 +181,21 @@ func (p *page) classes(classes []placement.NodeClass) {
 		}
 		fmt.Fprintf(table, "  %d\t%s\t%s\n", c.Nodes, failuresText(c.Failures), names)
 	}
-	p.err = cmpErr(p.err, table.Flush())
+	p.err = firstError(p.err, table.Flush())
 	if rest > 0 {
 		p.line("  and %d nodes in %d more classes (use -o wide to show them)", rest, len(classes)-len(shown))
 	}
 }
 
-func cmpErr(a, b error) error {
+// firstError returns a, or b if a is nil.
+func firstError(a, b error) error {
 	if a != nil {
 		return a
 	}
 	return b
 }
 
+// failuresText joins the failures of one node, each with its rule.
 func failuresText(failures []placement.Failure) string {
 	list := make([]string, len(failures))
 	for i, f := range failures {
@@ -204,22 +216,25 @@ func reasonsText(f placement.Failure) string {
 	return text
 }
 
-// butFor counts the nodes that one rule alone rules out and that the departure of other pods would not help.
-func (p *page) butFor(classes []placement.NodeClass) {
+// singleFailures counts the nodes that one rule alone rules out and that the departure of other pods would not help.
+func (p *page) singleFailures(classes []placement.NodeClass) {
 	for _, c := range classes {
 		if len(c.Failures) == 1 && c.Failures[0].Code == rule.UnschedulableAndUnresolvable {
-			p.line("  %d %s fit except for: %s", c.Nodes, noun(c.Nodes), reasonsText(c.Failures[0]))
+			p.line("  %d %s fit except for: %s", c.Nodes, nodesWould(c.Nodes), reasonsText(c.Failures[0]))
 		}
 	}
 }
 
-func noun(n int) string {
+// nodesWould returns "node would" or "nodes would".
+func nodesWould(n int) string {
 	if n == 1 {
 		return "node would"
 	}
 	return "nodes would"
 }
 
+// missText describes a node that came near: what it lacks, in the units of the API, and other failures. The failure of
+// NodeResourcesFit is left out where amounts are known.
 func missText(m *placement.Miss) string {
 	var lacks []string
 	for _, s := range m.Short {
@@ -283,13 +298,14 @@ func (p *page) choice(s *Story) {
 		}
 		fmt.Fprintf(table, "\t%d\n", c.Total)
 	}
-	p.err = cmpErr(p.err, table.Flush())
+	p.err = firstError(p.err, table.Flush())
 }
 
+// history writes the events of the pod, oldest first, the newest defaultEvents unless wide.
 func (p *page) history(list []Event) {
 	shown := list
-	if !p.wide && len(list) > fewEvents {
-		shown = list[len(list)-fewEvents:]
+	if !p.wide && len(list) > defaultEvents {
+		shown = list[len(list)-defaultEvents:]
 	}
 	p.line("history:")
 	if n := len(list) - len(shown); n > 0 {
@@ -297,12 +313,13 @@ func (p *page) history(list []Event) {
 	}
 	table := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', 0)
 	for _, e := range shown {
-		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\n", e.Time.UTC().Format(clockFormat), who(e), e.What, oneLine(e.Detail))
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\n", e.Time.UTC().Format(clockFormat), actorOf(e), e.What, oneLine(e.Detail))
 	}
-	p.err = cmpErr(p.err, table.Flush())
+	p.err = firstError(p.err, table.Flush())
 }
 
-func who(e Event) string {
+// actorOf returns the member that made a decision, with the number of the attempt; "facts" for other events.
+func actorOf(e Event) string {
 	if e.Decision == nil {
 		return "facts"
 	}
@@ -312,9 +329,11 @@ func who(e Event) string {
 	return e.Decision.Actor
 }
 
+// oneLine replaces line breaks and repeated blanks, which would break a table.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// Text writes the node for people. wide also lists the pods.
+// Text writes the node for people. wide also lists the pods. member is the shard that answered, since another one may
+// count differently at the same moment.
 func (v *NodeView) Text(w io.Writer, member string, wide bool) error {
 	p := &page{w: w, wide: wide}
 	p.line("node %s  uid %s  %d pods, as %s counts them", v.Name, v.UID, v.Pods, member)
@@ -350,5 +369,5 @@ func (v *NodeView) Text(w io.Writer, member string, wide bool) error {
 				amount("cpu", s.Requests["cpu"]), amount("memory", s.Requests["memory"]))
 		}
 	}
-	return cmpErr(p.err, table.Flush())
+	return firstError(p.err, table.Flush())
 }

@@ -30,7 +30,7 @@ type Step struct {
 // how long the pod was in the queue, was evaluated, and waited for the ledger. Steps that have not ended last until
 // now.
 func (s *Story) Steps(now time.Time) []Step {
-	w := walk{}
+	w := pathBuilder{}
 	for _, e := range s.Events {
 		if e.Decision != nil {
 			w.decided(e)
@@ -43,17 +43,20 @@ func (s *Story) Steps(now time.Time) []Step {
 	return w.steps
 }
 
-// walk iterates over the events of a story.
-type walk struct {
+// pathBuilder iterates over the events of a story and closes a step when the event arrives that ends it. A state that
+// no event has ended is open (end).
+type pathBuilder struct {
 	steps []Step
 	// parked, held, placed and leaving are when the pod entered that state, zero when it is not in it.
 	parked, held, placed, leaving time.Time
 	// why is the reason it was parked; node is the node on which it is held or placed.
 	why, node string
-	last      time.Time
+	// last is the end of the newest step or event: from there a waiting pod is in the queue.
+	last time.Time
 }
 
-func (w *walk) add(s Step) {
+// add adds a step that has ended.
+func (w *pathBuilder) add(s Step) {
 	if s.End.Before(s.Start) {
 		s.Start = s.End // the two times come from different clocks
 	}
@@ -61,6 +64,7 @@ func (w *walk) add(s Step) {
 	w.last = later(w.last, s.End)
 }
 
+// later returns the later of two times.
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
@@ -68,7 +72,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-func (w *walk) fact(e Event) {
+// fact handles an event of the facts. The names are those of changes (story.go).
+func (w *pathBuilder) fact(e Event) {
 	w.last = later(w.last, e.Time)
 	switch e.What {
 	case "seen":
@@ -85,26 +90,30 @@ func (w *walk) fact(e Event) {
 	case "leaving":
 		w.leaving = e.Time
 	case "deleted":
-		w.add(Step{Name: "leave", Start: orTime(w.leaving, e.Time), End: e.Time, Detail: "deleted"})
+		w.add(Step{Name: "leave", Start: firstSet(w.leaving, e.Time), End: e.Time, Detail: "deleted"})
 		w.leaving = time.Time{}
 	}
 }
 
-func orTime(a, b time.Time) time.Time {
+// firstSet returns a, or b if a is zero.
+func firstSet(a, b time.Time) time.Time {
 	if a.IsZero() {
 		return b
 	}
 	return a
 }
 
-func (w *walk) unpark(at time.Time) {
+// unpark ends the time in which the pod was parked or gated, if it was.
+func (w *pathBuilder) unpark(at time.Time) {
 	if !w.parked.IsZero() {
 		w.add(Step{Name: "parked", Start: w.parked, End: at, Detail: w.why})
 		w.parked = time.Time{}
 	}
 }
 
-func (w *walk) decided(e Event) {
+// decided handles a decision: first the attempt that led to it, whose times are in the evidence, then the state that
+// follows from it.
+func (w *pathBuilder) decided(e Event) {
 	d := e.Decision
 	w.last = later(w.last, e.Time)
 	if d.Evidence != nil {
@@ -130,24 +139,27 @@ func (w *walk) decided(e Event) {
 		w.add(Step{Name: "bind", Start: w.placed, End: e.Time, Detail: "to " + d.NodeName})
 		w.placed = time.Time{}
 	case events.DecisionReleased:
-		w.add(Step{Name: "bind", Start: orTime(w.placed, e.Time), End: e.Time, Detail: "released: " + d.Message})
+		w.add(Step{Name: "bind", Start: firstSet(w.placed, e.Time), End: e.Time, Detail: "released: " + d.Message})
 		w.placed = time.Time{}
 	case events.DecisionEvict:
 		w.leaving = e.Time
 	case events.DecisionEvicted:
-		w.add(Step{Name: "evict", Start: orTime(w.leaving, e.Time), End: e.Time, Detail: d.Message})
+		w.add(Step{Name: "evict", Start: firstSet(w.leaving, e.Time), End: e.Time, Detail: d.Message})
 	}
 }
 
-func (w *walk) unhold(at time.Time, why string) {
+// unhold ends the time in which a place was held for the pod, if one was.
+func (w *pathBuilder) unhold(at time.Time, why string) {
 	if !w.held.IsZero() {
 		w.add(Step{Name: "hold", Start: w.held, End: at, Detail: why})
 		w.held = time.Time{}
 	}
 }
 
-// attempt adds the steps before a decision. The log stored the decision when the attempt was over.
-func (w *walk) attempt(e Event) {
+// attempt adds the steps before a decision. The log stored the decision when the attempt was over; its evidence has
+// three durations that end there, one after the other: waited in the queue, considered by the shard, reserved in the
+// ledger. So the start of each step follows by subtraction, and needs only the log's clock.
+func (w *pathBuilder) attempt(e Event) {
 	d, evidence := e.Decision, e.Decision.Evidence
 	decided := e.Time.Add(-evidence.Reserved)
 	begin := decided.Add(-evidence.Considered)
@@ -176,6 +188,7 @@ func (w *walk) attempt(e Event) {
 	}
 }
 
+// candidatesText lists the best nodes of an attempt with their scores.
 func candidatesText(e *evidence.Evidence) string {
 	list := make([]string, len(e.Candidates))
 	for i, c := range e.Candidates {
@@ -184,6 +197,7 @@ func candidatesText(e *evidence.Evidence) string {
 	return strings.Join(list, ", ")
 }
 
+// reservedText describes the outcome of a transaction.
 func reservedText(d *events.Decision) string {
 	if d.Kind == events.DecisionLost {
 		return "lost: " + d.Message
@@ -191,8 +205,9 @@ func reservedText(d *events.Decision) string {
 	return fmt.Sprintf("ledger revision %d", d.LedgerRevision)
 }
 
-// end adds the steps that have not ended. A pod that waits and is neither parked nor gated is in the queue.
-func (w *walk) end(s *Story, now time.Time) {
+// end adds the steps that have not ended, unless the pod has. A pod that waits and is neither parked nor gated is in
+// the queue, since the last event.
+func (w *pathBuilder) end(s *Story, now time.Time) {
 	if s.State == stateGone || s.State == stateEnded {
 		return
 	}
@@ -225,7 +240,8 @@ const (
 	detailColumns = 76
 )
 
-// Waterfall draws the path as of now, one step per line.
+// Waterfall draws the path as of now, one step per line: name, start after the first step, duration, a bar, and the
+// detail. wide shows details in full. It returns the first error of w.
 func (s *Story) Waterfall(w io.Writer, now time.Time, wide bool) error {
 	steps := s.Steps(now)
 	p := &page{w: w, wide: wide}
@@ -248,7 +264,7 @@ func (s *Story) Waterfall(w io.Writer, now time.Time, wide bool) error {
 		}
 		detail := oneLine(step.Detail)
 		if !wide {
-			detail = cut(detail, detailColumns)
+			detail = truncate(detail, detailColumns)
 		}
 		p.line("%-10s %9s %8s |%s| %s", name, "+"+short(step.Start.Sub(begin)), took, bar(step, begin, total), detail)
 	}
@@ -258,7 +274,7 @@ func (s *Story) Waterfall(w io.Writer, now time.Time, wide bool) error {
 	return p.err
 }
 
-// bar draws a step's position within the whole path.
+// bar draws a step's position within the whole path, barColumns wide; a step shorter than a column is a dot.
 func bar(s Step, begin time.Time, total time.Duration) string {
 	at := func(t time.Time) int {
 		return int(int64(barColumns-1) * int64(t.Sub(begin)) / cmp.Or(int64(total), 1))
@@ -284,7 +300,8 @@ func short(d time.Duration) string {
 	return d.Round(time.Microsecond).String()
 }
 
-func cut(text string, columns int) string {
+// truncate shortens a text to a number of runes, the last of which is then an ellipsis.
+func truncate(text string, columns int) string {
 	if utf8.RuneCountInString(text) <= columns {
 		return text
 	}

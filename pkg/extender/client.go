@@ -122,7 +122,7 @@ func (f *filtered) opinion(node string) placement.Opinion {
 	o, reason := placement.Opinion{Rejected: true}, f.failed[node]
 	if why, hopeless := f.unresolvable[node]; hopeless {
 		reason, o.Unresolvable = why, true
-	} else if _, told := f.failed[node]; !told {
+	} else if _, reported := f.failed[node]; !reported {
 		o.Unresolvable = true
 	}
 	if reason != "" {

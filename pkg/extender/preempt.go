@@ -46,11 +46,11 @@ func (s *Set) Preempt(
 			left = answer
 		}
 	}
-	return s.doubt(ctx, pod, object, left)
+	return s.consultFilters(ctx, pod, object, left)
 }
 
-// doubt asks the extenders that filter and are not asked about victims about the remaining nodes.
-func (s *Set) doubt(
+// consultFilters asks the extenders that filter and are not asked about victims about the remaining nodes.
+func (s *Set) consultFilters(
 	ctx context.Context, pod *state.Pod, object *corev1.Pod, candidates []preempt.Candidate,
 ) ([]preempt.Candidate, error) {
 	left := slices.Clone(candidates)
@@ -89,17 +89,17 @@ func (c *Client) preempt(
 	ctx context.Context, pod *corev1.Pod, candidates []preempt.Candidate,
 ) (left []preempt.Candidate, err error) {
 	var answer extenderv1.ExtenderPreemptionResult
-	if err := c.send(ctx, c.config.PreemptVerb, c.aboutVictims(pod, candidates), &answer); err != nil {
+	if err := c.send(ctx, c.config.PreemptVerb, c.victimsQuestion(pod, candidates), &answer); err != nil {
 		return nil, err
 	}
-	asked := 0
+	answered := 0
 	for i := range candidates {
 		victims, named := answer.NodeNameToMetaVictims[candidates[i].Node.Name]
 		if !named {
 			continue
 		}
-		asked++
-		one, err := c.withVictims(candidates[i], victims)
+		answered++
+		one, err := c.applyVictims(candidates[i], victims)
 		switch {
 		case err != nil:
 			return nil, err
@@ -109,14 +109,14 @@ func (c *Client) preempt(
 			return nil, fmt.Errorf("expected at least one victim pod on node %q", one.Node.Name)
 		}
 	}
-	if asked < len(answer.NodeNameToMetaVictims) {
-		return nil, c.errStranger(candidates, answer.NodeNameToMetaVictims)
+	if answered < len(answer.NodeNameToMetaVictims) {
+		return nil, c.unknownNodeError(candidates, answer.NodeNameToMetaVictims)
 	}
 	return left, nil
 }
 
-// errStranger returns the error that names the first node of an answer that is not a candidate.
-func (c *Client) errStranger(
+// unknownNodeError returns the error that names the first node of an answer that is not a candidate.
+func (c *Client) unknownNodeError(
 	candidates []preempt.Candidate, answer map[string]*extenderv1.MetaVictims,
 ) error {
 	first := ""
@@ -129,8 +129,8 @@ func (c *Client) errStranger(
 	return fmt.Errorf("extender %q returned node %q for preemption, which was not a candidate", address(c.config), first)
 }
 
-// withVictims returns a candidate with the victims of an answer, in the answer's order, each once.
-func (c *Client) withVictims(
+// applyVictims returns a candidate with the victims of an answer, in the answer's order, each once.
+func (c *Client) applyVictims(
 	one preempt.Candidate, answer *extenderv1.MetaVictims,
 ) (preempt.Candidate, error) {
 	one.Victims = nil
@@ -154,8 +154,8 @@ func (c *Client) withVictims(
 	return one, nil
 }
 
-// aboutVictims builds the question, by UID for an extender that caches nodes and pods.
-func (c *Client) aboutVictims(
+// victimsQuestion builds the question, by UID for an extender that caches nodes and pods.
+func (c *Client) victimsQuestion(
 	pod *corev1.Pod, candidates []preempt.Candidate,
 ) *extenderv1.ExtenderPreemptionArgs {
 	q := &extenderv1.ExtenderPreemptionArgs{Pod: pod}

@@ -91,13 +91,13 @@ func (q *consultation) filter(ctx context.Context) error {
 		case err != nil:
 			return err
 		}
-		q.take(f)
+		q.applyFilter(f)
 	}
 	return nil
 }
 
-// take records which nodes a filter has left, and why it has rejected the others.
-func (q *consultation) take(f filtered) {
+// applyFilter records which nodes a filter has left, and why it has rejected the others.
+func (q *consultation) applyFilter(f filtered) {
 	q.left = slices.DeleteFunc(q.left, func(n *corev1.Node) bool {
 		if f.left[n.Name] {
 			return false

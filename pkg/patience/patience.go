@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Patience bounds the wait for an answer: each time none came it is doubled, and an answer resets it.
-// Whoever asked asks again, so that what is asked has to be such that it may be: nobody knows whether it
-// was carried out. Safe for concurrent use.
+// Patience bounds the wait for an answer: each time without one it is doubled, and an answer resets it. The caller
+// repeats a request without an answer, so the request must be idempotent: whether it was carried out is unknown. It is
+// safe for concurrent use.
 type Patience struct {
 	first, most time.Duration
 	mu          struct {
@@ -18,22 +18,23 @@ type Patience struct {
 	}
 }
 
-// New waits for first at first, and never longer than most.
+// New returns a Patience whose first wait is first, and which never waits longer than most.
 func New(first, most time.Duration) *Patience {
 	p := &Patience{first: first, most: most}
 	p.mu.limit = first
 	return p
 }
 
-// Limit is how long the next answer is waited for.
+// Limit returns how long to wait for the next answer.
 func (p *Patience) Limit() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.mu.limit
 }
 
-// Learn takes in how a request ended that had a limit and a context with it. Many that were sent at
-// the same time count as one.
+// Learn records how a request ended that was sent with this limit, on ctx, which had that limit as its timeout. Only
+// an expired deadline counts as silence: a refusal is an answer, even if not a success. Many requests that were sent
+// at the same time count as one: those whose limit is no longer the current one change nothing.
 func (p *Patience) Learn(ctx context.Context, limit time.Duration, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,74 +12,74 @@ import (
 )
 
 const (
-	// inflated is the share of all requests from which on the highest priority is said to be
-	// inflated: nine tenths cannot be preempted by anybody but system pods.
-	inflated = 0.9
-	// highestOfUsers bounds the priorities that users can give (k8s.io/kubernetes
-	// pkg/apis/scheduling, HighestUserDefinablePriority). Above it are system pods, which are
-	// expected to be the most important.
-	highestOfUsers = 1_000_000_000
+	// inflatedShare is the share of all requests from which on the highest priority is reported as inflated: nine
+	// tenths can then be preempted by system pods only.
+	inflatedShare = 0.9
+	// highestUserPriority bounds the priorities that users can give (k8s.io/kubernetes pkg/apis/scheduling,
+	// HighestUserDefinablePriority). Above it are system pods, which are expected to be the most important.
+	highestUserPriority = 1_000_000_000
 )
 
-// Band is all pods of one priority and PriorityClass.
+// Band counts all pods of one priority and PriorityClass. Classes of equal value are bands of their own.
 type Band struct {
 	Priority int32 `json:"priority"`
 	// Class is the name of the PriorityClass, empty for pods without one.
 	Class string `json:"class"`
-	// Pods that stand on nodes or wait for one, and those of them that wait. Pods that wait for
-	// a scheduling gate do not count at all.
+	// Pods counts the pods on nodes and those that wait for one, Waiting only the latter. Pods that wait for a
+	// scheduling gate, and pods that have ended, are not counted at all.
 	Pods    int `json:"pods"`
 	Waiting int `json:"waiting"`
-	// MilliCPU and MemoryBytes are what the pods on nodes ask for.
+	// MilliCPU and MemoryBytes are the requests of the pods on nodes; pods that wait use nothing.
 	MilliCPU    int64 `json:"milliCPU"`
 	MemoryBytes int64 `json:"memoryBytes"`
-	// PodShare, CPUShare and MemoryShare are parts of the sums over all bands, 0 to 1.
+	// PodShare, CPUShare and MemoryShare are parts of the sums over all bands, 0 to 1; 0 if the sum is 0.
 	PodShare    float64 `json:"podShare"`
 	CPUShare    float64 `json:"cpuShare"`
 	MemoryShare float64 `json:"memoryShare"`
 }
 
-// Quota is one resource of a ResourceQuota that is about PriorityClasses.
+// Quota is one resource of a ResourceQuota whose scope selects PriorityClasses.
 type Quota struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Scope is what it is about, such as "PriorityClass In [high]".
+	// Scope is the selector, such as "PriorityClass In [high]".
 	Scope    string `json:"scope"`
 	Resource string `json:"resource"`
 	Used     string `json:"used"`
 	Hard     string `json:"hard"`
-	// Full says that nothing is left.
+	// Full reports that nothing is left.
 	Full bool `json:"full"`
 }
 
-// Report is how priorities are used.
+// Report describes how priorities are used. It is part of the output of `berth status -o json`.
 type Report struct {
-	// Bands are in the order of importance.
+	// Bands are in the order of importance, the highest priority first.
 	Bands  []Band  `json:"bands"`
 	Quotas []Quota `json:"quotas,omitempty"`
 	// Warnings are for people.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Of makes the report from all pods and quotas of a cluster.
+// Of returns the report for all pods and quotas of a cluster. Its order does not depend on that of its arguments.
 func Of(pods []corev1.Pod, quotas []corev1.ResourceQuota) Report {
 	bands := map[string]*Band{}
 	for i := range pods {
-		add(bands, &pods[i])
+		addPod(bands, &pods[i])
 	}
 	var r Report
 	for _, key := range slices.Sorted(maps.Keys(bands)) {
 		r.Bands = append(r.Bands, *bands[key])
 	}
 	slices.SortStableFunc(r.Bands, func(a, b Band) int { return cmp.Compare(b.Priority, a.Priority) })
-	r.share()
-	r.Quotas = scoped(quotas)
-	r.Warnings = append(r.stuck(), r.inflation()...)
-	r.Warnings = append(r.Warnings, full(r.Quotas)...)
+	r.computeShares()
+	r.Quotas = scopedQuotas(quotas)
+	r.Warnings = append(r.preemptionWarnings(), r.inflationWarnings()...)
+	r.Warnings = append(r.Warnings, quotaWarnings(r.Quotas)...)
 	return r
 }
 
-func add(bands map[string]*Band, pod *corev1.Pod) {
+// addPod adds a pod to the band of its priority and class. The key sorts bands of equal priority by class.
+func addPod(bands map[string]*Band, pod *corev1.Pod) {
 	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	if ended || len(pod.Spec.SchedulingGates) > 0 {
 		return
@@ -104,7 +104,8 @@ func add(bands map[string]*Band, pod *corev1.Pod) {
 	b.MemoryBytes += requests.Memory().Value()
 }
 
-func (r *Report) share() {
+// computeShares fills in the shares of all bands.
+func (r *Report) computeShares() {
 	var all Band
 	for _, b := range r.Bands {
 		all.Pods += b.Pods
@@ -125,8 +126,9 @@ func (r *Report) share() {
 	}
 }
 
-// stuck warns of pods that wait while nothing less important stands anywhere.
-func (r *Report) stuck() []string {
+// preemptionWarnings warns of pods that wait while no pod of a lower priority is on any node: preemption has no
+// candidates. It does not consider whether a victim would help, which needs the rules of placement.
+func (r *Report) preemptionWarnings() []string {
 	var out []string
 	for _, b := range r.Bands {
 		victim := func(o Band) bool { return o.Priority < b.Priority && o.Pods > o.Waiting }
@@ -139,11 +141,12 @@ func (r *Report) stuck() []string {
 	return out
 }
 
-// inflation warns when nearly everything has the highest priority of users.
-func (r *Report) inflation() []string {
-	i := slices.IndexFunc(r.Bands, func(b Band) bool { return b.Priority <= highestOfUsers })
+// inflationWarnings warns when nearly everything has the highest priority of users. It is silent where priorities are
+// not used: all pods have one priority, which is 0 or less.
+func (r *Report) inflationWarnings() []string {
+	i := slices.IndexFunc(r.Bands, func(b Band) bool { return b.Priority <= highestUserPriority })
 	if i < 0 || r.Bands[i].Priority == r.Bands[len(r.Bands)-1].Priority && r.Bands[i].Priority <= 0 {
-		return nil // nobody uses priorities
+		return nil // priorities are not used
 	}
 	top := r.Bands[i].Priority
 	var sum Band
@@ -156,19 +159,21 @@ func (r *Report) inflation() []string {
 	if sum.MemoryShare > share {
 		share, what = sum.MemoryShare, "memory"
 	}
-	if share < inflated {
+	if share < inflatedShare {
 		return nil
 	}
 	return []string{fmt.Sprintf("%.0f %% of the requested %s has the highest priority in use, %s, so its pods can hardly "+
 		"preempt anything; limit it with a ResourceQuota for its PriorityClass", 100*share, what, r.Bands[i].name())}
 }
 
+// name returns the band as words of a sentence.
 func (b Band) name() string {
 	return fmt.Sprintf("priority %d (%s)", b.Priority, cmp.Or(b.Class, "no class"))
 }
 
-// scoped are the quotas that are about PriorityClasses.
-func scoped(quotas []corev1.ResourceQuota) []Quota {
+// scopedQuotas returns the resources of the quotas whose scope selects PriorityClasses, sorted by namespace, name and
+// resource.
+func scopedQuotas(quotas []corev1.ResourceQuota) []Quota {
 	var out []Quota
 	for i := range quotas {
 		q := &quotas[i]
@@ -191,6 +196,7 @@ func scoped(quotas []corev1.ResourceQuota) []Quota {
 	return out
 }
 
+// scopeOf returns the selector of PriorityClasses of a quota as text; empty for a quota without one.
 func scopeOf(q *corev1.ResourceQuota) string {
 	if q.Spec.ScopeSelector == nil {
 		return ""
@@ -208,7 +214,9 @@ func scopeOf(q *corev1.ResourceQuota) string {
 	return ""
 }
 
-func full(quotas []Quota) []string {
+// quotaWarnings warns of exhausted quotas: the API server refuses further pods of these classes, which then do not
+// even wait.
+func quotaWarnings(quotas []Quota) []string {
 	var out []string
 	for _, q := range quotas {
 		if q.Full {

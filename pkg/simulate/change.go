@@ -22,8 +22,8 @@ import (
 // ones.
 const simulatedVersion = 1 << 62
 
-// change applies the changes as simulated facts.
-func (w *world) change() error {
+// change applies the changes as simulated facts, in an order that gives evicted pods the added nodes.
+func (w *simulation) change() error {
 	for _, step := range []func() error{w.addNodes, w.addPods, w.removeNodes, w.drainNodes} {
 		if err := step(); err != nil {
 			return err
@@ -32,12 +32,14 @@ func (w *world) change() error {
 	return nil
 }
 
-func (w *world) note(format string, args ...any) {
+// note describes a change in the report.
+func (w *simulation) note(format string, args ...any) {
 	w.report.Changes = append(w.report.Changes, fmt.Sprintf(format, args...))
 }
 
-// apply applies a simulated fact to the state.
-func (w *world) apply(f events.Fact) error {
+// apply applies a simulated fact to the state, at the next sequence of the current epoch, and brings view and engine
+// up to date. The state accepts it as newer than any known version of the object (simulatedVersion).
+func (w *simulation) apply(f events.Fact) error {
 	at := w.Facts.Position()
 	w.version++
 	f.ResourceVersion = w.version
@@ -52,7 +54,9 @@ func (w *world) apply(f events.Fact) error {
 	return nil
 }
 
-func (w *world) addNodes() error {
+// addNodes creates the nodes of Changes.Add and Changes.Nodes. A copy gets a name and a host name label of its own;
+// all other labels, such as the zone, are those of the original. A name that exists is an error.
+func (w *simulation) addNodes() error {
 	nodes := slices.Clone(w.Changes.Nodes)
 	for i, add := range w.Changes.Add {
 		like, ok := w.view.Snapshot().NodeByName(add.Like)
@@ -94,7 +98,9 @@ func (w *world) addNodes() error {
 	return nil
 }
 
-func (w *world) addPods() error {
+// addPods creates the pods of Changes.Pods, with the defaults that matter: namespace, scheduler, priority. Pods whose
+// manifest has no name get one.
+func (w *simulation) addPods() error {
 	for i, given := range w.Changes.Pods {
 		p := given.DeepCopy()
 		if p.Name == "" {
@@ -111,7 +117,7 @@ func (w *world) addPods() error {
 		if p.Spec.SchedulerName == "" {
 			p.Spec.SchedulerName = corev1.DefaultSchedulerName
 		}
-		if err := w.rank(p); err != nil {
+		if err := w.setPriority(p); err != nil {
 			return err
 		}
 		strip.Strip(p)
@@ -130,8 +136,8 @@ func (w *world) addPods() error {
 	return nil
 }
 
-// rank gives a pod the priority of its class, as admission does.
-func (w *world) rank(p *corev1.Pod) error {
+// setPriority gives a pod the priority of its class, as admission does.
+func (w *simulation) setPriority(p *corev1.Pod) error {
 	if p.Spec.Priority != nil {
 		return nil
 	}
@@ -153,7 +159,9 @@ func (w *world) rank(p *corev1.Pod) error {
 	return nil
 }
 
-func (w *world) removeNodes() error {
+// removeNodes evicts all pods of each node, DaemonSets' included, and deletes it. No budget is asked: a node that
+// fails asks none.
+func (w *simulation) removeNodes() error {
 	for _, name := range w.Changes.Remove {
 		node, ok := w.view.Snapshot().NodeByName(name)
 		if !ok {
@@ -172,7 +180,7 @@ func (w *world) removeNodes() error {
 }
 
 // podsOn returns the pods that count on a node, in the order of their names.
-func (w *world) podsOn(name string) []*state.Pod {
+func (w *simulation) podsOn(name string) []*state.Pod {
 	var pods []*state.Pod
 	for _, n := range w.view.Nodes() {
 		if n.Node.Name != name {
@@ -190,7 +198,7 @@ func (w *world) podsOn(name string) []*state.Pod {
 
 // drainNodes cordons nodes and evicts the pods that kubectl drain --ignore-daemonsets would evict, as far as
 // disruption budgets allow it.
-func (w *world) drainNodes() error {
+func (w *simulation) drainNodes() error {
 	for _, name := range w.Changes.Drain {
 		if err := w.cordon(name); err != nil {
 			return err
@@ -198,10 +206,10 @@ func (w *world) drainNodes() error {
 	}
 	for _, name := range w.Changes.Drain {
 		for _, p := range w.podsOn(name) {
-			if bound(p) {
+			if tiedToNode(p) {
 				continue
 			}
-			if budget := w.take(p); budget != "" {
+			if budget := w.chargeBudgets(p); budget != "" {
 				w.report.Kept = append(w.report.Kept, Eviction{
 					Pod: p.Key(), Node: name, By: "drain", Why: "disruption budget " + budget + " allows no further disruption",
 				})
@@ -213,7 +221,8 @@ func (w *world) drainNodes() error {
 	return nil
 }
 
-func (w *world) cordon(name string) error {
+// cordon makes a node unschedulable, with the taint that the node controller adds.
+func (w *simulation) cordon(name string) error {
 	node, ok := w.view.Snapshot().NodeByName(name)
 	if !ok {
 		return fmt.Errorf("node %q: not found, cannot be drained", name)
@@ -231,16 +240,16 @@ func (w *world) cordon(name string) error {
 	return w.apply(events.Fact{Kind: events.KindNode, Op: events.OpUpsert, UID: node.UID, Name: name, Object: data})
 }
 
-// bound reports whether a pod belongs to its node: a DaemonSet's pod, or one that the kubelet created.
-func bound(p *state.Pod) bool {
+// tiedToNode reports whether a pod belongs to its node: a DaemonSet's pod, or one that the kubelet created.
+func tiedToNode(p *state.Pod) bool {
 	owner := metav1.GetControllerOf(p.Template)
 	return owner != nil && (owner.Kind == "DaemonSet" || owner.Kind == "Node") ||
 		p.Annotation(corev1.MirrorPodAnnotationKey) != ""
 }
 
-// take charges the eviction of a pod to its budgets; if one of them is exhausted, take returns the first such
+// chargeBudgets charges the eviction of a pod to its budgets; if one of them is exhausted, take returns the first such
 // budget and charges none.
-func (w *world) take(p *state.Pod) (exhausted string) {
+func (w *simulation) chargeBudgets(p *state.Pod) (exhausted string) {
 	charged := w.budgets().Charged(p)
 	for _, b := range charged {
 		if b.Left <= 0 {
@@ -248,13 +257,13 @@ func (w *world) take(p *state.Pod) (exhausted string) {
 		}
 	}
 	for _, b := range charged {
-		w.taken[b.UID]++
+		w.charged[b.UID]++
 	}
 	return ""
 }
 
 // evict removes a pod and lets its owner create a replacement.
-func (w *world) evict(p *state.Pod, node string, e Eviction) {
+func (w *simulation) evict(p *state.Pod, node string, e Eviction) {
 	if w.evicted[p.UID] {
 		return
 	}
@@ -269,13 +278,14 @@ func (w *world) evict(p *state.Pod, node string, e Eviction) {
 			return
 		}
 	}
-	if view.OwnerOf(p) != "" && !bound(p) && !p.Deleting {
-		w.push(waiting{pod: w.anew(p), replaces: node})
+	if view.OwnerOf(p) != "" && !tiedToNode(p) && !p.Deleting {
+		w.enqueue(queuedPod{pod: w.replacementOf(p), replaces: node})
 	}
 }
 
-// anew returns the replacement of a pod as its owner creates it.
-func (w *world) anew(p *state.Pod) *state.Pod {
+// replacementOf returns the replacement of a pod as its owner creates it: the same template, created now, on no node,
+// with a UID that no other object has.
+func (w *simulation) replacementOf(p *state.Pod) *state.Pod {
 	obj := p.Object()
 	obj.Spec.NodeName = ""
 	obj.Status = corev1.PodStatus{}
@@ -287,8 +297,10 @@ func (w *world) anew(p *state.Pod) *state.Pod {
 	return &fresh
 }
 
-// deschedule runs one descheduling cycle of the policy.
-func (w *world) deschedule() error {
+// deschedule runs one descheduling cycle of the policy, by the planner of the descheduler. It sees what the changes so
+// far have left, and its evictions charge the same budgets. Pods of schedulers without a profile are judged by the
+// default profile, as the descheduler does.
+func (w *simulation) deschedule() error {
 	if w.Policy == nil {
 		return nil
 	}
@@ -297,6 +309,7 @@ func (w *world) deschedule() error {
 	if err != nil {
 		return fmt.Errorf("simulate: default profile: %w", err)
 	}
+	// The planner moves pods between nodes while it plans, so it gets copies.
 	nodes := make([]*state.NodeInfo, 0, len(w.view.Nodes()))
 	for _, n := range w.view.Nodes() {
 		nodes = append(nodes, n.Clone())
@@ -309,7 +322,7 @@ func (w *world) deschedule() error {
 			}
 			return fallback
 		},
-		Claimed:  func(uid string) int32 { return w.taken[uid] },
+		Claimed:  func(uid string) int32 { return w.charged[uid] },
 		Promised: func(uid string) bool { _, _, victim := w.Ledger.Victim(uid); return victim },
 	})
 	w.note("applied the policy: %d pods picked, %d to evict", report.Picked, len(made.Moves))
@@ -322,7 +335,7 @@ func (w *world) deschedule() error {
 	for i := range made.Moves {
 		m := &made.Moves[i]
 		for _, uid := range m.Budgets {
-			w.taken[uid]++
+			w.charged[uid]++
 		}
 		w.evict(m.Pod.Pod, m.Pod.NodeName, Eviction{By: m.Strategy, Why: m.Reason})
 	}

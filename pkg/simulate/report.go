@@ -1,6 +1,7 @@
 package simulate
 
-// Report lists what would happen, in that order.
+// Report lists what would happen. Each list is in the order in which it would. It is the output of `berth simulate -o
+// json`.
 type Report struct {
 	// Facts is the sequence of the facts, and Ledger the revision of the ledger, that the simulation starts from; 0
 	// if nothing is known of the ledger.

@@ -21,11 +21,12 @@ import (
 // would end without the bound, but not always soon.
 const maxTries = 1_000_000
 
-// Input is the input of a simulation.
+// Input is the input of a simulation. Profiles, Changes and Policy are only read.
 type Input struct {
 	// Facts is owned by Run and changed.
 	Facts *state.Store
-	// Ledger holds the promises; nil for none.
+	// Ledger holds the promises: a reserved pod counts on its node, and the policy leaves claimed victims alone; nil
+	// for none.
 	Ledger *replica.View
 	// Profiles are the profiles by which pods are placed; pods of other schedulers stay unplaced.
 	Profiles []placement.ProfileConfig
@@ -36,7 +37,8 @@ type Input struct {
 	Now time.Time
 }
 
-// Changes are the changes to simulate.
+// Changes are the changes to simulate. The zero value changes nothing: the run then predicts what becomes of the
+// waiting pods.
 type Changes struct {
 	// Drain and Remove name nodes. A drained node is emptied as by kubectl drain, respecting disruption budgets; a
 	// removed node is lost with all its pods.
@@ -54,35 +56,39 @@ type Addition struct {
 	Like  string
 }
 
-// world is the cluster being simulated.
-type world struct {
+// simulation is the cluster being simulated, during one run.
+type simulation struct {
 	Input
 	profiles map[string]*placement.Profile
 	view     *view.View
 	engine   *engine.Engine
-	report   Report
+	// report collects the outcome as it happens; profiles is by scheduler name; view counts usage for engine, which
+	// evaluates placements.
+	report Report
 	// queue holds the pods that need a place. evicted holds the pods evicted so far, by UID. taken counts the
 	// evictions charged to each budget, by the budget's UID; other evictions charge no budget.
-	queue   []waiting
+	queue   []queuedPod
 	evicted map[string]bool
-	taken   map[string]int32
+	charged map[string]int32
 	// version is larger than any resourceVersion.
-	version uint64
-	made    int
+	version  uint64
+	enqueued int
 }
 
-// waiting is a pod that needs a place, and the node of the pod that it replaces.
-type waiting struct {
+// queuedPod is a pod that needs a place, and the node of the pod that it replaces, if it does. seq is the order in
+// which pods joined the queue.
+type queuedPod struct {
 	pod      *state.Pod
 	replaces string
-	turn     int
+	seq      int
 }
 
-// Run runs the simulation.
+// Run runs the simulation. An error means that the input is wrong: a profile or policy that is not valid, or a change
+// that cannot be made, such as a drain of an unknown node. What does not fit is a result.
 func Run(in Input) (Report, error) {
-	w := &world{
+	w := &simulation{
 		Input: in, profiles: map[string]*placement.Profile{}, engine: engine.New(engine.Config{}),
-		evicted: map[string]bool{}, taken: map[string]int32{}, version: simulatedVersion,
+		evicted: map[string]bool{}, charged: map[string]int32{}, version: simulatedVersion,
 	}
 	for _, cfg := range in.Profiles {
 		p, err := placement.NewProfile(cfg)
@@ -102,45 +108,49 @@ func Run(in Input) (Report, error) {
 			return Report{}, err
 		}
 	}
+	// Nodes whose facts are older than their document in the ledger are excluded, as a shard would.
 	if behind := w.view.Settle(); behind > 0 {
 		w.note("%d nodes excluded: the facts do not yet show what the ledger has for them", behind)
 	}
-	w.gather()
-	w.play()
+	w.enqueuePending()
+	w.placeAll()
 	nodes, pods, _ := w.view.Sizes()
 	w.report.Nodes, w.report.Pods = nodes, pods
 	return w.report, nil
 }
 
-// gather adds the waiting pods to the replacements.
-func (w *world) gather() {
+// enqueuePending adds the waiting pods to the replacements, and sorts the queue. A pod with a reservation has its
+// place.
+func (w *simulation) enqueuePending() {
 	for p := range w.view.Snapshot().Pods() {
 		_, _, reserved := w.Ledger.Entry(p.UID)
 		if p.NodeName == "" && !p.Terminal && !p.Deleting && !reserved {
-			w.push(waiting{pod: p})
+			w.enqueue(queuedPod{pod: p})
 		}
 	}
-	slices.SortStableFunc(w.queue, first)
+	slices.SortStableFunc(w.queue, compareQueued)
 }
 
-func (w *world) push(p waiting) {
-	w.made++
-	p.turn = w.made
+// enqueue appends a pod to the queue.
+func (w *simulation) enqueue(p queuedPod) {
+	w.enqueued++
+	p.seq = w.enqueued
 	w.queue = append(w.queue, p)
 }
 
-// first is the order of the queue: by priority, then age (a replacement was created now), then UID.
-func first(a, b waiting) int {
+// compareQueued is the order of the queue: by priority, then age (a replacement was created now), then UID.
+func compareQueued(a, b queuedPod) int {
 	return cmp.Or(
 		cmp.Compare(b.pod.Priority, a.pod.Priority),
 		a.pod.Created().Compare(b.pod.Created().Time),
 		cmp.Compare(a.pod.UID, b.pod.UID),
-		cmp.Compare(a.turn, b.turn),
+		cmp.Compare(a.seq, b.seq),
 	)
 }
 
-// play tries every pod of the queue; the replacement of a victim joins the queue.
-func (w *world) play() {
+// placeAll tries every pod of the queue; the replacement of a victim joins the queue. It ends because a victim has a
+// lower priority than its preemptor, and after maxTries in any case.
+func (w *simulation) placeAll() {
 	for n := 0; len(w.queue) > 0; n++ {
 		next := w.queue[0]
 		w.queue = w.queue[1:]
@@ -152,11 +162,14 @@ func (w *world) play() {
 	}
 }
 
-func (w *world) pending(p waiting, why string) {
+// pending reports a pod that gets no place.
+func (w *simulation) pending(p queuedPod, why string) {
 	w.report.Pending = append(w.report.Pending, Pending{Pod: p.pod.Key(), Replaces: p.replaces, Why: why})
 }
 
-func (w *world) try(p waiting) {
+// try places one pod, with preemption if nothing else helps. It evaluates all nodes, not a sample: a simulation should
+// not miss the one that fits.
+func (w *simulation) try(p queuedPod) {
 	profile, ok := w.profiles[p.pod.SchedulerName]
 	switch {
 	case p.pod.Gated:
@@ -181,15 +194,18 @@ func (w *world) try(p waiting) {
 	}
 }
 
-func (w *world) place(p waiting, node string, feasible int) {
+// place counts a pod on its node from now on, as a shard's staged decision does. feasible is 0 for a place that
+// preemption made.
+func (w *simulation) place(p queuedPod, node string, feasible int) {
 	w.view.Stage(p.pod, node)
 	w.report.Placed = append(w.report.Placed, Placed{
 		Pod: p.pod.Key(), Node: node, Replaces: p.replaces, Feasible: feasible,
 	})
 }
 
-// preempt looks for less important pods that could be evicted, and evicts them.
-func (w *world) preempt(p waiting, profile *placement.Profile, why string) {
+// preempt looks for less important pods that could be evicted, and evicts them. The pod gets the place at once, since
+// a simulated pod is gone at once; the queue is sorted again for the replacements.
+func (w *simulation) preempt(p queuedPod, profile *placement.Profile, why string) {
 	plan := w.engine.Preempt(profile, engine.PreemptQuery{Pod: p.pod, Budgets: w.budgets()})
 	switch {
 	case plan.Err != nil:
@@ -208,15 +224,15 @@ func (w *world) preempt(p waiting, profile *placement.Profile, why string) {
 	node := plan.Node.Node.Name
 	for _, v := range plan.Victims {
 		for _, b := range v.Budgets {
-			w.taken[b.UID]++
+			w.charged[b.UID]++
 		}
 		w.evict(v.Pod, v.Node.Node.Name, Eviction{By: "preemption", Why: "for pod " + p.pod.Key()})
 	}
 	w.place(p, node, 0)
-	slices.SortStableFunc(w.queue, first)
+	slices.SortStableFunc(w.queue, compareQueued)
 }
 
 // budgets returns the budgets with the evictions so far deducted.
-func (w *world) budgets() *preempt.Budgets {
-	return preempt.NewBudgets(w.view.Snapshot(), func(uid string) int32 { return w.taken[uid] })
+func (w *simulation) budgets() *preempt.Budgets {
+	return preempt.NewBudgets(w.view.Snapshot(), func(uid string) int32 { return w.charged[uid] })
 }

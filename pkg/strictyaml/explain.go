@@ -93,7 +93,7 @@ func explainLeaf(v any, t reflect.Type, path *field.Path, r *Report) (readable b
 	if err == nil {
 		return true
 	}
-	want := "want " + wanted(t)
+	want := "want " + expected(t)
 	if decodesItself(t) {
 		want = err.Error()
 	}
@@ -129,7 +129,7 @@ func decodesItself(t reflect.Type) bool {
 	return t.Implements(unmarshaler) || reflect.PointerTo(t).Implements(unmarshaler)
 }
 
-func wanted(t reflect.Type) string {
+func expected(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Bool:
 		return "true or false"

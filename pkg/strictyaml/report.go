@@ -103,18 +103,18 @@ func (r *Report) AddError(path *field.Path, value any, err error) {
 
 // Take adds a mistake that another report found.
 func (r *Report) Take(m Mistake) {
-	if !slices.ContainsFunc(r.mistakes, m.follows) {
+	if !slices.ContainsFunc(r.mistakes, m.impliedBy) {
 		r.mistakes = append(r.mistakes, m)
 	}
 }
 
-// follows reports whether m is there only because the value at the place of another mistake could not be read: it is
+// impliedBy reports whether m is there only because the value at the place of another mistake could not be read: it is
 // about that value, or says that something is missing around it.
-func (m Mistake) follows(other Mistake) bool {
+func (m Mistake) impliedBy(other Mistake) bool {
 	if other.Kind != field.ErrorTypeTypeInvalid {
 		return false
 	}
-	missing := m.Kind == field.ErrorTypeRequired || m.Value == nothing || m.Value == render("")
+	missing := m.Kind == field.ErrorTypeRequired || m.Value == absent || m.Value == render("")
 	return within(m.Field, other.Field) || missing && within(other.Field, m.Field)
 }
 
@@ -138,8 +138,8 @@ func (r *Report) Err() error {
 	return &Mistakes{File: r.File, List: slices.Clone(r.mistakes)}
 }
 
-// nothing is how the value of a field shows that is not there.
-const nothing = "nothing"
+// absent is how the value of a field shows that is not there.
+const absent = "nothing"
 
 // render shows a value as the user wrote it: strings quoted, so that blanks and line
 // breaks are visible, everything else in Go's plain form.
@@ -147,7 +147,7 @@ func render(value any) string {
 	var s string
 	switch v := value.(type) {
 	case nil:
-		return nothing
+		return absent
 	case Words:
 		return string(v)
 	case string:

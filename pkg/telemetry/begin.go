@@ -30,7 +30,7 @@ var (
 	notices       = []string{"quarantined", "quarantine-ended", "spared", "doubted", "avoided"}
 	rejections    = []string{"OutOfcpu", "OutOfmemory", "Other"}
 	exportResults = []string{"ok", "error"}
-	usualPromises = [][2]string{
+	usualEntries  = [][2]string{
 		{"reservation", "committed"}, {"reservation", "held"}, {"reservation", "fencing"},
 		{"victim", "evicting"}, {"move", "none"},
 	}
@@ -39,23 +39,23 @@ var (
 	sizeResults = []string{ObjectReduced, ObjectLeftOut}
 )
 
-// begin creates the series of a service's metrics that exist from the start.
-func begin(service, version string) {
-	zero(spansExported, exportResults)
+// initSeries creates the series of a service's metrics that exist from the start.
+func initSeries(service, version string) {
+	initCounter(spansExported, exportResults)
 	for name, start := range map[string]func(){
-		"queue": beginQueue, "scheduler": beginScheduler, "binder": beginBinder,
-		"descheduler": func() { beginDescheduler(version) },
+		"queue": initQueue, "scheduler": initScheduler, "binder": initBinder,
+		"descheduler": func() { initDescheduler(version) },
 	} {
 		if service == name || service == allServices {
 			start()
-			zero(unreadable, []string{name}, streams)
-			zero(refused, []string{name}, streams)
+			initCounter(unreadable, []string{name}, streams)
+			initCounter(refused, []string{name}, streams)
 		}
 	}
 }
 
-// zero creates the series of a counter with every combination of these label values, a list for each label.
-func zero(counter *metrics.CounterVec, values ...[]string) {
+// initCounter creates the series of a counter with every combination of these label values, a list for each label.
+func initCounter(counter *metrics.CounterVec, values ...[]string) {
 	combinations := [][]string{nil}
 	for _, list := range values {
 		var longer [][]string
@@ -71,43 +71,43 @@ func zero(counter *metrics.CounterVec, values ...[]string) {
 	}
 }
 
-func beginQueue() {
+func initQueue() {
 	for kind := range events.Kinds() {
-		zero(tooLarge, []string{string(kind)}, sizeResults)
+		initCounter(tooLarge, []string{string(kind)}, sizeResults)
 	}
 	Leads("queue", false)
-	zero(partitionMoves, moveReasons)
-	zero(offersEnded, offerEnds)
+	initCounter(partitionMoves, moveReasons)
+	initCounter(offersEnded, offerEnds)
 	batchSize.WithLabelValues("offers")
-	for _, p := range usualPromises {
+	for _, p := range usualEntries {
 		LedgerEntries(p[0], p[1], 0, 0)
 	}
 }
 
-func beginScheduler() {
-	beginTxns(shardTxns)
-	zero(conflicts, lossReasons)
-	zero(plansEnded, planEnds)
-	zero(nodeNotices, notices)
-	zero(loopsBroken, []string{"preemption"})
+func initScheduler() {
+	initTxns(shardTxns)
+	initCounter(conflicts, lossReasons)
+	initCounter(plansEnded, planEnds)
+	initCounter(nodeNotices, notices)
+	initCounter(loopsBroken, []string{"preemption"})
 	batchSize.WithLabelValues("reservations")
 }
 
-func beginBinder() {
-	beginTxns(binderTxns)
-	zero(binds, bindResults)
-	zero(claimsCreated, claimStatuses)
-	zero(evictions, evictCauses, evictResults)
-	zero(kubeletRejections, rejections)
+func initBinder() {
+	initTxns(binderTxns)
+	initCounter(binds, bindResults)
+	initCounter(claimsCreated, claimStatuses)
+	initCounter(evictions, evictCauses, evictResults)
+	initCounter(kubeletRejections, rejections)
 }
 
-func beginDescheduler(version string) {
-	zero(loopsBroken, []string{"descheduling"})
+func initDescheduler(version string) {
+	initCounter(loopsBroken, []string{"descheduling"})
 	deschedulerBuild.WithLabelValues(runtime.Version(), version, version, "", "").Set(1)
 }
 
-func beginTxns(kinds []string) {
-	zero(ledgerTxns, kinds, txnResults)
+func initTxns(kinds []string) {
+	initCounter(ledgerTxns, kinds, txnResults)
 	for _, txn := range kinds {
 		ledgerTxnDuration.WithLabelValues(txn, "ok")
 	}
@@ -115,5 +115,5 @@ func beginTxns(kinds []string) {
 
 // BeginProfile creates the series of a profile that exist from the start.
 func BeginProfile(name string) {
-	zero(scheduleAttempts, []string{ResultScheduled, ResultUnschedulable, ResultError}, []string{name})
+	initCounter(scheduleAttempts, []string{ResultScheduled, ResultUnschedulable, ResultError}, []string{name})
 }

@@ -53,9 +53,9 @@ var (
 	batchSize = berth.histogramVec("batch_size",
 		"Batch sizes: pods per transaction (reservations), pods per message to a shard (offers).",
 		metrics.ExponentialBuckets(1, 2, 10), "what")
-	promises = berth.gaugeVec("ledger_entries",
+	entryCount = berth.gaugeVec("ledger_entries",
 		"Number of entries in the ledger, by role (reservation, victim, keeper, move) and state.", "role", "state")
-	promiseAge = berth.gaugeVec("ledger_oldest_entry_seconds",
+	entryAge = berth.gaugeVec("ledger_oldest_entry_seconds",
 		"Time for which the leading queue has seen the oldest entry, in seconds, by role and state.", "role", "state")
 	budgetClaims = berth.gaugeVec("budget_claims",
 		"Number of disruptions claimed from a PodDisruptionBudget and not yet visible in its status.", "namespace", "budget")
@@ -253,8 +253,8 @@ func BatchSize(what string, size int) { batchSize.WithLabelValues(what).Observe(
 
 // LedgerEntries sets how many entries of a role and state there are, and the age of the oldest.
 func LedgerEntries(role, state string, entries int, oldest time.Duration) {
-	promises.WithLabelValues(role, state).Set(float64(entries))
-	promiseAge.WithLabelValues(role, state).Set(oldest.Seconds())
+	entryCount.WithLabelValues(role, state).Set(float64(entries))
+	entryAge.WithLabelValues(role, state).Set(oldest.Seconds())
 }
 
 // BudgetClaims sets the number of claims on a disruption budget; 0 deletes the series.

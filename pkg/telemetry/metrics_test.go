@@ -124,7 +124,7 @@ func TestFirstOccurrenceIsAnIncrease(t *testing.T) {
 	for _, reset := range []func(){unreadable.Reset, refused.Reset, tooLarge.Reset} {
 		reset()
 	}
-	begin(allServices, "")
+	initSeries(allServices, "")
 	families, err := legacyregistry.DefaultGatherer.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -62,12 +62,12 @@ func (r *resources) CollectWithStability(ch chan<- metrics.Metric) {
 			continue
 		}
 		pod := &corev1.Pod{Spec: *p.Spec}
-		tell(ch, r.requests, p, resourcehelper.PodRequests(pod, options))
-		tell(ch, r.limits, p, resourcehelper.PodLimits(pod, options))
+		emit(ch, r.requests, p, resourcehelper.PodRequests(pod, options))
+		emit(ch, r.limits, p, resourcehelper.PodLimits(pod, options))
 	}
 }
 
-func tell(ch chan<- metrics.Metric, desc *metrics.Desc, p PodResources, list corev1.ResourceList) {
+func emit(ch chan<- metrics.Metric, desc *metrics.Desc, p PodResources, list corev1.ResourceList) {
 	var priority string
 	if p.Spec.Priority != nil {
 		priority = strconv.Itoa(int(*p.Spec.Priority))

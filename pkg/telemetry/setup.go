@@ -60,7 +60,7 @@ type Telemetry struct {
 func Setup(ctx context.Context, cfg Config) (*Telemetry, error) {
 	Register()
 	processCertificates.watch(cfg.Certificates)
-	begin(cfg.Service, cfg.Version)
+	initSeries(cfg.Service, cfg.Version)
 	if cfg.Service == "" {
 		return nil, errors.New("telemetry: Service is not set: want the name of the service")
 	}

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,11 +12,12 @@ import (
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/yaml"
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/embedded"
 	"github.com/berth-scheduler/berth/cmd/berth/internal/record"
+	"github.com/berth-scheduler/berth/cmd/berth/internal/render"
 	"github.com/berth-scheduler/berth/pkg/audit"
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
@@ -25,7 +25,8 @@ import (
 // defaultHistoryMiB is the default bound of a recording: about an hour of a busy cluster.
 const defaultHistoryMiB = 1024
 
-// newAuditCommand returns the command `berth audit`, which exits with 0 without violations and with 1 otherwise.
+// newAuditCommand returns the command `berth audit`. It reads one file and contacts no server. The exit code is 0
+// without violations, and 1 with some, or if the file is no history.
 func newAuditCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
@@ -52,7 +53,7 @@ func newAuditCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
-			if err := writeAudit(cmd.OutOrStdout(), report, output); err != nil {
+			if err := render.Audit(cmd.OutOrStdout(), report, output); err != nil {
 				return err
 			}
 			if n := report.Violations(); n > 0 {
@@ -66,7 +67,9 @@ func newAuditCommand() *cobra.Command {
 	return cmd
 }
 
-// newRecordCommand returns the command `berth audit record`.
+// newRecordCommand returns the command `berth audit record`. It reads the ledger and the API server until it is
+// interrupted, and then exits with 0; it also exits with 0 when the file is full, since the history up to there can be
+// audited. It exits with 1 if it cannot list both at the start, or cannot write.
 func newRecordCommand() *cobra.Command {
 	o := &options{}
 	var out string
@@ -107,7 +110,9 @@ func (o *options) addEtcd(f *pflag.FlagSet) {
 	f.StringVar(&o.tls.etcdKey, "etcd-key-file", "", "client key (PEM) for etcd")
 }
 
-// openLedger connects to the ledger that the flags name; nil if they name none.
+// openLedger connects to the ledger that the flags name, in this order: --etcd-endpoints, the embedded one of
+// --data-dir, that of the installation; nil if they name none. The caller closes it; closing affects only the
+// connection. An error names the flag that is wrong.
 func (o *options) openLedger(ctx context.Context) (*etcd.Store, error) {
 	if err := o.tls.validate(); err != nil {
 		return nil, err
@@ -136,6 +141,7 @@ func (o *options) openLedger(ctx context.Context) (*etcd.Store, error) {
 	return store, o.explainStore("--etcd-endpoints", err)
 }
 
+// client returns a client of the API server. It makes no request yet.
 func (o *options) client() (kubernetes.Interface, error) {
 	cfg, err := o.restConfig()
 	if err != nil {
@@ -149,6 +155,8 @@ func (o *options) client() (kubernetes.Interface, error) {
 	return client, nil
 }
 
+// record runs `berth audit record`: it identifies the cluster, creates the file, which must not exist (a history is
+// evidence), and records. say gets one line when the recording has begun, for scripts that wait for it.
 func (o *options) record(ctx context.Context, say io.Writer, path string, limitMiB int64) (err error) {
 	if limitMiB < 1 {
 		return fmt.Errorf("--max-mib: %d: want 1 or more", limitMiB)
@@ -169,6 +177,8 @@ func (o *options) record(ctx context.Context, say io.Writer, path string, limitM
 	if err != nil {
 		return err
 	}
+	// The UID of kube-system identifies the cluster: reading it also shows that the API server answers, before a file
+	// is made.
 	system, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read namespace %s: %w", metav1.NamespaceSystem, err)
@@ -178,7 +188,8 @@ func (o *options) record(ctx context.Context, say io.Writer, path string, limitM
 		return fmt.Errorf("--out: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	writer, err := audit.NewWriter(file, limitMiB<<20, audit.Header{Cluster: string(system.UID), Prefix: o.ledgerPrefix})
+	header := recording.Header{Cluster: string(system.UID), Prefix: o.ledgerPrefix}
+	writer, err := recording.NewWriter(file, limitMiB<<20, header)
 	if err != nil {
 		return err
 	}
@@ -188,58 +199,10 @@ func (o *options) record(ctx context.Context, say io.Writer, path string, limitM
 	}).Run(ctx)
 }
 
+// checkOutput checks the value of --output for commands with a text, JSON and YAML form.
 func checkOutput(output string) error {
 	if output != "" && output != "json" && output != "yaml" {
 		return fmt.Errorf("--output: %q: want json or yaml", output)
 	}
 	return nil
-}
-
-// writeStructured writes v as JSON or YAML, and reports whether format requested one of them.
-func writeStructured(w io.Writer, v any, format string) (done bool, err error) {
-	var raw []byte
-	switch format {
-	case "json":
-		raw, err = json.MarshalIndent(v, "", "  ")
-		raw = append(raw, '\n')
-	case "yaml":
-		raw, err = yaml.Marshal(v)
-	default:
-		return false, nil
-	}
-	if err == nil {
-		_, err = w.Write(raw)
-	}
-	return true, err
-}
-
-func writeAudit(w io.Writer, r *audit.Report, format string) error {
-	if done, err := writeStructured(w, r, format); done {
-		return err
-	}
-	fmt.Fprintf(w, "ledger: %d revisions (%d to %d), %d partition hand-overs\n",
-		r.Revisions, r.First, r.Last, r.Takeovers)
-	fmt.Fprintf(w, "reservations: %d (%d handed over, %d fenced, %d unresolved)\n",
-		r.Reserved, r.HandedOver, r.Fenced, r.Unresolved)
-	if r.Nominated+r.Evictions > 0 {
-		fmt.Fprintf(w, "preemption: %d nominated, %d promoted, %d given up after evictions; %d pods marked for eviction\n",
-			r.Nominated, r.Promoted, r.Abandoned, r.Evictions)
-	}
-	if r.Moves > 0 {
-		fmt.Fprintf(w, "moves: %d places kept, %d of them used\n", r.Moves, r.TakenOver)
-	}
-	fmt.Fprintf(w, "API server: %d versions of %d nodes and %d pods: %d bound by Berth, %d by others\n",
-		r.Versions, r.Nodes, r.Pods, r.Bound, r.Foreign)
-	for _, note := range r.Notes {
-		fmt.Fprintf(w, "note: %s\n", note)
-	}
-	for _, f := range r.Findings {
-		fmt.Fprintln(w, f)
-	}
-	if r.Unlisted > 0 {
-		fmt.Fprintf(w, "and %d more\n", r.Unlisted)
-	}
-	n := r.Violations()
-	_, err := fmt.Fprintf(w, "%d violations, %d warnings\n", n, len(r.Findings)+r.Unlisted-n)
-	return err
 }

@@ -12,8 +12,9 @@ import (
 // partOf is the label by which the manifests mark Berth's own pods and those of its stores.
 const partOf = "app.kubernetes.io/part-of"
 
-// ownPods warns of Berth's own pods that are placed by Berth: while Berth is down, no scheduler would place them.
-// Which scheduler names are Berth's follows from the pods that it has bound.
+// ownPods warns of Berth's own pods that are placed by Berth: while Berth is down, no scheduler would place them, and
+// a cluster that was shut down would not come back. Which scheduler names are Berth's follows from the pods that it
+// has bound.
 func ownPods(pods []corev1.Pod) []audit.Finding {
 	berths := map[string]bool{}
 	for i := range pods {

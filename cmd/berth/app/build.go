@@ -12,7 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/plugins"
 )
 
-// Option configures the program in its main function.
+// Option configures the program in its main function. Options are applied in order, before the command line is read;
+// all of their errors are reported.
 type Option func() error
 
 // WithVersion sets the version that `berth version` prints.
@@ -41,13 +42,14 @@ func WithPlugin(name string, factory plugins.Factory) Option {
 }
 
 // WithPodsToActivate is for programs whose plugins store pods under upstream's framework.PodsToActivateKey. create
-// must be framework.NewPodsToActivate of k8s.io/kubernetes/pkg/scheduler/framework.
+// must be framework.NewPodsToActivate of k8s.io/kubernetes/pkg/scheduler/framework: the type of the stored value is
+// upstream's, and Berth does not depend on that module.
 func WithPodsToActivate[T framework.StateData](create func() T) Option {
 	return func() (err error) {
 		if create == nil {
 			return errors.New("pods to activate: want framework.NewPodsToActivate")
 		}
-		toActivate, err = plugins.NewPodsToActivate(func() framework.StateData { return create() })
+		podsToActivate, err = plugins.NewPodsToActivate(func() framework.StateData { return create() })
 		if err != nil {
 			return fmt.Errorf("pods to activate: %w", err)
 		}
@@ -55,12 +57,14 @@ func WithPodsToActivate[T framework.StateData](create func() T) Option {
 	}
 }
 
-// toActivate is nil unless WithPodsToActivate was given. It is written before the command runs.
-var toActivate *plugins.PodsToActivate
+// podsToActivate is nil unless WithPodsToActivate was given. It is written before the command runs.
+var podsToActivate *plugins.PodsToActivate
 
 // compiledIn are the plugins of this program. It is written before the command runs.
 var compiledIn = map[string]plugins.Factory{}
 
+// pluginNames returns the names of the plugins of this program, sorted: a configuration may enable these in addition
+// to upstream's.
 func pluginNames() []string { return slices.Sorted(maps.Keys(compiledIn)) }
 
 // apply applies the options and returns all their errors.

@@ -22,15 +22,15 @@ type notKept struct{}
 func (n notKept) Clone() framework.StateData { return n }
 
 func TestWithPodsToActivate(t *testing.T) {
-	defer func() { toActivate = nil }()
+	defer func() { podsToActivate = nil }()
 	if err := apply([]Option{WithPodsToActivate(func() notKept { return notKept{} })}); err == nil ||
-		!strings.HasPrefix(err.Error(), "pods to activate: app.notKept: want") || toActivate != nil {
+		!strings.HasPrefix(err.Error(), "pods to activate: app.notKept: want") || podsToActivate != nil {
 		t.Errorf("%v, want that the type is another", err)
 	}
 	if err := apply([]Option{WithPodsToActivate[*kept](nil)}); err == nil {
 		t.Error("want an error about nothing")
 	}
-	if err := apply([]Option{WithPodsToActivate(func() *kept { return &kept{} })}); err != nil || toActivate == nil {
+	if err := apply([]Option{WithPodsToActivate(func() *kept { return &kept{} })}); err != nil || podsToActivate == nil {
 		t.Errorf("%v, want it taken", err)
 	}
 }

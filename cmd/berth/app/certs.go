@@ -13,7 +13,9 @@ import (
 // defaultValidity leaves ample time when certificates are renewed once a quarter.
 const defaultValidity = 365 * 24 * time.Hour
 
-// newCertsCommand returns the command `berth certs`.
+// newCertsCommand returns the command `berth certs`. It contacts no server, and writes files. The exit code is 1 if a
+// flag is wrong or a file cannot be written; repeating the command replaces all certificates, also those that were
+// written before the failure.
 func newCertsCommand() *cobra.Command {
 	var i pki.Installation
 	cmd := &cobra.Command{

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -12,15 +11,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/berth-scheduler/berth/cmd/berth/internal/render"
 	"github.com/berth-scheduler/berth/pkg/audit"
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
 )
 
-// checkPage is the page size of lists.
+// checkPage is the page size of lists: a page of pods is some megabytes, which the API server serves in a few hundred
+// milliseconds.
 const checkPage = 2000
 
-// newCheckCommand returns the command `berth check`, which exits with 0 without violations and with 1 otherwise.
+// newCheckCommand returns the command `berth check`. It reads the API server and, if the flags name one, the ledger,
+// once. The exit code is 0 without violations, and 1 with some, or if something cannot be read.
 func newCheckCommand() *cobra.Command {
 	o := &options{}
 	var output string
@@ -42,7 +45,7 @@ func newCheckCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := writeReport(cmd.OutOrStdout(), report, output); err != nil {
+			if err := render.Check(cmd.OutOrStdout(), report, output); err != nil {
 				return err
 			}
 			if n := report.Violations(); n > 0 {
@@ -57,18 +60,19 @@ func newCheckCommand() *cobra.Command {
 	return cmd
 }
 
-// check reads the ledger, the cluster, and the ledger again.
-func (o *options) check(ctx context.Context) (*audit.StandingReport, error) {
+// check reads the ledger, the cluster, and the ledger again, in this order: audit.Check counts a reservation only if
+// it was there all the time. Without a ledger both lists are nil, and only the API server is checked.
+func (o *options) check(ctx context.Context) (*audit.CheckReport, error) {
 	client, err := o.client()
 	if err != nil {
 		return nil, err
 	}
-	defer o.leave()
+	defer o.disconnect()
 	store, err := o.openLedger(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var in audit.Standing
+	var in audit.CurrentState
 	if store != nil {
 		defer func() { _ = store.Close() }() // only read
 	}
@@ -81,12 +85,15 @@ func (o *options) check(ctx context.Context) (*audit.StandingReport, error) {
 	if in.After, err = listLedger(ctx, store); err != nil {
 		return nil, err
 	}
+	// From here on nothing is read any more: the check is a pure function of the lists.
 	report := audit.Check(in)
 	report.Ledger = store != nil
 	report.Findings = append(report.Findings, ownPods(in.Pods)...)
 	return report, nil
 }
 
+// listLedger lists the documents of nodes and of budgets. The two lists are not of one revision; the check compares
+// each only with itself.
 func listLedger(ctx context.Context, store *etcd.Store) ([]ledger.KV, error) {
 	if store == nil {
 		return nil, nil
@@ -104,7 +111,7 @@ func listLedger(ctx context.Context, store *etcd.Store) ([]ledger.KV, error) {
 
 // listCluster lists claims before pods, and pods before nodes and volumes, so that a claim's pods and a pod's node
 // are in the result.
-func listCluster(ctx context.Context, client kubernetes.Interface, in *audit.Standing) error {
+func listCluster(ctx context.Context, client kubernetes.Interface, in *audit.CurrentState) error {
 	if err := listClaims(ctx, client, in); err != nil {
 		return err
 	}
@@ -126,7 +133,7 @@ func listCluster(ctx context.Context, client kubernetes.Interface, in *audit.Sta
 }
 
 // listClaims lists claims to volumes and to devices. There are no claims to devices where their API is absent.
-func listClaims(ctx context.Context, client kubernetes.Interface, in *audit.Standing) error {
+func listClaims(ctx context.Context, client kubernetes.Interface, in *audit.CurrentState) error {
 	var err error
 	claims := client.CoreV1().PersistentVolumeClaims(metav1.NamespaceAll)
 	in.VolumeClaims, err = listPages(ctx, func(
@@ -158,7 +165,7 @@ func listClaims(ctx context.Context, client kubernetes.Interface, in *audit.Stan
 }
 
 // listPlaces lists pods, nodes, namespaces and disruption budgets.
-func listPlaces(ctx context.Context, client kubernetes.Interface, in *audit.Standing) error {
+func listPlaces(ctx context.Context, client kubernetes.Interface, in *audit.CurrentState) error {
 	var err error
 	in.Pods, err = listPages(ctx, func(ctx context.Context, o metav1.ListOptions) ([]corev1.Pod, string, error) {
 		page, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
@@ -194,7 +201,7 @@ func listPlaces(ctx context.Context, client kubernetes.Interface, in *audit.Stan
 		return err
 	}
 	budgets := client.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll)
-	in.Budgets, err = listPages(ctx, func(ctx context.Context, o metav1.ListOptions) ([]audit.Budget, string, error) {
+	in.Budgets, err = listPages(ctx, func(ctx context.Context, o metav1.ListOptions) ([]recording.Budget, string, error) {
 		page, err := budgets.List(ctx, o)
 		if err != nil {
 			return nil, "", fmt.Errorf("list disruption budgets: %w", err)
@@ -204,6 +211,7 @@ func listPlaces(ctx context.Context, client kubernetes.Interface, in *audit.Stan
 	return err
 }
 
+// listPages lists all pages of a collection, in the version of the first page. An error of the API server ends it.
 func listPages[T any](
 	ctx context.Context, list func(context.Context, metav1.ListOptions) ([]T, string, error),
 ) ([]T, error) {
@@ -219,22 +227,4 @@ func listPages[T any](
 			return all, nil
 		}
 	}
-}
-
-func writeReport(w io.Writer, r *audit.StandingReport, format string) error {
-	if done, err := writeStructured(w, r, format); done {
-		return err
-	}
-	fmt.Fprintf(w, "%d nodes, %d pods: %d bound (%d by Berth), %d pending; ",
-		r.Nodes, r.Pods, r.Bound, r.ByBerth, r.Pending)
-	if r.Ledger {
-		fmt.Fprintf(w, "%d reserved, %d of them being cancelled\n", r.Reserved, r.Fencing)
-	} else {
-		fmt.Fprintln(w, "the ledger was not read (see --berth-namespace)")
-	}
-	for _, f := range r.Findings {
-		fmt.Fprintln(w, f)
-	}
-	_, err := fmt.Fprintf(w, "%d violations, %d warnings\n", r.Violations(), len(r.Findings)-r.Violations())
-	return err
 }

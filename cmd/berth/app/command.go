@@ -12,8 +12,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Main runs the command that the process's arguments name, until it is done or the process gets SIGINT or SIGTERM,
-// and returns the exit code.
+// Main runs the command that the process's arguments name, until it is done or the process gets SIGINT or SIGTERM, and
+// returns the exit code: 0, or 1 after an error, which it prints. The first signal ends the command's context; further
+// ones are ignored, so that a service can finish what it is doing (SIGKILL ends it at any time, which is safe).
 func Main(options ...Option) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -28,6 +29,8 @@ func Main(options ...Option) int {
 	return 0
 }
 
+// newRootCommand returns the whole tree of commands. Cobra prints neither usage nor errors (SilenceUsage,
+// SilenceErrors): an error names the flag and what is accepted, and a page of usage would hide it.
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "berth",

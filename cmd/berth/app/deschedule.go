@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -14,25 +13,31 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/embedded"
 	"github.com/berth-scheduler/berth/cmd/berth/internal/reach"
+	"github.com/berth-scheduler/berth/cmd/berth/internal/render"
 	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/events/jetstream"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/services/descheduler"
 )
 
-// once is a single cycle, started by hand.
-type once struct {
+// storeFlags are the flags of a command that reads the stores of a Berth: how to locate and open them, and the form of
+// the output. `berth deschedule` uses all of them; status and the commands that read the log embed it for its flags
+// and openLog.
+type storeFlags struct {
 	options
-	// run requests the evictions from the binders; dryRun only shows the plan.
-	run, dryRun bool
-	output      string
+	// runOnce requests the evictions from the binders; dryRun only shows the plan.
+	runOnce, dryRun bool
+	output          string
 	// write prints the plan.
 	write func(w io.Writer, r *plan.Report, format string) error
 }
 
-// newDescheduleCommand returns the command `berth deschedule`.
+// newDescheduleCommand returns the command `berth deschedule`. It reads the log, the ledger if one is named, and the
+// policy's Prometheus. With --once it is a descheduler for one cycle: it takes part in the election, and requests
+// evictions in the log only as its leader; binders carry them out later. The exit code is 0 when the plan was printed,
+// even if it is empty, and 1 if no cycle could be planned or, with --once, requested.
 func newDescheduleCommand() *cobra.Command {
-	o := &once{write: writePlan}
+	o := &storeFlags{write: render.Plan}
 	cmd := &cobra.Command{
 		Use:   "deschedule",
 		Short: "Run one descheduling cycle, or show what it would do",
@@ -46,7 +51,7 @@ func newDescheduleCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.deschedule(cmd.Context(), cmd.OutOrStdout()) },
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.run, "once", false, "run one cycle")
+	f.BoolVar(&o.runOnce, "once", false, "run one cycle")
 	f.BoolVar(&o.dryRun, "dry-run", false, "show the plan without evicting")
 	f.StringVarP(&o.output, "output", "o", "", "json or yaml; default: tables")
 	o.addDescheduling(f)
@@ -58,7 +63,7 @@ func newDescheduleCommand() *cobra.Command {
 }
 
 // addDescheduling adds the flags of a command that reads the log and the ledger of a Berth.
-func (o *once) addDescheduling(f *pflag.FlagSet) {
+func (o *storeFlags) addDescheduling(f *pflag.FlagSet) {
 	o.addLedger(f)
 	o.addNATS(f)
 	f.StringVar(&o.config, "config", "",
@@ -69,15 +74,16 @@ func (o *once) addDescheduling(f *pflag.FlagSet) {
 }
 
 // addLog adds the flags of a command that reads the log of a Berth.
-func (o *once) addLog(f *pflag.FlagSet) {
+func (o *storeFlags) addLog(f *pflag.FlagSet) {
 	f.StringVar(&o.dataDir, "data-dir", "",
 		"directory of a running berth up with an embedded log; default: "+defaultDataDir+", if one runs there")
 	o.addKubeconfig(f)
 	o.addNATS(f)
-	o.addInstallation(f, located)
+	o.addInstallation(f, locatedByDefault)
 }
 
-func (o *once) addNATS(f *pflag.FlagSet) {
+// addNATS adds the flags that locate the log and Prometheus, and those of the command's own logging.
+func (o *storeFlags) addNATS(f *pflag.FlagSet) {
 	o.descheduling.addPrometheus(f)
 	f.StringVar(&o.logLevel, "log-level", "warn", "debug, info, warn or error")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
@@ -89,7 +95,10 @@ func (o *once) addNATS(f *pflag.FlagSet) {
 	f.StringVar(&o.nats.inboxPrefix, "nats-inbox-prefix", defaultInboxPrefix, inboxPrefixHelp)
 }
 
-func (o *once) deschedule(ctx context.Context, w io.Writer) error {
+// deschedule plans one cycle with the descheduler's own code, and prints the plan. The service runs until its one
+// cycle is over. A dry run needs no ledger: without one it does not know which pods are claimed, and may plan to evict
+// them.
+func (o *storeFlags) deschedule(ctx context.Context, w io.Writer) error {
 	if err := checkOutput(o.output); err != nil {
 		return err
 	}
@@ -115,9 +124,10 @@ func (o *once) deschedule(ctx context.Context, w io.Writer) error {
 	case store != nil: // without a ledger, a dry run does not know the promises
 		defer func() { _ = store.Close() }() // only the connection
 		deps.Ledger = store
-	case o.run:
+	case o.runOnce:
 		return errors.New("--etcd-endpoints: not set: want the endpoints of the ledger, or --data-dir, to run a cycle")
 	}
+	// Report is called before Run returns, so no lock is needed.
 	var report *plan.Report
 	d, err := descheduler.New(descheduler.Config{
 		ID: instanceID(deschedulerService), Policy: in.policy, Profiles: in.config.Profiles, DryRun: o.dryRun,
@@ -136,8 +146,10 @@ func (o *once) deschedule(ctx context.Context, w io.Writer) error {
 	return o.write(w, report, o.output)
 }
 
-// openLog connects to the log that the flags name.
-func (o *once) openLog(ctx context.Context, logger *slog.Logger) (*jetstream.Log, error) {
+// openLog connects to the log that the flags name, in this order: --nats-url, the installation, the embedded log of
+// --data-dir. In an installation the command is the observer, whose user may subscribe only below its own inbox
+// prefix. The caller closes the log.
+func (o *storeFlags) openLog(ctx context.Context, logger *slog.Logger) (*jetstream.Log, error) {
 	cfg := jetstream.Config{
 		URLs: o.nats.urls, Name: "berth-deschedule", Logger: logger,
 		CAFile: o.tls.natsCA, CertFile: o.tls.natsCert, KeyFile: o.tls.natsKey, CredsFile: o.tls.natsCreds,
@@ -168,40 +180,4 @@ func (o *once) openLog(ctx context.Context, logger *slog.Logger) (*jetstream.Log
 	}
 	log, err := jetstream.Open(ctx, cfg)
 	return log, o.explainStore("--nats-url", err)
-}
-
-// writePlan prints a plan.
-func writePlan(w io.Writer, r *plan.Report, format string) error {
-	if done, err := writeStructured(w, r, format); done {
-		return err
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "%d nodes, %d pods picked, %d to evict, %d stay (facts %d)\n",
-		r.Nodes, r.Picked, len(r.Evict), len(r.Kept), r.Facts)
-	if r.Skipped != "" {
-		fmt.Fprintf(t, "no cycle: %s\n", r.Skipped)
-	}
-	if r.Paused != "" {
-		fmt.Fprintf(t, "none of this would be carried out: %s\n", r.Paused)
-	}
-	if len(r.Evict) > 0 {
-		fmt.Fprintln(t, "\nEVICT\tFROM\tLANDS ON\tSTRATEGY\tWHY")
-	}
-	for _, m := range r.Evict {
-		landing := m.Landing
-		if landing == "" {
-			landing = "-"
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", m.Pod, m.Node, landing, m.Strategy, m.Reason)
-	}
-	if len(r.Kept) > 0 {
-		fmt.Fprintln(t, "\nSTAYS\tON\tSTRATEGY\tBECAUSE")
-	}
-	for _, k := range r.Kept {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", k.Pod, k.Node, k.Strategy, k.Because)
-	}
-	for _, f := range r.Failed {
-		fmt.Fprintf(t, "\nfailed: %s of profile %s: %s\n", f.Strategy, f.Profile, f.Error)
-	}
-	return t.Flush()
 }

@@ -27,7 +27,9 @@ const (
 	drainBatch = 100
 )
 
-// newDrainShardCommand returns the command `berth drain-shard`.
+// newDrainShardCommand returns the command `berth drain-shard`. It writes requests to the ledger and then reads it
+// until they were followed. The exit code is 1 if the shard is unknown or the only one, and if it still has partitions
+// after --timeout; the requests stay in the ledger then.
 func newDrainShardCommand() *cobra.Command {
 	o := &options{}
 	var timeout time.Duration
@@ -49,6 +51,10 @@ func newDrainShardCommand() *cobra.Command {
 	return cmd
 }
 
+// drainShard requests a new owner for each partition of a shard, in transactions of drainBatch, and waits until it
+// owns none. The shard itself gives the partitions up when it sees the request; if it is dead, its lease ends and the
+// others take them anyway. A crash of the command in between leaves some partitions requested, which does no harm: it
+// can be repeated.
 func (o *options) drainShard(ctx context.Context, w io.Writer, id string, timeout time.Duration) error {
 	store, err := o.openLedger(ctx)
 	if err != nil {
@@ -66,6 +72,7 @@ func (o *options) drainShard(ctx context.Context, w io.Writer, id string, timeou
 	if err != nil {
 		return err
 	}
+	// The requests are in several transactions. They need not be atomic: each moves its partitions alone.
 	for part := range slices.Chunk(slices.Sorted(maps.Keys(moves)), drainBatch) {
 		batch := map[int32]string{}
 		for _, p := range part {
@@ -117,7 +124,8 @@ func partitionsByShard(ctx context.Context, store *etcd.Store) (map[string][]int
 	return owned, nil
 }
 
-// drainMoves assigns each partition of a shard to the other shard that then has the fewest.
+// drainMoves assigns each partition of a shard to the other shard that then has the fewest. It refuses an id that is
+// no live shard, and the only shard. Pure: equal inputs give equal moves.
 func drainMoves(owned map[string][]int32, id string) (map[int32]string, error) {
 	others := slices.DeleteFunc(slices.Sorted(maps.Keys(owned)), func(other string) bool { return other == id })
 	if _, ok := owned[id]; !ok {

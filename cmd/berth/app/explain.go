@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// newExplainCommand returns the command `berth explain`.
+// newExplainCommand returns the command `berth explain`, which only has subcommands.
 func newExplainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain",

@@ -9,12 +9,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/inquire"
+	"github.com/berth-scheduler/berth/cmd/berth/internal/render"
 	"github.com/berth-scheduler/berth/pkg/events/jetstream"
 )
 
-// newExplainPodCommand returns the command `berth explain pod`.
+// newExplainPodCommand returns the command `berth explain pod`. It reads the pod's records from the log, and asks the
+// leading queue and the pod's shard over NATS; without their answers the rest is printed with a note. The exit code is
+// 1 if the log does not know the pod.
 func newExplainPodCommand() *cobra.Command {
-	r := &reading{}
+	r := &logCommand{}
 	cmd := &cobra.Command{
 		Use:   "pod [NAMESPACE/]NAME | UID",
 		Short: "Explain why a pod is on its node, pending, or gone",
@@ -43,9 +46,10 @@ func newExplainPodCommand() *cobra.Command {
 	return cmd
 }
 
-// newExplainNodeCommand returns the command `berth explain node`.
+// newExplainNodeCommand returns the command `berth explain node`. Any shard that knows the node answers, over NATS;
+// the first answer is printed. The exit code is 1 if none answers within two seconds.
 func newExplainNodeCommand() *cobra.Command {
-	r := &reading{}
+	r := &logCommand{}
 	cmd := &cobra.Command{
 		Use:   "node NAME",
 		Short: "Explain what a node is used for, and whether shards use it",
@@ -68,13 +72,15 @@ func newExplainNodeCommand() *cobra.Command {
 	return cmd
 }
 
-// reading is a command that reads the log and asks the services.
-type reading struct {
-	once
+// logCommand is a command that reads the log and asks the services: explain, trace, export, replay and simulate embed
+// it.
+type logCommand struct {
+	storeFlags
 	namespace string
 }
 
-func (r *reading) addFlags(cmd *cobra.Command) {
+// addFlags adds the flags of a command about one pod or node.
+func (r *logCommand) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVarP(&r.output, "output", "o", "", "wide, json or yaml; default: text that fits a screen")
 	f.StringVarP(&r.namespace, "namespace", "n", "",
@@ -83,7 +89,7 @@ func (r *reading) addFlags(cmd *cobra.Command) {
 }
 
 // about resolves the name of a pod and calls ask with it.
-func (r *reading) about(
+func (r *logCommand) about(
 	ctx context.Context, pod string, ask func(context.Context, *inquire.Inquiry, string) error,
 ) error {
 	namespace := r.namespace
@@ -97,12 +103,12 @@ func (r *reading) about(
 	return r.ask(ctx, func(ctx context.Context, i *inquire.Inquiry) error { return ask(ctx, i, name) })
 }
 
-// ask opens the log and calls ask with an inquiry on it.
-func (r *reading) ask(ctx context.Context, ask func(context.Context, *inquire.Inquiry) error) error {
+// ask opens the log and calls ask with an inquiry on it. The log is also the bus on which services are asked.
+func (r *logCommand) ask(ctx context.Context, ask func(context.Context, *inquire.Inquiry) error) error {
 	if err := r.checkOutput(); err != nil {
 		return err
 	}
-	defer r.leave()
+	defer r.disconnect()
 	log, err := r.openRunning(ctx)
 	if err != nil {
 		return err
@@ -111,15 +117,16 @@ func (r *reading) ask(ctx context.Context, ask func(context.Context, *inquire.In
 	return ask(ctx, &inquire.Inquiry{Log: log, History: log, Bus: log})
 }
 
-func (r *reading) checkOutput() error {
+// checkOutput is checkOutput with wide as an additional value.
+func (r *logCommand) checkOutput() error {
 	if r.output != "wide" && checkOutput(r.output) != nil {
 		return errors.New(`--output: "` + r.output + `": want wide, json or yaml`)
 	}
 	return nil
 }
 
-// openRunning opens the log of a running Berth.
-func (r *reading) openRunning(ctx context.Context) (*jetstream.Log, error) {
+// openRunning opens the log of a running Berth, which it locates if no flag does. The caller closes it.
+func (r *logCommand) openRunning(ctx context.Context) (*jetstream.Log, error) {
 	if err := r.locate(); err != nil {
 		return nil, err
 	}
@@ -131,8 +138,8 @@ func (r *reading) openRunning(ctx context.Context) (*jetstream.Log, error) {
 }
 
 // write writes an answer as text, or structured if requested.
-func (r *reading) write(w io.Writer, answer any, text func(w io.Writer, wide bool) error) error {
-	if done, err := writeStructured(w, answer, r.output); done {
+func (r *logCommand) write(w io.Writer, answer any, text func(w io.Writer, wide bool) error) error {
+	if done, err := render.Structured(w, answer, r.output); done {
 		return err
 	}
 	return text(w, r.output == "wide")

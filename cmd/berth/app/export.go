@@ -12,20 +12,22 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/past"
+	"github.com/berth-scheduler/berth/cmd/berth/internal/render"
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
 )
 
-// exporting is the command `berth export`.
-type exporting struct {
-	reading
+// exportCommand is the command `berth export`; file is the bundle to write.
+type exportCommand struct {
+	logCommand
 	file string
 }
 
-// newExportCommand returns the command `berth export`.
+// newExportCommand returns the command `berth export`. It reads the log alone, and writes one file. The exit code is 1
+// if a stream cannot be read to its end; then no file is left.
 func newExportCommand() *cobra.Command {
-	e := &exporting{}
+	e := &exportCommand{}
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Write the contents of the log to a file, to replay or to attach to a bug report",
@@ -49,31 +51,32 @@ func newExportCommand() *cobra.Command {
 	return cmd
 }
 
-func (e *exporting) run(ctx context.Context, w io.Writer) (err error) {
+// run writes the bundle, and prints its size and the span of each stream.
+func (e *exportCommand) run(ctx context.Context, w io.Writer) (err error) {
 	contents := past.Contents{Version: berthVersion(), Kubernetes: kubernetesVersion, Now: time.Now()}
 	if contents.Config, contents.Policy, err = e.files(); err != nil {
 		return err
 	}
-	return e.openPast(ctx, "", func(src rerun.Source, _ []placement.ProfileConfig) error {
+	return e.openSource(ctx, "", func(src rerun.Source, _ []placement.ProfileConfig) error {
 		manifest, size, err := e.write(ctx, src, contents)
 		if err != nil {
 			return fmt.Errorf("--file: %s: %w", e.file, err)
 		}
-		out := &errWriter{w: w}
-		out.printf("%s: %d bytes\n", e.file, size)
+		out := render.NewLines(w)
+		out.Printf("%s: %d bytes\n", e.file, size)
 		for _, s := range eventlog.Streams() {
 			span := manifest.Streams[s]
-			out.printf("  %-9s  %d to %d\n", s, span.First, span.Last)
+			out.Printf("  %-9s  %d to %d\n", s, span.First, span.Last)
 		}
 		if n := manifest.Unreadable; n > 0 {
-			out.printf("%d facts cannot be decoded by this version; they are included without their objects\n", n)
+			out.Printf("%d facts cannot be decoded by this version; they are included without their objects\n", n)
 		}
-		return out.err
+		return out.Err()
 	})
 }
 
-// files reads the configuration and the policy, and refuses invalid ones.
-func (e *exporting) files() (config, policyFile []byte, err error) {
+// files reads the configuration and the policy, and refuses invalid ones: the bundle's reader could not use them.
+func (e *exportCommand) files() (config, policyFile []byte, err error) {
 	if _, err := e.readFiles(); err != nil {
 		return nil, nil, err
 	}
@@ -90,8 +93,8 @@ func (e *exporting) files() (config, policyFile []byte, err error) {
 	return config, policyFile, nil
 }
 
-// write writes the bundle, and removes it if it is incomplete.
-func (e *exporting) write(
+// write writes the bundle to a new file that only the user may read, and removes it if it is incomplete.
+func (e *exportCommand) write(
 	ctx context.Context, src rerun.Source, c past.Contents,
 ) (m past.Manifest, size int64, err error) {
 	const private = 0o600

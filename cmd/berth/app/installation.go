@@ -14,10 +14,11 @@ import (
 // shippedNamespace is the namespace of the manifests in deploy/k8s.
 const shippedNamespace = "berth-system"
 
-// located describes the default of commands that find an installation by themselves (locate).
-const located = "default without --nats-url, --etcd-endpoints and --data-dir: " + shippedNamespace
+// locatedByDefault describes the default of commands that find an installation by themselves (locate).
+const locatedByDefault = "default without --nats-url, --etcd-endpoints and --data-dir: " + shippedNamespace
 
-// installation is a Berth in a cluster whose stores a command reaches through the API server.
+// installation is a Berth in a cluster whose stores a command reaches through the API server, by forwarding a port.
+// Its Namespace is empty if the command does not use it.
 type installation struct {
 	reach.Installation
 	// cluster is set while there is a connection.
@@ -34,7 +35,8 @@ func (o *options) addInstallation(f *pflag.FlagSet, absent string) {
 }
 
 // locate chooses the Berth that a command addresses if no flag names one: that of `berth up` in the working directory
-// if one runs there, else the installation in the kubeconfig's cluster.
+// if one runs there, else the installation in the kubeconfig's cluster. Without a kubeconfig it chooses the working
+// directory, whose error message then names what is missing. It is called once, after the flags were parsed.
 func (o *options) locate() error {
 	named := len(o.nats.urls)+len(o.etcdEndpoints) > 0 || o.dataDir != ""
 	switch {
@@ -53,7 +55,8 @@ func (o *options) locate() error {
 	return nil
 }
 
-// endpoint forwards a port to a store of the installation.
+// endpoint forwards a port to a store of the installation. The connection to the installation is opened with the first
+// store and closed by disconnect.
 func (o *options) endpoint(ctx context.Context, s reach.Store) (reach.Endpoint, error) {
 	if o.installation.cluster == nil {
 		cfg, err := o.restConfig()
@@ -71,7 +74,7 @@ func (o *options) endpoint(ctx context.Context, s reach.Store) (reach.Endpoint, 
 	return e, nil
 }
 
-// openInstalledLedger connects to the ledger of the installation.
+// openInstalledLedger connects to the ledger of the installation, as its observer, who may only read.
 func (o *options) openInstalledLedger(ctx context.Context) (*etcd.Store, error) {
 	e, err := o.endpoint(ctx, reach.Etcd)
 	if err != nil {
@@ -85,8 +88,8 @@ func (o *options) openInstalledLedger(ctx context.Context) (*etcd.Store, error) 
 	return store, o.explainStore("--etcd-endpoints", err)
 }
 
-// leave closes the connection to the installation.
-func (o *options) leave() {
+// disconnect closes the connection to the installation, and stops the forwarding. Stores must be closed before.
+func (o *options) disconnect() {
 	if o.installation.cluster != nil {
 		o.installation.cluster.Close()
 	}

@@ -17,7 +17,8 @@ import (
 // levelTimeout bounds the whole exchange with a process.
 const levelTimeout = 10 * time.Second
 
-// newLogLevelCommand returns the command `berth log-level`.
+// newLogLevelCommand returns the command `berth log-level`. It contacts the HTTP port of one process. The exit code is
+// 1 if the process does not answer, refuses the client, or does not know the level.
 func newLogLevelCommand() *cobra.Command {
 	var address string
 	var tls rest.TLSClientConfig
@@ -46,7 +47,8 @@ func newLogLevelCommand() *cobra.Command {
 	return cmd
 }
 
-// logLevel reads the level, or changes it if one is given.
+// logLevel reads the level, or changes it if one is given. It uses HTTPS if a CA is given, and otherwise plain HTTP.
+// It returns the answer of the process, which ends in a newline.
 func logLevel(ctx context.Context, address string, tls rest.TLSClientConfig, level string) (string, error) {
 	transport, err := rest.TransportFor(&rest.Config{TLSClientConfig: tls})
 	if err != nil {

@@ -24,7 +24,8 @@ import (
 	"github.com/berth-scheduler/berth/services/descheduler"
 )
 
-// options are the flags shared by `berth up` and `berth run`, and by other commands in parts.
+// options are the flags shared by `berth up` and `berth run`, and by other commands in parts: a command that embeds
+// options adds only the flags that it uses, and the other fields keep their zero value.
 type options struct {
 	kubeconfig string
 	config     string
@@ -33,6 +34,8 @@ type options struct {
 	logFormat  string
 	http       serve.Config
 
+	// nats, etcdEndpoints and ledgerPrefix locate the stores, with the certificates of tls. Without addresses, dataDir
+	// or installation does.
 	nats          natsFlags
 	etcdEndpoints []string
 	ledgerPrefix  string
@@ -42,16 +45,17 @@ type options struct {
 	replicas
 	// metricsInterval is how often actual usage is polled; 0 is never.
 	metricsInterval time.Duration
-	leftovers       leftovers
+	retention       retention
 	descheduling    descheduling
 }
 
-// leftovers are how long binders keep the places of moved pods and the documents of objects that are gone.
-type leftovers struct {
+// retention is how long binders keep the places of moved pods (keepPlace) and the documents of objects that are gone
+// (collectAfter).
+type retention struct {
 	keepPlace, collectAfter time.Duration
 }
 
-// descheduling are the flags of the descheduler.
+// descheduling are the flags of the descheduler, and of the commands that plan a cycle.
 type descheduling struct {
 	policy string
 	// strict treats warnings about a policy as errors.
@@ -69,7 +73,10 @@ func (d descheduling) load() (*policy.Policy, error) {
 	return policy.Load(d.policy)
 }
 
-// reload returns a function that reads the file again if it has changed since the last time.
+// reload returns a function that reads the policy again if the file has changed since the last time; it returns nil
+// for an unchanged file. The descheduler calls it before each cycle, from one goroutine. A file that cannot be read or
+// parsed is an error each time, and the policy before stays in use. It compares contents, not modification times: a
+// ConfigMap's file is a symbolic link that changes its target.
 func (d descheduling) reload() func() (*policy.Policy, error) {
 	last, _ := os.ReadFile(d.policy) // it was read a moment ago; if it is gone, the next read fails
 	return func() (*policy.Policy, error) {
@@ -108,6 +115,9 @@ type replicas struct {
 	noEvidence bool
 }
 
+// tlsFiles are paths of PEM files, empty for none: the authorities that sign the servers' certificates, and the
+// certificate, key or credentials by which this process identifies itself. They are read again for new connections, so
+// a renewal needs no restart.
 type tlsFiles struct {
 	natsCA, natsCert, natsKey, natsCreds string
 	etcdCA, etcdCert, etcdKey            string
@@ -116,14 +126,17 @@ type tlsFiles struct {
 // maxReplicas bounds --shards and --binders: more in one process would only contend for its processors.
 const maxReplicas = 64
 
-// maxNATSReplicas is JetStream's own bound.
+// maxNATSReplicas is JetStream's own bound on the replicas of a stream.
 const maxNATSReplicas = 5
 
+// addKubeconfig adds the flag --kubeconfig, with kubectl's defaults.
 func (o *options) addKubeconfig(f *pflag.FlagSet) {
 	f.StringVar(&o.kubeconfig, "kubeconfig", "",
 		"kubeconfig of the cluster; default: $KUBECONFIG, ~/.kube/config, or the pod's service account")
 }
 
+// addCommon adds the flags of every service. Words of a flag may be separated by underscores, too, as for Kubernetes'
+// own commands.
 func (o *options) addCommon(f *pflag.FlagSet) {
 	f.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
 	o.addKubeconfig(f)
@@ -159,6 +172,7 @@ func (o *options) addCommon(f *pflag.FlagSet) {
 	f.StringVar(&o.tls.etcdKey, "etcd-key-file", "", "client key (PEM) for etcd")
 }
 
+// addQueue, addShards, addBinders and addDescheduler add the flags of one service.
 func (o *options) addQueue(f *pflag.FlagSet) {
 	f.DurationVar(&o.metricsInterval, "metrics-interval", 0,
 		"interval between polls of metrics.k8s.io, for a policy with metricsUtilization of source KubernetesMetrics;\n"+
@@ -176,9 +190,9 @@ func (o *options) addShards(f *pflag.FlagSet) {
 
 func (o *options) addBinders(f *pflag.FlagSet) {
 	f.IntVar(&o.binders, "binders", 1, "binders in this process (1 to 64), all active")
-	f.DurationVar(&o.leftovers.keepPlace, "keep-place", binder.DefaultKeepPlace,
+	f.DurationVar(&o.retention.keepPlace, "keep-place", binder.DefaultKeepPlace,
 		"how long the place of an evicted pod is kept for its replacement (1s to 10m)")
-	f.DurationVar(&o.leftovers.collectAfter, "collect-after", binder.DefaultCollectAfter,
+	f.DurationVar(&o.retention.collectAfter, "collect-after", binder.DefaultCollectAfter,
 		"how long the empty ledger document of a deleted node, budget, volume or pool is kept (1s to 24h)")
 }
 
@@ -199,7 +213,8 @@ func (d *descheduling) addPrometheus(f *pflag.FlagSet) {
 		"CA certificates (PEM) for the policy's Prometheus; default: the system's")
 }
 
-// validate checks everything that the flags alone show, and reports all mistakes.
+// validate checks everything that the flags alone show, and reports all mistakes, each with its flag, its value and
+// what is accepted.
 func (o *options) validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -232,7 +247,8 @@ func (o *options) validate() error {
 	return errors.Join(append(errs, o.http.TLS.Validate(), o.tls.validate())...)
 }
 
-func (l leftovers) validate() error {
+// validate checks both durations against the binder's own bounds.
+func (l retention) validate() error {
 	var errs []error
 	if err := binder.ValidKeepPlace(l.keepPlace); err != nil {
 		errs = append(errs, fmt.Errorf("--keep-place: %w", err))
@@ -243,6 +259,8 @@ func (l leftovers) validate() error {
 	return errors.Join(errs...)
 }
 
+// validate checks that certificates come with their keys, and that all files exist. Whether they can be used is found
+// when the stores are opened.
 func (t tlsFiles) validate() error {
 	var errs []error
 	if (t.natsCert == "") != (t.natsKey == "") {
@@ -266,7 +284,8 @@ func (t tlsFiles) validate() error {
 	return errors.Join(errs...)
 }
 
-// certificates are the files whose expiry the process exports.
+// certificates returns the files whose expiry the process exports as a metric: those that the flags name, not those of
+// the kubeconfig.
 func (o *options) certificates() []telemetry.CertificateFile {
 	return []telemetry.CertificateFile{
 		{Connection: "etcd", Path: o.tls.etcdCert}, {Connection: "etcd", Path: o.tls.etcdCA, Authority: true},
@@ -276,7 +295,8 @@ func (o *options) certificates() []telemetry.CertificateFile {
 	}
 }
 
-// kubectlNamespace returns the namespace that kubectl would use. It works without a kubeconfig.
+// kubectlNamespace returns the namespace that kubectl would use: that of the kubeconfig's context, else "default". It
+// works without a kubeconfig, and makes no request.
 func (o *options) kubectlNamespace() string {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.kubeconfig
@@ -287,7 +307,8 @@ func (o *options) kubectlNamespace() string {
 	return namespace
 }
 
-// restConfig reads the kubeconfig. It makes no request to the cluster.
+// restConfig reads the kubeconfig, by kubectl's rules: --kubeconfig, $KUBECONFIG, ~/.kube/config, or the service
+// account of the pod. It makes no request to the cluster.
 func (o *options) restConfig() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	if o.kubeconfig != "" {

@@ -15,7 +15,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/pause"
 )
 
-// newPauseCommand returns the command `berth deschedule pause`.
+// newPauseCommand returns the command `berth deschedule pause`. It writes one key of the ledger and contacts no other
+// server; deschedulers see it by their watch. Pausing twice replaces the reason. The exit code is 1 if the ledger
+// cannot be written.
 func newPauseCommand() *cobra.Command {
 	o := &options{}
 	var by, reason string
@@ -44,7 +46,8 @@ func newPauseCommand() *cobra.Command {
 	return cmd
 }
 
-// newResumeCommand returns the command `berth deschedule resume`.
+// newResumeCommand returns the command `berth deschedule resume`. It deletes the key of the switch, and succeeds if
+// there is none.
 func newResumeCommand() *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{
@@ -76,6 +79,7 @@ func (o *options) addSwitch(f *pflag.FlagSet) {
 	f.StringVar(&o.dataDir, "data-dir", "", "`directory` of a running berth up with an embedded ledger")
 }
 
+// onSwitch opens the ledger for one change of the stop switch.
 func (o *options) onSwitch(ctx context.Context, do func(context.Context, *etcd.Store) error) error {
 	store, err := o.openLedger(ctx)
 	if err != nil {
@@ -101,6 +105,7 @@ func switchLine(ctx context.Context, store ledger.Store) (string, error) {
 	return "descheduling is paused " + p.String(), nil
 }
 
+// writeSwitch prints the line of switchLine, if there is one.
 func writeSwitch(w io.Writer, line string) error {
 	if line == "" {
 		return nil

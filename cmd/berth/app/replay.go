@@ -19,6 +19,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/inquire"
 	"github.com/berth-scheduler/berth/cmd/berth/internal/past"
+	"github.com/berth-scheduler/berth/cmd/berth/internal/render"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -29,18 +30,20 @@ import (
 // replayListed is how many decisions are printed unless -o wide, json or yaml is given.
 const replayListed = 20
 
-// replaying is the command `berth replay`.
-type replaying struct {
-	reading
+// replayCommand is the command `berth replay`. One of pod, at, all and sample selects the decisions.
+type replayCommand struct {
+	logCommand
 	bundle, pod, at string
 	all, strict     bool
 	sample          int
 	seed            uint64
 }
 
-// newReplayCommand returns the command `berth replay`.
+// newReplayCommand returns the command `berth replay`. It reads the log of a running Berth or a bundle, and contacts
+// nothing else: neither extenders nor plugins are called again. The exit code is 1 if a decision differs for no known
+// reason, and if no decision was selected that can be made again.
 func newReplayCommand() *cobra.Command {
-	r := &replaying{}
+	r := &replayCommand{}
 	cmd := &cobra.Command{
 		Use:   "replay",
 		Short: "Recompute recorded decisions and compare the results",
@@ -75,17 +78,18 @@ func newReplayCommand() *cobra.Command {
 	return cmd
 }
 
-func (r *replaying) run(ctx context.Context, w io.Writer) error {
+func (r *replayCommand) run(ctx context.Context, w io.Writer) error {
 	if r.sample < 0 {
 		return fmt.Errorf("--sample: %d: want 1 or more", r.sample)
 	}
-	return r.openPast(ctx, r.bundle, func(src rerun.Source, profiles []placement.ProfileConfig) error {
+	return r.openSource(ctx, r.bundle, func(src rerun.Source, profiles []placement.ProfileConfig) error {
 		return r.replay(ctx, w, src, profiles)
 	})
 }
 
-// openPast opens the bundle, or the log of a running Berth, with the configuration to decide by.
-func (r *reading) openPast(
+// openSource opens the bundle, or the log of a running Berth, with the configuration to decide by, and calls use. Both
+// are closed when use returns. replay, simulate and export share it.
+func (r *logCommand) openSource(
 	ctx context.Context, bundle string, use func(rerun.Source, []placement.ProfileConfig) error,
 ) error {
 	if err := r.checkOutput(); err != nil {
@@ -101,7 +105,7 @@ func (r *reading) openPast(
 		defer func() { _ = b.Close() }() // it was only read
 		src, text = b, b.Config
 	} else {
-		defer r.leave()
+		defer r.disconnect()
 		log, err := r.openRunning(ctx)
 		if err != nil {
 			return err
@@ -117,7 +121,7 @@ func (r *reading) openPast(
 }
 
 // profilesOf returns the configuration of --config, else that of a bundle, else the default.
-func (r *reading) profilesOf(bundled []byte) (*config.Configuration, error) {
+func (r *logCommand) profilesOf(bundled []byte) (*config.Configuration, error) {
 	switch {
 	case r.config != "":
 		cfg, err := config.Load(r.config, pluginNames()...)
@@ -135,7 +139,9 @@ func (r *reading) profilesOf(bundled []byte) (*config.Configuration, error) {
 	return config.Default(), nil
 }
 
-func (r *replaying) replay(
+// replay runs the selected decisions again and prints the result. -o wide, json and yaml list all of them; otherwise
+// the first replayListed that differ.
+func (r *replayCommand) replay(
 	ctx context.Context, w io.Writer, src rerun.Source, profiles []placement.ProfileConfig,
 ) error {
 	wanted, err := r.selection(ctx, src)
@@ -156,7 +162,7 @@ func (r *replaying) replay(
 	if result.Decisions == 0 {
 		return errors.New("the log has no such decision that records what it was computed from")
 	}
-	if done, err := writeStructured(w, &result, r.output); done {
+	if done, err := render.Structured(w, &result, r.output); done {
 		return errors.Join(err, result.verdict())
 	}
 	if err := result.text(w); err != nil {
@@ -166,7 +172,7 @@ func (r *replaying) replay(
 }
 
 // selection returns a filter for the requested records; nil selects all.
-func (r *replaying) selection(
+func (r *replayCommand) selection(
 	ctx context.Context, src rerun.Source,
 ) (func(eventlog.Record, *events.Decision) bool, error) {
 	switch {
@@ -189,6 +195,8 @@ func (r *replaying) selection(
 		if err != nil {
 			return nil, err
 		}
+		// Each record is chosen independently with this probability, so the number of chosen ones is approximate; the
+		// log is read only once more.
 		share := float64(r.sample) / float64(max(total, 1))
 		return func(rec eventlog.Record, _ *events.Decision) bool {
 			return share >= 1 || float64(mix(rec.Sequence, r.seed)) < share*math.MaxUint64
@@ -197,14 +205,17 @@ func (r *replaying) selection(
 	return nil, nil
 }
 
-// mix hashes a sequence, so that records are sampled independently of their content.
+// mix hashes a sequence, so that records are sampled independently of their content: the same seed selects the same
+// decisions of the same log. The factor (2^64 divided by the golden ratio) spreads FNV's weak upper bits.
 func mix(sequence, seed uint64) uint64 {
 	h := fnv.New64a()
 	_, _ = fmt.Fprint(h, seed, " ", sequence) // a hash never fails
 	return h.Sum64() * 0x9e3779b97f4a7c15
 }
 
-func (r *replaying) firstFrom() (func(eventlog.Record, *events.Decision) bool, error) {
+// firstFrom returns a filter for the first decision at or after --at. The filter remembers that it has selected one,
+// and so serves one run.
+func (r *replayCommand) firstFrom() (func(eventlog.Record, *events.Decision) bool, error) {
 	found := false
 	first := func(reached func(eventlog.Record) bool) func(eventlog.Record, *events.Decision) bool {
 		return func(rec eventlog.Record, _ *events.Decision) bool {
@@ -241,6 +252,7 @@ type replayResult struct {
 	single bool
 }
 
+// replayed is one decision in the list: what was recorded, and NodeAgain, the node that came out now.
 type replayed struct {
 	Pod, UID, Shard, Kind, Outcome string
 	Attempt                        int32
@@ -252,6 +264,7 @@ type replayed struct {
 	Explained, Missing             string             `json:",omitempty"`
 }
 
+// add counts a verdict, and lists it if it is not the same or was requested by name.
 func (r *replayResult) add(v rerun.Verdict) error {
 	r.Decisions++
 	outcome := "identical"
@@ -299,21 +312,21 @@ func (r *replayResult) verdict() error {
 	return nil
 }
 
+// text prints the list and the totals.
 func (r *replayResult) text(w io.Writer) error {
-	var out errWriter
-	out.w = w
+	out := render.NewLines(w)
 	for _, d := range r.List {
-		out.printf("pod %s, try %d by %s at fact %d, ledger revision %d: %s\n", d.Pod, d.Attempt, d.Shard, d.Facts,
+		out.Printf("pod %s, try %d by %s at fact %d, ledger revision %d: %s\n", d.Pod, d.Attempt, d.Shard, d.Facts,
 			d.Ledger, d.Outcome)
 		switch {
 		case d.Missing != "":
-			out.printf("  recorded: %s; %s\n", strings.TrimSpace(d.Kind+" "+d.Node), d.Missing)
+			out.Printf("  recorded: %s; %s\n", strings.TrimSpace(d.Kind+" "+d.Node), d.Missing)
 		case d.Outcome == "identical":
-			out.printf("  %s, %d of %d nodes feasible, both recorded and recomputed\n", strings.TrimSpace(d.Kind+" "+d.Node),
+			out.Printf("  %s, %d of %d nodes feasible, both recorded and recomputed\n", strings.TrimSpace(d.Kind+" "+d.Node),
 				d.NodesFeasible, d.NodesTotal)
 		}
 		if len(d.Differences) > 0 {
-			table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+			table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 			_, _ = fmt.Fprintln(table, "  \tRECORDED\tRECOMPUTED") // out keeps the error
 			for _, diff := range d.Differences {
 				_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\n", diff.What, diff.Recorded, diff.Remade)
@@ -321,41 +334,22 @@ func (r *replayResult) text(w io.Writer) error {
 			_ = table.Flush()
 		}
 		if d.Explained != "" {
-			out.printf("  %s\n", d.Explained)
+			out.Printf("  %s\n", d.Explained)
 		}
 	}
-	out.printf("%d decisions recomputed: %d identical, %d different (%d of them explained), %d not reproducible\n",
+	out.Printf("%d decisions recomputed: %d identical, %d different (%d of them explained), %d not reproducible\n",
 		r.Decisions, r.Same, r.Different+r.Explained, r.Explained, r.Missing)
 	if r.Unreadable > 0 {
-		out.printf("%d decision records cannot be decoded and were skipped\n", r.Unreadable)
+		out.Printf("%d decision records cannot be decoded and were skipped\n", r.Unreadable)
 	}
 	for _, why := range sortedByCount(r.Why) {
-		out.printf("  %d: %s\n", r.Why[why], why)
+		out.Printf("  %d: %s\n", r.Why[why], why)
 	}
-	return out.err
+	return out.Err()
 }
 
 func sortedByCount(counts map[string]int) []string {
 	return slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
 	})
-}
-
-// errWriter keeps the first error.
-type errWriter struct {
-	w   io.Writer
-	err error
-}
-
-func (e *errWriter) Write(p []byte) (int, error) {
-	if e.err != nil {
-		return 0, e.err
-	}
-	n, err := e.w.Write(p)
-	e.err = err
-	return n, err
-}
-
-func (e *errWriter) printf(format string, args ...any) {
-	_, _ = fmt.Fprintf(e, format, args...) // Write keeps the error
 }

@@ -4,7 +4,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// service names one of the four services, as in `berth run <service>`.
+// service names one of the four services, as in `berth run <service>`. The names are also labels of metrics, parts of
+// member ids and of names in the manifests.
 type service string
 
 const (
@@ -23,6 +24,9 @@ var httpPorts = map[service]string{
 	binderService: "127.0.0.1:10354", deschedulerService: "127.0.0.1:10355",
 }
 
+// newUpCommand returns the command `berth up`. It contacts the API server of --kubeconfig, and the stores that flags
+// name; a store that no flag names is embedded. It runs until it is interrupted, or until a service fails, and then
+// exits with 1.
 func newUpCommand() *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{
@@ -52,6 +56,7 @@ func newUpCommand() *cobra.Command {
 	return cmd
 }
 
+// newRunCommand returns the command `berth run`, which only has subcommands.
 func newRunCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
@@ -69,6 +74,8 @@ func newRunCommand() *cobra.Command {
 	return cmd
 }
 
+// newServiceCommand returns the command `berth run <service>`. A service that runs alone has its own default port, and
+// requires external stores: another process could not reach embedded ones.
 func newServiceCommand(s service, short string) *cobra.Command {
 	o := &options{replicas: replicas{shards: 1, binders: 1}}
 	cmd := &cobra.Command{

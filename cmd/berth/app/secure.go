@@ -11,17 +11,22 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
 )
 
-// roles is the format of the file of `berth secure-ledger`.
+// roles is the format of the file of `berth secure-ledger`: a user for each service, with the keys that it may write.
 type roles struct {
 	Users []role `json:"users"`
 }
 
+// role is one user: Name is the common name of its certificate, Writes are keys or prefixes of keys below the ledger's
+// prefix.
 type role struct {
 	Name   string   `json:"name"`
 	Writes []string `json:"writes"`
 }
 
-// newSecureLedgerCommand returns the command `berth secure-ledger`.
+// newSecureLedgerCommand returns the command `berth secure-ledger`. It contacts etcd alone, with the certificate of
+// the user root; the manifests run it as the Job etcd-roles. It is idempotent: it may be repeated after a crash, and
+// after each upgrade. The exit code is 1 if a change fails. Authentication is enabled last, when all users and roles
+// exist, so that a failure locks no service out.
 func newSecureLedgerCommand() *cobra.Command {
 	o := &options{}
 	var file string
@@ -59,6 +64,7 @@ func newSecureLedgerCommand() *cobra.Command {
 	return cmd
 }
 
+// readRoles reads the file of --roles.
 func readRoles(file string) ([]etcd.Access, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -67,7 +73,8 @@ func readRoles(file string) ([]etcd.Access, error) {
 	return parseRoles(file, raw)
 }
 
-// parseRoles parses the content of a file.
+// parseRoles parses the content of a file, strictly: a misspelt field would otherwise grant nothing and deny the
+// service.
 func parseRoles(file string, raw []byte) ([]etcd.Access, error) {
 	var r roles
 	if err := yaml.UnmarshalStrict(raw, &r); err != nil {

@@ -6,20 +6,20 @@ import (
 	"io"
 	"os"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/manifest"
+	"github.com/berth-scheduler/berth/cmd/berth/internal/render"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/simulate"
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
 )
 
-// simulating is the command `berth simulate`.
-type simulating struct {
-	reading
+// simulateCommand is the command `berth simulate`.
+type simulateCommand struct {
+	logCommand
 	bundle, at string
 	like       string
 	count      int
@@ -27,9 +27,11 @@ type simulating struct {
 	changes    simulate.Changes
 }
 
-// newSimulateCommand returns the command `berth simulate`.
+// newSimulateCommand returns the command `berth simulate`. It reads the log of a running Berth or a bundle, and
+// manifests from files; it contacts no other server and changes nothing. The exit code is 1 if a change cannot be
+// applied, such as a drain of an unknown node; pods that stay pending are a result, not an error.
 func newSimulateCommand() *cobra.Command {
-	s := &simulating{}
+	s := &simulateCommand{}
 	cmd := &cobra.Command{
 		Use:   "simulate",
 		Short: "Predict what would happen to the cluster after a change",
@@ -62,7 +64,9 @@ func newSimulateCommand() *cobra.Command {
 	return cmd
 }
 
-func (s *simulating) run(ctx context.Context, w io.Writer) error {
+// run rebuilds the state, applies the changes, and prints the report. The time of the simulation is the current one
+// for the end of a running log, and otherwise that of the state, so that ages are right.
+func (s *simulateCommand) run(ctx context.Context, w io.Writer) error {
 	if err := checkOutput(s.output); err != nil {
 		return err
 	}
@@ -79,29 +83,32 @@ func (s *simulating) run(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	in.Policy = files.policy
-	return s.openPast(ctx, s.bundle, func(src rerun.Source, profiles []placement.ProfileConfig) error {
-		picture, err := rerun.Rebuild(ctx, src, at)
+	return s.openSource(ctx, s.bundle, func(src rerun.Source, profiles []placement.ProfileConfig) error {
+		rebuilt, err := rerun.Rebuild(ctx, src, at)
 		if err != nil {
 			return err
 		}
-		in.Facts = picture.Facts
-		in.Ledger = picture.Ledger
+		in.Facts = rebuilt.Facts
+		in.Ledger = rebuilt.Ledger
 		in.Profiles = profiles
-		if !picture.Time.IsZero() && (s.at != "" || s.bundle != "") {
-			in.Now = picture.Time
+		// A state of the past, or one in a bundle, is played at its own time. The current time would make its pods
+		// hours older than they were, and old enough for strategies that look at ages.
+		if !rebuilt.Time.IsZero() && (s.at != "" || s.bundle != "") {
+			in.Now = rebuilt.Time
 		}
 		report, err := simulate.Run(in)
 		if err != nil {
 			return err
 		}
-		if done, err := writeStructured(w, &report, s.output); done {
+		if done, err := render.Structured(w, &report, s.output); done {
 			return err
 		}
-		return writeSimulation(w, &report)
+		return render.Simulation(w, &report)
 	})
 }
 
-func (s *simulating) moment() (rerun.At, error) {
+// moment parses --at; the zero value is the end of the log.
+func (s *simulateCommand) moment() (rerun.At, error) {
 	if s.at == "" {
 		return rerun.At{}, nil
 	}
@@ -115,7 +122,8 @@ func (s *simulating) moment() (rerun.At, error) {
 	return rerun.At{Time: t}, nil
 }
 
-func (s *simulating) readChanges() (simulate.Changes, error) {
+// readChanges returns the changes that the flags describe, with the pods and nodes of all manifests.
+func (s *simulateCommand) readChanges() (simulate.Changes, error) {
 	changes := s.changes
 	if s.like != "" {
 		if s.count < 1 {
@@ -141,64 +149,4 @@ func readManifest(path string) (manifest.Content, error) {
 	}
 	defer func() { _ = file.Close() }() // it was only read
 	return manifest.Read(file)
-}
-
-// writeSimulation prints a report.
-func writeSimulation(w io.Writer, r *simulate.Report) error {
-	out := &errWriter{w: w}
-	out.printf("at fact %d, ledger revision %d; then %d nodes, %d pods on them\n", r.Facts, r.Ledger, r.Nodes, r.Pods)
-	for _, change := range r.Changes {
-		out.printf("  %s\n", change)
-	}
-	if r.Unasked > 0 {
-		out.printf(
-			"%d pods are placed by built-in rules only: extenders or plugins that would be consulted are not called\n",
-			r.Unasked)
-	}
-	table := func(header string, rows [][]any) {
-		if len(rows) == 0 {
-			return
-		}
-		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		_, _ = fmt.Fprintf(t, "\n%s\n", header) // out keeps the error
-		for _, row := range rows {
-			for i, cell := range row {
-				if i > 0 {
-					_, _ = fmt.Fprint(t, "\t")
-				}
-				_, _ = fmt.Fprint(t, cell)
-			}
-			_, _ = fmt.Fprintln(t)
-		}
-		_ = t.Flush()
-	}
-	table("EVICTED\tFROM\tBY\tWHY", evictionRows(r.Evicted))
-	table("STAYS\tON\tBY\tBECAUSE", evictionRows(r.Kept))
-	var placed, pending [][]any
-	for _, p := range r.Placed {
-		placed = append(placed, []any{p.Pod, p.Node, dash(p.Replaces), p.Feasible})
-	}
-	for _, p := range r.Pending {
-		pending = append(pending, []any{p.Pod, dash(p.Replaces), p.Why})
-	}
-	table("PLACED\tON\tREPLACES ONE ON\tFEASIBLE", placed)
-	table("PENDING\tREPLACES ONE ON\tWHY", pending)
-	out.printf("\n%d evicted, %d stay, %d placed, %d pending\n",
-		len(r.Evicted), len(r.Kept), len(r.Placed), len(r.Pending))
-	return out.err
-}
-
-func evictionRows(list []simulate.Eviction) [][]any {
-	var rows [][]any
-	for _, e := range list {
-		rows = append(rows, []any{e.Pod, e.Node, e.By, e.Why})
-	}
-	return rows
-}
-
-func dash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }

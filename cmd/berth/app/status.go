@@ -6,17 +6,16 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/inquire"
+	"github.com/berth-scheduler/berth/cmd/berth/internal/render"
 	"github.com/berth-scheduler/berth/pkg/explain"
 	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/pkg/priorities"
@@ -28,18 +27,21 @@ const watchEvery = 2 * time.Second
 // clearScreen moves a terminal's cursor home and clears the screen (ECMA-48).
 const clearScreen = "\x1b[H\x1b[2J"
 
-// status is the command `berth status`.
-type status struct {
-	once
+// statusCommand is the command `berth status`. It embeds the flags of commands that read the stores, and adds those of
+// --watch.
+type statusCommand struct {
+	storeFlags
 	watch bool
 	every time.Duration
-	// unasked is the reason why the services were not asked.
-	unasked error
+	// servicesError is the reason why the services were not asked.
+	servicesError error
 }
 
-// newStatusCommand returns the command `berth status`.
+// newStatusCommand returns the command `berth status`. It asks the leading queue and the shards over NATS, reads the
+// ledger, and lists pods and quotas from the API server; each of the three is left out if the flags do not locate it.
+// The exit code is 1 only if something that was located cannot be read: anomalies and warnings are no errors.
 func newStatusCommand() *cobra.Command {
-	o := &status{}
+	o := &statusCommand{}
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the state of the services, pods and ledger, with warnings",
@@ -57,31 +59,34 @@ func newStatusCommand() *cobra.Command {
 	f := cmd.Flags()
 	o.addLedger(f)
 	o.addNATS(f)
-	o.addInstallation(f, located)
+	o.addInstallation(f, locatedByDefault)
 	f.StringVarP(&o.output, "output", "o", "", "json or yaml; default: text")
 	f.BoolVarP(&o.watch, "watch", "w", false, "refresh until interrupted")
 	f.DurationVar(&o.every, "every", watchEvery, "refresh interval of --watch")
 	return cmd
 }
 
-func (o *status) run(ctx context.Context, w io.Writer) error {
+// run prints one report, or one after the other until ctx ends. An installation in the default namespace is only a
+// guess: if it cannot be reached, the report says so and shows the rest. One that a flag names must answer.
+func (o *statusCommand) run(ctx context.Context, w io.Writer) error {
 	if err := checkOutput(o.output); err != nil {
 		return err
 	}
 	if o.watch && o.every <= 0 {
 		return fmt.Errorf("--every: %s: want more than 0", o.every)
 	}
+	// locate may choose an installation; named remembers whether the user did.
 	named := o.installation.Namespace != ""
 	if err := o.locate(); err != nil {
 		return err
 	}
-	defer o.leave()
+	defer o.disconnect()
 	ask, closeAll, err := o.services(ctx)
 	if err != nil && (named || o.installation.Namespace == "") {
 		return err
 	}
 	if err != nil { // the cluster may have no installation in the default namespace
-		o.unasked, o.installation.Namespace = err, ""
+		o.servicesError, o.installation.Namespace = err, ""
 	} else {
 		defer closeAll()
 	}
@@ -90,6 +95,7 @@ func (o *status) run(ctx context.Context, w io.Writer) error {
 		if err != nil {
 			return err
 		}
+		// JSON and YAML are for programs, which read one document after the other.
 		if o.watch && o.output == "" {
 			_, _ = io.WriteString(w, clearScreen) // an error shows in the next write
 		}
@@ -104,11 +110,12 @@ func (o *status) run(ctx context.Context, w io.Writer) error {
 	}
 }
 
-// asking asks the services; nil if it is not known where they are.
-type asking func(context.Context) (*explain.Overview, error)
+// overviewSource asks the services for their status; nil if it is not known where they are.
+type overviewSource func(context.Context) (*explain.Overview, error)
 
-// services connects to the log, through which services are asked. The ledger is opened with each report.
-func (o *status) services(ctx context.Context) (asking, func(), error) {
+// services connects to the log, through which services are asked. It returns a function that closes the connection.
+// The ledger is opened with each report, as a report may be long after the one before.
+func (o *statusCommand) services(ctx context.Context) (overviewSource, func(), error) {
 	if o.dataDir == "" && len(o.nats.urls) == 0 && o.installation.Namespace == "" {
 		return nil, func() {}, nil
 	}
@@ -130,8 +137,9 @@ func (o *status) services(ctx context.Context) (asking, func(), error) {
 	}, log.Close, nil
 }
 
-// descheduler returns the leading descheduler, by the ledger; empty if there is none, or no ledger was named.
-func (o *status) descheduler(ctx context.Context) (string, error) {
+// descheduler returns the leading descheduler, by the ledger; empty if there is none, or no ledger was named. The
+// leader is the candidate whose key is the oldest, as in etcd's elections.
+func (o *statusCommand) descheduler(ctx context.Context) (string, error) {
 	store, err := o.openLedger(ctx)
 	if store == nil || err != nil {
 		return "", err
@@ -150,8 +158,9 @@ func (o *status) descheduler(ctx context.Context) (string, error) {
 	return leader, nil
 }
 
-// report collects all available answers.
-func (o *status) report(ctx context.Context, ask asking) (statusReport, error) {
+// report collects all available answers. That the API server forbids listing pods is a warning if the services were
+// asked: an operator may have access to Berth alone.
+func (o *statusCommand) report(ctx context.Context, ask overviewSource) (statusReport, error) {
 	var r statusReport
 	var err error
 	if ask != nil {
@@ -168,14 +177,15 @@ func (o *status) report(ctx context.Context, ask asking) (statusReport, error) {
 	case ask == nil || !errors.Is(err, errNoCluster):
 		return r, err
 	}
-	if o.unasked != nil {
-		r.Warnings = append(r.Warnings, "the services were not queried: "+o.unasked.Error())
+	if o.servicesError != nil {
+		r.Warnings = append(r.Warnings, "the services were not queried: "+o.servicesError.Error())
 	}
-	return r, o.ofLedger(ctx, &r)
+	return r, o.addLedgerState(ctx, &r)
 }
 
-// ofLedger adds the state of the ledger, if one was named.
-func (o *status) ofLedger(ctx context.Context, r *statusReport) error {
+// addLedgerState adds the state of the stop switch and, with a certificate, whether etcd authenticates its clients, if
+// a ledger was named.
+func (o *statusCommand) addLedgerState(ctx context.Context, r *statusReport) error {
 	store, err := o.openLedger(ctx)
 	if store == nil || err != nil {
 		return err
@@ -201,6 +211,8 @@ const ledgerOpen = "etcd authentication is off: any client that can connect can 
 // errNoCluster means that there is no kubeconfig, so the cluster is not asked.
 var errNoCluster = errors.New("no kubeconfig")
 
+// priorities lists all pods and ResourceQuotas, and reports how they are distributed over priorities. Without a
+// kubeconfig the error is errNoCluster.
 func (o *options) priorities(ctx context.Context) (priorities.Report, error) {
 	client, err := o.client()
 	if err != nil {
@@ -251,8 +263,10 @@ type statusReport struct {
 	Descheduling string `json:"descheduling,omitempty"`
 }
 
+// writeStatus prints a report: services, priorities, the stop switch, and last the warnings, which a terminal then
+// shows.
 func writeStatus(w io.Writer, r statusReport, format string) error {
-	if done, err := writeStructured(w, r, format); done {
+	if done, err := render.Structured(w, r, format); done {
 		return err
 	}
 	warnings := r.Warnings
@@ -265,7 +279,7 @@ func writeStatus(w io.Writer, r statusReport, format string) error {
 		}
 		warnings = append(append([]string(nil), r.Services.Warnings...), warnings...)
 	}
-	if err := writePriorities(w, r.Report); err != nil {
+	if err := render.Priorities(w, r.Report); err != nil {
 		return err
 	}
 	if err := writeSwitch(w, r.Descheduling); err != nil {
@@ -277,25 +291,4 @@ func writeStatus(w io.Writer, r statusReport, format string) error {
 		}
 	}
 	return nil
-}
-
-func writePriorities(w io.Writer, r priorities.Report) error {
-	if len(r.Bands)+len(r.Quotas) == 0 {
-		return nil
-	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "PRIORITY\tCLASS\tPODS\tWAITING\tSHARE\tCPU\tSHARE\tMEMORY\tSHARE")
-	for _, b := range r.Bands {
-		fmt.Fprintf(table, "%d\t%s\t%d\t%d\t%.0f%%\t%s\t%.0f%%\t%s\t%.0f%%\n",
-			b.Priority, b.Class, b.Pods, b.Waiting, 100*b.PodShare,
-			resource.NewMilliQuantity(b.MilliCPU, resource.DecimalSI), 100*b.CPUShare,
-			resource.NewQuantity(b.MemoryBytes, resource.BinarySI), 100*b.MemoryShare)
-	}
-	if len(r.Quotas) > 0 {
-		fmt.Fprintln(table, "\nQUOTA\tSCOPE\tRESOURCE\tUSED\tHARD")
-	}
-	for _, q := range r.Quotas {
-		fmt.Fprintf(table, "%s/%s\t%s\t%s\t%s\t%s\n", q.Namespace, q.Name, q.Scope, q.Resource, q.Used, q.Hard)
-	}
-	return table.Flush()
 }

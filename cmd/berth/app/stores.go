@@ -12,14 +12,16 @@ import (
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
-// stores are the log and the ledger of this process, embedded or external.
+// stores are the log and the ledger of this process, embedded or external. embedded is nil if both are external.
 type stores struct {
 	log      *jetstream.Log
 	ledger   *etcd.Store
 	embedded *embedded.Stores
 }
 
-// openStores connects to the external stores and starts the others in --data-dir. On error nothing is left running.
+// openStores connects to the external stores and starts the others in --data-dir. On error nothing is left running. A
+// store that cannot be reached at the start is an error, so that a wrong address shows at once; whatever restarts the
+// process tries again. Once open, the clients reconnect by themselves without end.
 func (o *options) openStores(ctx context.Context, logger *slog.Logger) (*stores, error) {
 	s := &stores{}
 	which := embedded.Which{Etcd: len(o.etcdEndpoints) == 0, NATS: len(o.nats.urls) == 0}
@@ -41,6 +43,8 @@ func (o *options) openStores(ctx context.Context, logger *slog.Logger) (*stores,
 	return s, nil
 }
 
+// open connects to the ledger, then to the log. The embedded etcd is reached without a socket for requests (KV) and
+// over its socket for watches, the embedded NATS without a socket (InProcess).
 func (s *stores) open(ctx context.Context, o *options, logger *slog.Logger) error {
 	ledger := etcd.Config{
 		Endpoints: o.etcdEndpoints, Prefix: o.ledgerPrefix,
@@ -77,7 +81,7 @@ func (s *stores) open(ctx context.Context, o *options, logger *slog.Logger) erro
 	return nil
 }
 
-// close closes the connections, then stops the embedded stores.
+// close closes the connections, then stops the embedded stores. It may be called on stores that were opened in part.
 func (s *stores) close() {
 	if s.log != nil {
 		s.log.Close()

@@ -11,9 +11,11 @@ import (
 	"github.com/berth-scheduler/berth/pkg/explain"
 )
 
-// newTraceCommand returns the command `berth trace`.
+// newTraceCommand returns the command `berth trace`, with its subcommand `pod`. It reads the log alone, except that
+// the queue is asked for the UID of a pod that is given by name. It needs no tracing backend: the times are in the
+// decisions' evidence.
 func newTraceCommand() *cobra.Command {
-	r := &reading{}
+	r := &logCommand{}
 	pod := &cobra.Command{
 		Use:   "pod [NAMESPACE/]NAME | UID",
 		Short: "Draw the path of a pod as a waterfall",

@@ -28,20 +28,36 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/plugins"
 )
 
-// runner is the interface of every service.
+// runner is the interface of every service. Run returns only when ctx has ended or the service cannot continue; Ready
+// returns nil while the service can do its work, and otherwise the reason why not. Ready is called from the HTTP
+// server's goroutines while Run runs.
 type runner interface {
 	Run(ctx context.Context) error
 	Ready() error
 }
 
-// inputs holds everything that the command line names, read and checked.
+// inputs holds everything that the command line names, read and checked. policy is nil without --policy, rest is nil
+// for a process that does not use Kubernetes itself (a shard or a descheduler alone).
 type inputs struct {
 	config *config.Configuration
 	policy *policy.Policy
 	rest   *rest.Config
 }
 
-// run checks everything, then starts the stores and the services, and stops them all when ctx ends or one fails.
+// run checks everything, then starts the stores and the services, and stops them all when ctx ends or one fails. The
+// order:
+//
+//  1. Read all flags and files. Nothing has been started if one of them is wrong, and all mistakes are reported at
+//     once.
+//  2. Take the HTTP port, so that a port in use is an error now; nothing answers on it yet.
+//  3. Set up metrics and tracing, before a service creates its first span.
+//  4. Open the stores: start the embedded ones, then connect. The services get open connections.
+//  5. Build the services. None of them runs yet; only custom plugins may make requests when they are created.
+//  6. Run the dependencies' watches, the services and the HTTP server, all at once: no service waits for another.
+//
+// Stopping is the reverse. The services stop together: each may be killed at any time, so no order among them is
+// needed. Only then are the stores closed, the last spans exported, and the port released; a shard that stops returns
+// its partitions, which needs the ledger.
 func (o *options) run(ctx context.Context, services []service) error {
 	in, err := o.read(services)
 	if err != nil {
@@ -89,7 +105,8 @@ func (o *options) run(ctx context.Context, services []service) error {
 	return err
 }
 
-// warnings returns warnings about settings that work but may not be intended.
+// warnings returns warnings about settings that work but may not be intended: those of the configuration file, and
+// certificates without an administrator.
 func (o *options) warnings(in inputs) []string {
 	list := slices.Clone(in.config.Warnings)
 	if o.http.TLS.Unadministered() {
@@ -99,6 +116,7 @@ func (o *options) warnings(in inputs) []string {
 	return list
 }
 
+// logger returns the logger of the process, and makes it the default of slog and klog. It is called once.
 func (o *options) logger() (*slog.Logger, error) {
 	level, err := telemetry.ParseLevel(o.logLevel)
 	if err != nil {
@@ -111,18 +129,22 @@ func (o *options) logger() (*slog.Logger, error) {
 	return logger, nil
 }
 
-// read checks the flags and reads every file they name, before anything is started. The error names all mistakes.
+// read checks the flags and reads every file they name, before anything is started. The error names all mistakes: a
+// user corrects them in one go. What a service needs (a policy, a kubeconfig) is required only where that service
+// runs.
 func (o *options) read(services []service) (inputs, error) {
 	errs := []error{o.validate()}
 	in, err := o.readFiles()
 	errs = append(errs, err)
 	if slices.Contains(services, binderService) {
-		errs = append(errs, o.leftovers.validate())
+		errs = append(errs, o.retention.validate())
 	}
 	if slices.Contains(services, deschedulerService) && o.descheduling.policy == "" {
 		errs = append(errs, errors.New("--policy: not set: want a DeschedulerPolicy (descheduler/v1alpha2) file"))
 	}
 	if slices.Contains(services, queueService) || slices.Contains(services, binderService) {
+		// The configuration may name the kubeconfig (clientConnection), as in kube-scheduler; here the flag takes
+		// precedence.
 		if o.kubeconfig == "" && in.config != nil {
 			o.kubeconfig = in.config.ClientConnection.Kubeconfig
 		}
@@ -152,6 +174,7 @@ func (o *options) readFiles() (in inputs, err error) {
 	return in, errors.Join(configErr, policyErr)
 }
 
+// host returns the API server's address for the log, empty if it is not used.
 func (in inputs) host() string {
 	if in.rest == nil {
 		return ""
@@ -160,7 +183,9 @@ func (in inputs) host() string {
 }
 
 // runAll runs every service, the watches of their dependencies, and the web server with the readiness of all of them,
-// until the first error or the end of ctx.
+// until the first error or the end of ctx. A service that returns without an error while ctx has not ended is an
+// error, too: the process must exit, so that it is restarted. The queue also gets a page (/queue) and the resource
+// metrics, which need its state.
 func runAll(ctx context.Context, runners map[string]runner, watches watches, web *serve.Server) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, w := range watches.dependencies {
@@ -196,7 +221,9 @@ func runAll(ctx context.Context, runners map[string]runner, watches watches, web
 	return g.Wait()
 }
 
-// build creates the services of this process; none of them runs yet.
+// build creates the services of this process, by member id; none of them runs yet. All services of a process share one
+// copy of the state (feed.Feed) and one watch of the ledger (share.Store): four copies would be four times the memory
+// and four streams of the same facts.
 func (o *options) build(
 	ctx context.Context, services []service, in inputs, st *stores, logger *slog.Logger,
 ) (map[string]runner, error) {
@@ -223,6 +250,7 @@ func (o *options) build(
 	return b.runners, nil
 }
 
+// builder creates services. It lives for one call of build.
 type builder struct {
 	in inputs
 	st *stores
@@ -236,6 +264,7 @@ type builder struct {
 	custom *plugins.Runtime
 }
 
+// add records a service under its member id, unless creating it failed.
 func (b *builder) add(id string, r runner, err error) error {
 	if err != nil {
 		return err
@@ -249,6 +278,7 @@ func (b *builder) loggerOf(s service, member string) *slog.Logger {
 	return b.logger.With(telemetry.KeyService, string(s), telemetry.KeyMember, member)
 }
 
+// queue creates the queue. It needs the plugins too: their hints decide which events wake a pod.
 func (b *builder) queue(ctx context.Context, o *options) error {
 	custom, err := b.plugins(ctx, o)
 	if err != nil {
@@ -273,6 +303,8 @@ func (b *builder) queue(ctx context.Context, o *options) error {
 	return b.add(id, q, err)
 }
 
+// shards creates the scheduler shards of this process, each a member of its own that competes for partitions with all
+// others.
 func (b *builder) shards(ctx context.Context, o *options) error {
 	custom, err := b.plugins(ctx, o)
 	if err != nil {
@@ -294,7 +326,9 @@ func (b *builder) shards(ctx context.Context, o *options) error {
 	return nil
 }
 
-// plugins returns the plugins that the profiles enable; nil if there are none.
+// plugins returns the plugins that the profiles enable; nil if there are none. They are created once, for the first
+// service that asks, and run under the errgroup as a service: they have informers of their own. Only a process with
+// such plugins reads the kubeconfig for a shard.
 func (b *builder) plugins(ctx context.Context, o *options) (*plugins.Runtime, error) {
 	with := func(p placement.ProfileConfig) bool { return p.Custom != nil }
 	if b.custom != nil || !slices.ContainsFunc(b.in.config.Profiles, with) {
@@ -302,7 +336,7 @@ func (b *builder) plugins(ctx context.Context, o *options) (*plugins.Runtime, er
 	}
 	custom, err := plugins.New(ctx, plugins.Config{
 		Profiles: b.in.config.Profiles, Factories: compiledIn, Parallelism: int(b.in.config.Parallelism),
-		PodsToActivate: toActivate,
+		PodsToActivate: podsToActivate,
 	}, plugins.Deps{
 		RestConfig: func() (*rest.Config, error) {
 			if o.kubeconfig == "" {
@@ -319,12 +353,13 @@ func (b *builder) plugins(ctx context.Context, o *options) (*plugins.Runtime, er
 	return custom, b.add("plugins", custom, nil)
 }
 
+// binders creates the binders of this process, each with a client and a rate limit of its own.
 func (b *builder) binders(o *options) error {
 	for i := range max(o.binders, 1) {
 		id := instanceID(binderService, i)
 		s, err := binder.New(binder.Config{
 			ID: id, QPS: b.in.config.ClientConnection.QPS, Burst: int(b.in.config.ClientConnection.Burst),
-			Profiles: b.in.config.Profiles, KeepPlace: o.leftovers.keepPlace, CollectAfter: o.leftovers.collectAfter,
+			Profiles: b.in.config.Profiles, KeepPlace: o.retention.keepPlace, CollectAfter: o.retention.collectAfter,
 		}, binder.Deps{
 			Log: b.st.log, Facts: b.facts, Ledger: b.ledger,
 			RestConfig: rest.CopyConfig(b.in.rest), Logger: b.loggerOf(binderService, id), Clock: b.clock,
@@ -336,6 +371,7 @@ func (b *builder) binders(o *options) error {
 	return nil
 }
 
+// descheduler creates the descheduler. It reads the policy again before each cycle if the file has changed.
 func (b *builder) descheduler(o *options) error {
 	id := instanceID(deschedulerService)
 	d, err := descheduler.New(descheduler.Config{
@@ -359,7 +395,9 @@ func serviceName(services []service) string {
 // idLetters is the number of random letters that make a member id unique.
 const idLetters = 8
 
-// instanceID returns the id of one start of one replica; it is never used again.
+// instanceID returns the id of one start of one replica, such as scheduler-1-abcdefgh; it is never used again. n is
+// the number of the replica in this process, for services of which it runs several. A restarted process is another
+// member: what the old one promised is taken over, not continued.
 func instanceID(s service, n ...int) string {
 	id := string(s)
 	for _, i := range n {
@@ -368,6 +406,7 @@ func instanceID(s service, n ...int) string {
 	return id + "-" + strings.ToLower(rand.Text()[:idLetters])
 }
 
+// setDefault changes the default of a flag that was added before, in the help text as well.
 func setDefault(f *pflag.FlagSet, name, value string) {
 	flag := f.Lookup(name)
 	flag.DefValue = value

@@ -15,14 +15,16 @@ import (
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
-// watches are the checks that a process runs in addition to its services.
+// watches are the checks that a process runs in addition to its services. None of them changes what a service does.
 type watches struct {
 	dependencies []*depend.Watch
 	// authentication is nil if no certificate is shown to etcd: for an embedded etcd, or one without TLS.
 	authentication *depend.Authentication
 }
 
-// watches returns the checks of a process with these services.
+// watches returns the checks of a process with these services: both stores, and Kubernetes where it is used. Each
+// probe is the smallest request that the store itself must answer: a list of one key, the last sequence of a stream,
+// one namespace. A cached answer would not show that a quorum is gone.
 func (o *options) watches(services []service, in inputs, st *stores, logger *slog.Logger) (watches, error) {
 	w := watches{dependencies: []*depend.Watch{
 		watch("ledger (etcd)", "etcd", logger, func(ctx context.Context) error {

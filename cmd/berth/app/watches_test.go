@@ -56,14 +56,14 @@ func TestStatusWarnsOfAnOpenLedger(t *testing.T) {
 	}
 	endpoints := []string{startEtcd(t, dir)}
 	warned := func() bool {
-		o := &status{}
+		o := &statusCommand{}
 		o.etcdEndpoints, o.ledgerPrefix = endpoints, etcd.DefaultPrefix
 		o.tls = tlsFiles{
 			etcdCA:   filepath.Join(dir, "ca.crt"),
 			etcdCert: filepath.Join(dir, "observer", "tls.crt"), etcdKey: filepath.Join(dir, "observer", "tls.key"),
 		}
 		var r statusReport
-		if err := o.ofLedger(t.Context(), &r); err != nil {
+		if err := o.addLedgerState(t.Context(), &r); err != nil {
 			t.Fatal(err)
 		}
 		return slices.Contains(r.Warnings, ledgerOpen)

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// askEvery is the interval between two checks. An administrator switches authentication, so it rarely changes; a
+// checkInterval is the interval between two checks. An administrator switches authentication, so it rarely changes; a
 // check costs an entry in etcd's log.
-const askEvery = time.Minute
+const checkInterval = time.Minute
 
 // Authentication watches whether etcd authenticates its clients. If it does not, the certificate of any service or
 // reader of metrics is enough to write the ledger, and no other symptom shows it: everything keeps working.
 type Authentication struct {
-	ask    func(ctx context.Context) (on bool, err error)
-	report func(off bool)
-	logger *slog.Logger
-	// off means that, by the last answer, etcd does not authenticate its clients.
+	authenticates func(ctx context.Context) (on bool, err error)
+	report        func(off bool)
+	logger        *slog.Logger
+	// off means that, by the last answer, etcd does not authenticate its clients. It is used by Run's goroutine only.
 	off bool
 }
 
@@ -24,16 +24,16 @@ type Authentication struct {
 func NewAuthentication(
 	ask func(ctx context.Context) (on bool, err error), report func(off bool), logger *slog.Logger,
 ) *Authentication {
-	return &Authentication{ask: ask, report: report, logger: logger}
+	return &Authentication{authenticates: ask, report: report, logger: logger}
 }
 
 // Run checks at once and then every minute until ctx ends, and then returns nil. A check without an answer changes
 // nothing: Watch reports an unreachable etcd.
 func (a *Authentication) Run(ctx context.Context) error {
-	tick := time.NewTicker(askEvery)
+	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
 	for {
-		a.once(ctx)
+		a.check(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -42,10 +42,11 @@ func (a *Authentication) Run(ctx context.Context) error {
 	}
 }
 
-func (a *Authentication) once(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// check asks once, reports the answer, and logs a change.
+func (a *Authentication) check(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	on, err := a.ask(ctx)
+	on, err := a.authenticates(ctx)
 	if err != nil {
 		return
 	}

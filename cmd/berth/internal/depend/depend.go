@@ -11,16 +11,17 @@ import (
 )
 
 const (
-	// every is the interval between probes of each dependency.
-	every = 2 * time.Second
-	// patience bounds the wait for one answer.
-	patience = 3 * time.Second
-	// tolerated is the number of failures in a row that are not reported: etcd may be electing a leader, or a NATS
+	// probeInterval is the interval between probes of each dependency.
+	probeInterval = 2 * time.Second
+	// probeTimeout bounds the wait for one answer.
+	probeTimeout = 3 * time.Second
+	// toleratedFailures is the number of failures in a row that are not reported: etcd may be electing a leader, or a NATS
 	// connection moving to another server.
-	tolerated = 1
+	toleratedFailures = 1
 )
 
-// Probe sends a request to a dependency; nil means that it answered.
+// Probe sends a request to a dependency; nil means that it answered. It must return when ctx ends, and must be
+// answered by the dependency itself: a client's cache would hide that a quorum is lost.
 type Probe func(ctx context.Context) error
 
 // Dependency is a store or an API that a process needs to work.
@@ -29,29 +30,33 @@ type Dependency struct {
 	Name string
 	// Probe is called every two seconds.
 	Probe Probe
-	// Report is called with whether the dependency answers, after each probe that decides it.
+	// Report is called with whether the dependency answers, after each probe that decides it: after every answer, and
+	// after a failure beyond the tolerated ones.
 	Report func(up bool)
 }
 
-// Watch watches one dependency. It is safe for concurrent use.
+// Watch watches one dependency. It is safe for concurrent use; Run is called once.
 type Watch struct {
 	dependency Dependency
 	logger     *slog.Logger
 	mu         struct {
 		sync.Mutex
-		// missing is the error while the dependency does not answer; nil while it answers.
+		// missing is the error while the dependency does not answer; nil while it answers. since is when the first
+		// failed probe began.
 		missing error
 		since   time.Time
 	}
 }
 
-// New returns the watch of a dependency.
+// New returns the watch of a dependency, which counts as answering until Run finds otherwise: at the start the stores
+// have just been opened.
 func New(d Dependency, logger *slog.Logger) *Watch { return &Watch{dependency: d, logger: logger} }
 
 // Name returns the dependency's name.
 func (w *Watch) Name() string { return w.dependency.Name }
 
-// Ready returns nil while the dependency answers, and otherwise an error with the time since when it has not.
+// Ready returns nil while the dependency answers, and otherwise an error with the time since when it has not. It is a
+// check of /readyz.
 func (w *Watch) Ready() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,9 +66,10 @@ func (w *Watch) Ready() error {
 	return fmt.Errorf("missing for %s: %w", time.Since(w.mu.since).Round(time.Second), w.mu.missing)
 }
 
-// Run probes until ctx ends, and then returns nil.
+// Run probes until ctx ends, and then returns nil. A probe that ends because of ctx is not counted: the process is
+// stopping.
 func (w *Watch) Run(ctx context.Context) error {
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(probeInterval)
 	defer tick.Stop()
 	failures := 0
 	var first time.Time
@@ -74,31 +80,33 @@ func (w *Watch) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		asked := time.Now()
-		err := w.ask(ctx)
+		err := w.probe(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err == nil {
 			failures = 0
-			w.back()
+			w.setAnswering()
 			continue
 		}
 		if failures++; failures == 1 {
 			first = asked
 		}
-		if failures > tolerated {
-			w.gone(err, first)
+		if failures > toleratedFailures {
+			w.setMissing(err, first)
 		}
 	}
 }
 
-func (w *Watch) ask(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// probe sends one request, with the time limit of this package.
+func (w *Watch) probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	return w.dependency.Probe(ctx)
 }
 
-func (w *Watch) gone(err error, since time.Time) {
+// setMissing records that the dependency does not answer, and logs the first time.
+func (w *Watch) setMissing(err error, since time.Time) {
 	w.dependency.Report(false)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,7 +118,8 @@ func (w *Watch) gone(err error, since time.Time) {
 	w.mu.missing = err
 }
 
-func (w *Watch) back() {
+// setAnswering records an answer, and logs if there was none before.
+func (w *Watch) setAnswering() {
 	w.dependency.Report(true)
 	w.mu.Lock()
 	defer w.mu.Unlock()

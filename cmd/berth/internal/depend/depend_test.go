@@ -43,7 +43,7 @@ func TestOneLineForEachChange(t *testing.T) {
 		}
 		pass(time.Minute)
 		away.Store(true)
-		pass(every)
+		pass(probeInterval)
 		away.Store(false)
 		pass(time.Minute)
 		if w.Ready() != nil || log.Len() > 0 || !up.Load() {
@@ -90,7 +90,7 @@ func TestOpenLedgerIsReported(t *testing.T) {
 		var g errgroup.Group
 		g.Go(func() error { return a.Run(ctx) })
 		expect := func(when string, isOff bool, lines int) {
-			time.Sleep(10 * askEvery) //nolint:calls // virtual time of the bubble
+			time.Sleep(10 * checkInterval) //nolint:calls // virtual time of the bubble
 			synctest.Wait()
 			if got := strings.Count(log.String(), "\n"); off.Load() != isOff || got != lines {
 				t.Errorf("%s: off %t, %d lines; want %t, %d:\n%s", when, off.Load(), got, isOff, lines, &log)

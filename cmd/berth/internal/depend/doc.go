@@ -7,5 +7,9 @@
 //
 // It also checks whether etcd authenticates its clients, which no other symptom would show (Authentication).
 //
+// Each Watch and each Authentication runs on one goroutine, that of its Run; Ready may be called from any other. A
+// dependency counts as missing after two failed probes in a row: 2 to 8 s after it stopped to answer, depending on
+// whether it refuses or hangs.
+//
 // Start reading at Watch.Run.
 package depend

@@ -9,7 +9,8 @@ import (
 	"syscall"
 )
 
-// Endpoints is the content of endpoints.json.
+// Endpoints is the content of endpoints.json: where the stores of a running process listen, and the credentials for
+// NATS. Addresses of stores that are not embedded are empty.
 type Endpoints struct {
 	PID      int      `json:"pid"`
 	Etcd     []string `json:"etcd"`
@@ -19,11 +20,13 @@ type Endpoints struct {
 }
 
 const (
+	// lockFile is kept when the process ends: removing it would let two processes lock two files of the same name.
 	lockFile      = "berth.lock"
 	endpointsFile = "endpoints.json"
 )
 
-// ReadEndpoints returns the addresses of the stores of a running `berth up`.
+// ReadEndpoints returns the addresses of the stores of a running `berth up`. After a crash the file may be there
+// although nothing listens; then the connection fails.
 func ReadEndpoints(dir string) (Endpoints, error) {
 	var e Endpoints
 	path := filepath.Join(dir, endpointsFile)
@@ -40,6 +43,7 @@ func ReadEndpoints(dir string) (Endpoints, error) {
 	return e, nil
 }
 
+// writeEndpoints writes endpoints.json, readable for the owner alone, as it contains the password of NATS.
 func writeEndpoints(dir string, e Endpoints) error {
 	raw, err := json.MarshalIndent(e, "", "  ")
 	if err != nil {

@@ -28,16 +28,17 @@ const (
 	// compactionRetention keeps a few minutes of ledger history: enough for a watcher to resume after a pause, and
 	// little enough to stay small.
 	compactionRetention = "5m"
-	// etcdQuotaBytes bounds the ledger's file.
+	// etcdQuotaBytes bounds the ledger's file. Etcd refuses writes beyond it; its default is the same 2 GiB.
 	etcdQuotaBytes = 2 << 30
 	// maxMessageBytes bounds one NATS message: objects of the API server are at most about
 	// 1.5 MiB.
 	maxMessageBytes = 4 << 20
 )
 
-// Stores are the running embedded stores.
+// Stores are the running embedded stores. They are not safe for concurrent use, except InProcessConn and KV.
 type Stores struct {
-	// Endpoints is the content of endpoints.json.
+	// Endpoints is the content of endpoints.json. etcd and nats are nil for a store that does not run here; sockets is
+	// the directory of etcd's sockets, and release unlocks the data directory.
 	Endpoints Endpoints
 	etcd      *embed.Etcd
 	nats      *natsserver.Server
@@ -115,6 +116,8 @@ func (s *Stores) Stop() {
 	}
 }
 
+// startEtcd starts etcd with one member and waits until it serves requests: it has replayed its log and elected
+// itself. Its own log is dropped; what matters shows as errors of requests.
 func (s *Stores) startEtcd() error {
 	dir, err := s.socketDir()
 	if err != nil {
@@ -147,8 +150,8 @@ func (s *Stores) startEtcd() error {
 	return nil
 }
 
-// socketDir returns a directory whose socket paths fit an address: inside the data directory if its path is short
-// enough.
+// socketDir returns a directory whose socket paths fit an address (108 bytes on Linux): inside the data directory if
+// its path is short enough, else a temporary one.
 func (s *Stores) socketDir() (string, error) {
 	dir, err := filepath.Abs(filepath.Join(s.dir, "sock"))
 	if err != nil {
@@ -166,6 +169,7 @@ func (s *Stores) socketDir() (string, error) {
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
+// startNATS starts NATS with a new password for each start, and waits until it accepts connections.
 func (s *Stores) startNATS(log *slog.Logger) error {
 	user, pass := "berth", rand.Text()
 	// The password has 128 random bits, so the hash need not be slow; it only avoids the server's warning about plain
@@ -201,7 +205,8 @@ func (s *Stores) startNATS(log *slog.Logger) error {
 	return nil
 }
 
-// natsLog forwards the server's warnings and errors; its notices are not needed.
+// natsLog forwards the server's warnings and errors; its notices are not needed. A fatal error of the server does not
+// end the process: the log's client reports that it has no connection.
 type natsLog struct{ log *slog.Logger }
 
 func (n natsLog) Noticef(string, ...any) {}

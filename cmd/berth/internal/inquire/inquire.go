@@ -14,22 +14,24 @@ import (
 )
 
 const (
-	// queuePatience bounds the wait for the leading queue, which answers within milliseconds.
-	queuePatience = time.Second
-	// shardPatience bounds the wait for a shard, which first finishes its current step and then checks all nodes.
-	shardPatience = 2 * time.Second
-	// most is how many records of one stream about one pod are read: the newest.
-	most = 500
+	// queueTimeout bounds the wait for the leading queue, which answers within milliseconds.
+	queueTimeout = time.Second
+	// shardTimeout bounds the wait for a shard, which first finishes its current step and then checks all nodes.
+	shardTimeout = 2 * time.Second
+	// maxRecords is how many records of one stream about one pod are read: the newest.
+	maxRecords = 500
 )
 
-// Inquiry holds the sources of answers.
+// Inquiry holds the sources of answers: the log, its records by subject, and the bus to the services. All are
+// required; one connection to NATS provides all three.
 type Inquiry struct {
 	Log     eventlog.Log
 	History eventlog.History
 	Bus     eventlog.Bus
 }
 
-// PodName converts what a user gives as a pod to namespace/name, or to a UID.
+// PodName converts what a user gives as a pod (NAME, NAMESPACE/NAME, UID, any of them after "pod/") to namespace/name,
+// or to a UID. namespace is that of a pod given without one.
 func PodName(namespace, pod string) (string, error) {
 	ns, name, named := strings.Cut(strings.TrimPrefix(pod, "pod/"), "/")
 	switch {
@@ -54,7 +56,8 @@ func isUID(text string) bool {
 	return strings.Count(text, "-") == 4
 }
 
-// Pod returns all that is known about a pod, by namespace/name or UID.
+// Pod returns all that is known about a pod, by namespace/name or UID. It is an error if the log has no record of the
+// pod.
 func (q *Inquiry) Pod(ctx context.Context, pod string) (*explain.Story, error) {
 	queue, err := q.queue(ctx, explain.Question{Pod: pod})
 	if err != nil {
@@ -80,33 +83,35 @@ func (q *Inquiry) Pod(ctx context.Context, pod string) (*explain.Story, error) {
 			return nil, err
 		}
 	}
-	return story, q.evicted(ctx, story)
+	return story, q.addEviction(ctx, story)
 }
 
-// Story returns the history of a pod.
+// Story returns the history of a pod: its newest maxRecords facts and as many decisions.
 func (q *Inquiry) Story(ctx context.Context, uid string) (*explain.Story, error) {
-	facts, err := q.History.About(ctx, eventlog.Facts, events.FactsAbout(events.KindPod, uid), most)
+	facts, err := q.History.About(ctx, eventlog.Facts, events.FactsAbout(events.KindPod, uid), maxRecords)
 	if err != nil {
 		return nil, err
 	}
-	decisions, err := q.History.About(ctx, eventlog.Decisions, events.DecisionsAbout(uid), most)
+	decisions, err := q.History.About(ctx, eventlog.Decisions, events.DecisionsAbout(uid), maxRecords)
 	if err != nil {
 		return nil, err
 	}
-	return explain.Tell(uid, facts, decisions), nil
+	return explain.BuildStory(uid, facts, decisions), nil
 }
 
+// queue asks the leading queue; nil if no queue leads or answers in time. Only the leader answers.
 func (q *Inquiry) queue(ctx context.Context, question explain.Question) (*explain.QueueAnswer, error) {
-	ctx, cancel := context.WithTimeout(ctx, queuePatience)
+	ctx, cancel := context.WithTimeout(ctx, queueTimeout)
 	defer cancel()
-	answers, err := explain.Ask(ctx, q.Bus, work.SubjectAskQueue, question, one[explain.QueueAnswer])
+	answers, err := explain.Ask(ctx, q.Bus, work.SubjectAskQueue, question, anyAnswer[explain.QueueAnswer])
 	if err != nil || len(answers) == 0 {
 		return nil, err
 	}
 	return &answers[0], nil
 }
 
-func one[A any](answers []A) bool { return len(answers) > 0 }
+// anyAnswer reports whether there is an answer: the first one is enough.
+func anyAnswer[A any](answers []A) bool { return len(answers) > 0 }
 
 // UID returns the UID of a pod by namespace/name or UID, even if the pod is gone.
 func (q *Inquiry) UID(ctx context.Context, pod string) (string, error) {
@@ -117,6 +122,7 @@ func (q *Inquiry) UID(ctx context.Context, pod string) (string, error) {
 	return q.uid(ctx, pod, queue)
 }
 
+// uid returns the UID of a pod, given the queue's answer about it.
 func (q *Inquiry) uid(ctx context.Context, pod string, queue *explain.QueueAnswer) (string, error) {
 	if queue != nil && queue.Known {
 		return queue.Where.UID, nil
@@ -125,11 +131,12 @@ func (q *Inquiry) uid(ctx context.Context, pod string, queue *explain.QueueAnswe
 	if !named {
 		return pod, nil
 	}
-	return q.search(ctx, namespace, name)
+	return q.searchFacts(ctx, namespace, name)
 }
 
-// search reads the facts for the last pod with a name: no other source knows pods that are gone.
-func (q *Inquiry) search(ctx context.Context, namespace, name string) (uid string, err error) {
+// searchFacts reads the facts for the last pod with a name: no other source knows pods that are gone. It reads the
+// whole stream, of which the headers suffice; in a large cluster that takes seconds.
+func (q *Inquiry) searchFacts(ctx context.Context, namespace, name string) (uid string, err error) {
 	err = q.scan(ctx, eventlog.Facts, func(r eventlog.Record) {
 		h := r.Header
 		if h.Get(eventlog.HeaderName) == name && h.Get(eventlog.HeaderNamespace) == namespace &&
@@ -172,11 +179,13 @@ func (q *Inquiry) scan(ctx context.Context, s eventlog.Stream, visit func(eventl
 	}
 }
 
+// shard asks the shard that holds the pod's partition, and adds its answer to the story, or a note. Other shards do
+// not answer about the pod.
 func (q *Inquiry) shard(ctx context.Context, story *explain.Story, member string) error {
-	ctx, cancel := context.WithTimeout(ctx, shardPatience)
+	ctx, cancel := context.WithTimeout(ctx, shardTimeout)
 	defer cancel()
 	answers, err := explain.Ask(ctx, q.Bus, work.SubjectAskShards, explain.Question{Pod: story.UID},
-		one[explain.ShardAnswer])
+		anyAnswer[explain.ShardAnswer])
 	if err != nil {
 		return err
 	}
@@ -188,8 +197,9 @@ func (q *Inquiry) shard(ctx context.Context, story *explain.Story, member string
 	return nil
 }
 
-// evicted determines for which pod a pod was evicted, and which pods its controller has created since.
-func (q *Inquiry) evicted(ctx context.Context, s *explain.Story) error {
+// addEviction determines for which pod a pod was evicted, and which pods its controller has created since. The
+// preemptor is the pod whose nomination has the token of the eviction.
+func (q *Inquiry) addEviction(ctx context.Context, s *explain.Story) error {
 	if s.Evicted == nil {
 		return nil
 	}
@@ -216,12 +226,13 @@ func (q *Inquiry) evicted(ctx context.Context, s *explain.Story) error {
 	return err
 }
 
-// Node asks the shards about a node.
+// Node asks the shards about a node, and returns the first answer. All shards count the same pods on it, as far as
+// each is up to date.
 func (q *Inquiry) Node(ctx context.Context, name string) (*explain.ShardAnswer, error) {
-	ctx, cancel := context.WithTimeout(ctx, shardPatience)
+	ctx, cancel := context.WithTimeout(ctx, shardTimeout)
 	defer cancel()
 	question := explain.Question{Node: name}
-	answers, err := explain.Ask(ctx, q.Bus, work.SubjectAskShards, question, one[explain.ShardAnswer])
+	answers, err := explain.Ask(ctx, q.Bus, work.SubjectAskShards, question, anyAnswer[explain.ShardAnswer])
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +242,8 @@ func (q *Inquiry) Node(ctx context.Context, name string) (*explain.ShardAnswer, 
 	return &answers[0], nil
 }
 
-// Overview asks the leading queue and all shards for their status. descheduler is the running one, if known.
+// Overview asks the leading queue and all shards for their status. descheduler is the running one, if known. It waits
+// for as many shards as the queue knows to be alive, or for shardTimeout.
 func (q *Inquiry) Overview(ctx context.Context, descheduler string) (*explain.Overview, error) {
 	queue, err := q.queue(ctx, explain.Question{Status: true})
 	if err != nil {
@@ -246,7 +258,7 @@ func (q *Inquiry) Overview(ctx context.Context, descheduler string) (*explain.Ov
 			}
 		}
 	}
-	sctx, cancel := context.WithTimeout(ctx, shardPatience)
+	sctx, cancel := context.WithTimeout(ctx, shardTimeout)
 	defer cancel()
 	shards, err := explain.Ask(sctx, q.Bus, work.SubjectAskShards, explain.Question{Status: true},
 		func(a []explain.ShardAnswer) bool { return len(a) >= alive })

@@ -17,19 +17,20 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// wanted lists the kinds that are read.
+// wanted lists the kinds that are read, for errors.
 const wanted = "Pod, Node, Deployment, ReplicaSet, StatefulSet, Job, or a List of them"
 
 // maxPods bounds the pods of all workloads of a file; more is most likely a typing error.
 const maxPods = 100_000
 
-// Content is what a file describes.
+// Content holds the pods and nodes that a file describes, in its order.
 type Content struct {
 	Pods  []*corev1.Pod
 	Nodes []*corev1.Node
 }
 
-// Read reads all documents of a file in YAML or JSON. An error names the document.
+// Read reads all documents of a file in YAML or JSON. An error names the document, counted from 1. A kind that is not
+// one of wanted is an error: a manifest that is read in part would give a wrong prediction.
 func Read(r io.Reader) (Content, error) {
 	var c Content
 	documents := yaml.NewYAMLReader(bufio.NewReader(r))
@@ -47,6 +48,7 @@ func Read(r io.Reader) (Content, error) {
 	}
 }
 
+// document reads one document, or one item of a List.
 func (c *Content) document(text []byte) error {
 	asJSON, err := yaml.ToJSON(text)
 	if err != nil {
@@ -62,6 +64,7 @@ func (c *Content) document(text []byte) error {
 	return c.add(obj, kind)
 }
 
+// add adds an object of one of the wanted kinds.
 func (c *Content) add(obj runtime.Object, kind *schema.GroupVersionKind) error {
 	switch o := obj.(type) {
 	case *corev1.Pod:
@@ -88,7 +91,7 @@ func (c *Content) add(obj runtime.Object, kind *schema.GroupVersionKind) error {
 	return nil
 }
 
-// replicas adds the pods that a workload would create.
+// replicas adds the pods that a workload would create: one if its number is not given, as in the API's defaults.
 func (c *Content) replicas(
 	owner metav1.ObjectMeta, kind *schema.GroupVersionKind, replicas *int32, template corev1.PodTemplateSpec,
 ) error {

@@ -57,7 +57,7 @@ type Span struct {
 	Last  uint64 `json:"last"`
 }
 
-// line is the form of one record in a bundle.
+// line is the form of one record in a bundle: one line of JSON, with the data in base64.
 type line struct {
 	Sequence uint64          `json:"sequence"`
 	Time     time.Time       `json:"time"`
@@ -82,6 +82,7 @@ type Bundle struct {
 	seen map[string]bool
 }
 
+// member is a part of the file: the place of its compressed content, and the sequence in its name.
 type member struct {
 	name, dir    string
 	first        uint64
@@ -90,7 +91,8 @@ type member struct {
 
 var _ rerun.Source = (*Bundle)(nil)
 
-// OpenBundle reads the contents of a bundle, but not its records.
+// OpenBundle reads the contents of a bundle, but not its records: the manifest, the configuration, and where each
+// member is. An error names the file and its size.
 func OpenBundle(path string) (*Bundle, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -140,6 +142,8 @@ func (b *Bundle) index() error {
 	return nil
 }
 
+// add records one member of the archive. A member that is given twice is refused: tools could differ in which of the
+// two they read.
 func (b *Bundle) add(header *tar.Header, content io.Reader) error {
 	dir, number, _ := strings.Cut(strings.TrimSuffix(header.Name, compressed), "/")
 	isSnapshot, name := dir+"/" == snapshotPrefix, header.Name
@@ -182,7 +186,8 @@ func (b *Bundle) add(header *tar.Header, content io.Reader) error {
 	return nil
 }
 
-// Open implements rerun.Source.
+// Open implements rerun.Source. Members are in the order of their first records, so reading can begin in the last one
+// that begins at or before from. Records before from are skipped.
 func (b *Bundle) Open(_ context.Context, s eventlog.Stream, from uint64) (rerun.Records, error) {
 	var parts []member
 	for _, m := range b.members {
@@ -240,6 +245,7 @@ type bundleRecords struct {
 	name  string
 }
 
+// Next returns the next record, or io.EOF behind the last member.
 func (r *bundleRecords) Next(ctx context.Context) (eventlog.Record, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -287,6 +293,7 @@ func (r *bundleRecords) open() error {
 	return nil
 }
 
+// failed adds the bundle and the member to an error.
 func (r *bundleRecords) failed(err error) error {
 	if errors.Is(err, bufio.ErrTooLong) {
 		err = fmt.Errorf("a record exceeds %d bytes: %w", maxLine, err)
@@ -294,4 +301,5 @@ func (r *bundleRecords) failed(err error) error {
 	return r.bundle.failed(fmt.Errorf("member %s: %w", r.name, err))
 }
 
+// Close releases the decoder; the file belongs to the bundle.
 func (r *bundleRecords) Close() { r.unpacker.close() }

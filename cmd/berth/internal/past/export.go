@@ -22,7 +22,7 @@ import (
 // that is all that an export of records holds in memory.
 const memberBytes = 8 << 20
 
-// Contents is what goes into a bundle in addition to the log.
+// Contents holds what a bundle has in addition to the log.
 type Contents struct {
 	Version, Kubernetes string
 	// Config and Policy are the configuration files; empty ones are left out.
@@ -101,10 +101,13 @@ func (e *export) snapshot(ctx context.Context, src rerun.Source) (sequence uint6
 	return sequence, e.add(memberName(snapshotPrefix[:len(snapshotPrefix)-1], sequence), pack(e.packer, data))
 }
 
+// memberName returns the name of a member with records or a snapshot, by a sequence with a fixed number of digits, so
+// that names sort like sequences.
 func memberName(dir string, sequence uint64) string {
 	return fmt.Sprintf("%s/%0*d%s", dir, sequenceDigits, sequence, compressed)
 }
 
+// export is a bundle being written. archive and packer are used for all of its members.
 type export struct {
 	archive *tar.Writer
 	packer  *zstd.Encoder
@@ -113,6 +116,7 @@ type export struct {
 	unreadable int
 }
 
+// add writes one member. Its size must be known before, which is why members are built in memory.
 func (e *export) add(name string, content []byte) error {
 	const readable = 0o644
 	header := &tar.Header{Name: name, Mode: readable, Size: int64(len(content)), ModTime: e.now}
@@ -123,7 +127,8 @@ func (e *export) add(name string, content []byte) error {
 	return err
 }
 
-// stream copies one stream, member by member.
+// stream copies one stream, member by member, and returns its span. A member is complete when it has reached
+// memberBytes. Records are stripped one by one.
 func (e *export) stream(ctx context.Context, src rerun.Source, s eventlog.Stream) (Span, error) {
 	var span Span
 	records, err := src.Open(ctx, s, 1)

@@ -13,6 +13,7 @@ import (
 // bound what is held of a bundle and what its members unpack to: a record or a snapshot that is compressed to nearly
 // nothing is refused before it is held.
 const (
+	// maxManifest bounds the manifest, which has some hundred bytes.
 	maxManifest = 1 << 20
 	// maxConfig bounds each configuration file: a ConfigMap holds no more.
 	maxConfig = 1 << 20

@@ -10,18 +10,20 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
 )
 
-// Log is what Live reads from.
+// Log is the part of the log that Live reads.
 type Log interface {
 	eventlog.Log
 	eventlog.Snapshots
 }
 
-// Live is the log of a running Berth. Each Open reads up to the end of the stream at that time.
+// Live is the log of a running Berth. Each Open reads up to the end of the stream at that time, so that reading ends
+// although services go on writing. Records that retention has cut off are left out: a source begins with what the log
+// still has.
 type Live struct{ Log Log }
 
 var _ rerun.Source = Live{}
 
-// Open implements rerun.Source.
+// Open implements rerun.Source. A stream that ends before from has no records.
 func (l Live) Open(ctx context.Context, s eventlog.Stream, from uint64) (rerun.Records, error) {
 	last, err := l.Log.Last(ctx, s)
 	if err != nil {
@@ -46,12 +48,16 @@ func (l Live) Snapshot(ctx context.Context) (sequence uint64, data []byte, ok bo
 	return l.Log.Latest(ctx, eventlog.Facts)
 }
 
+// liveRecords reads a stream to a fixed end. have holds records that were read and not returned yet; at is the
+// sequence of the last one that was returned, and last the end.
 type liveRecords struct {
 	reader   eventlog.Reader
 	have     []eventlog.Record
 	at, last uint64
 }
 
+// Next returns the next record, or io.EOF behind the last. Sequences may have holes, so a record beyond the end ends
+// the stream as well.
 func (r *liveRecords) Next(ctx context.Context) (eventlog.Record, error) {
 	for r.at < r.last && len(r.have) == 0 {
 		records, err := r.reader.Next(ctx)
@@ -68,6 +74,7 @@ func (r *liveRecords) Next(ctx context.Context) (eventlog.Record, error) {
 	return next, nil
 }
 
+// Close ends the reading. It may be called on an empty stream.
 func (r *liveRecords) Close() {
 	if r.reader != nil {
 		r.reader.Close()

@@ -75,6 +75,7 @@ func edited(text []byte, edit func(map[string]any) bool) ([]byte, error) {
 	return yaml.Marshal(doc)
 }
 
+// stripPassword removes user and password from the URL in a field. It reports whether there were any.
 func stripPassword(o map[string]any, key string) (changed bool) {
 	address, err := url.Parse(fmt.Sprint(o[key]))
 	if err != nil || address.User == nil {
@@ -96,6 +97,7 @@ func list(v any) (objects []map[string]any) {
 	return objects
 }
 
+// object returns a value as an object; nil if it is none. A nil map can be read like an empty one.
 func object(v any) map[string]any {
 	o, _ := v.(map[string]any)
 	return o

@@ -109,7 +109,9 @@ func (i Installation) store(name string) ca.Subject {
 	return ca.Subject{Name: own, Hosts: append(hosts, i.Hosts...)}
 }
 
-// Issue makes every certificate and writes them as files and as secrets.
+// Issue makes every certificate and writes them as files and as secrets: first the authorities, then each member's
+// folder, and SecretsFile last, so that a manifest is complete. A crash leaves new files next to old ones, all of them
+// valid; Issue may be repeated.
 func Issue(i Installation, now time.Time) error {
 	if err := i.Validate(); err != nil {
 		return err
@@ -175,7 +177,7 @@ func (s issuer) files(m ca.Subject, now time.Time, life time.Duration) (map[stri
 	}, nil
 }
 
-// write writes a member's files to its folder, and adds its secret.
+// write writes a member's files to its folder, and adds its secret to the manifest.
 func (i Installation) write(secrets *bytes.Buffer, name string, files map[string][]byte) error {
 	for file, content := range files {
 		if err := ca.WriteFile(filepath.Join(i.Dir, name, file), content); err != nil {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// loopback is where forwarded ports listen.
+// loopback is where forwarded ports listen: other machines must not reach the stores through the operator's.
 const loopback = "127.0.0.1"
 
 // forward is a port of a pod that is forwarded from a local port, until stop is called.
@@ -39,7 +39,7 @@ func (c *Cluster) start(ctx context.Context, pod string, port uint16) (*forward,
 	}
 	go func() { ended <- p.ForwardPorts() }()
 	f := &forward{stop: sync.OnceFunc(func() { close(stop) })}
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	select {
 	case <-ready:

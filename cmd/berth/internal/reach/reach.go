@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// answerWithin bounds each request to the API server, and the wait for a port to be forwarded.
-const answerWithin = 10 * time.Second
+// requestTimeout bounds each request to the API server, and the wait for a port to be forwarded.
+const requestTimeout = 10 * time.Second
 
 // observer is the last part of the observer's names.
 const observer = "observer"
@@ -30,9 +30,10 @@ type Installation struct {
 // Observer returns the observer's user name in the stores, which is also the name of the Role that grants access.
 func (i Installation) Observer() string { return i.Name + "-" + observer }
 
+// secret returns the name of the secret with the observer's certificate, as `berth certs` and the manifests name it.
 func (i Installation) secret() string { return i.Observer() + "-tls" }
 
-// Store is a component of an installation, and the port on which it listens for clients.
+// Store is a component of an installation, and the port on which it listens for clients. Its values are NATS and Etcd.
 type Store struct {
 	component string
 	port      uint16
@@ -52,24 +53,26 @@ type Endpoint struct {
 	TLS *tls.Config
 }
 
-// Cluster is a connection to an installation. It is not safe for concurrent use.
+// Cluster is a connection to an installation. It is not safe for concurrent use; the forwarded ports are.
 type Cluster struct {
 	installation Installation
 	rest         *rest.Config
 	client       kubernetes.Interface
 	// identity holds the observer's certificate; nil in an installation without TLS.
 	identity *tls.Config
+	// forwards holds the ports that are forwarded, at most one for each store.
 	forwards map[Store]*forward
 }
 
-// Open reads the observer's certificate. The Cluster must be closed after use.
+// Open reads the observer's certificate. The Cluster must be closed after use. An error names the namespace and, if
+// access was forbidden, the Role that grants it.
 func Open(ctx context.Context, cfg *rest.Config, i Installation) (*Cluster, error) {
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return nil, err
 	}
 	c := &Cluster{installation: i, rest: cfg, client: client, forwards: map[Store]*forward{}}
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	secret, err := client.CoreV1().Secrets(i.Namespace).Get(ctx, i.secret(), metav1.GetOptions{})
 	switch {
@@ -115,6 +118,7 @@ func (c *Cluster) Endpoint(ctx context.Context, s Store) (Endpoint, error) {
 	return e, nil
 }
 
+// forward tries the ready members of a store one after the other, and returns all errors if none can be reached.
 func (c *Cluster) forward(ctx context.Context, s Store) (*forward, error) {
 	pods, err := c.ready(ctx, s)
 	if err != nil {
@@ -133,7 +137,7 @@ func (c *Cluster) forward(ctx context.Context, s Store) (*forward, error) {
 
 // ready returns the names of a store's ready members, at least one.
 func (c *Cluster) ready(ctx context.Context, s Store) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	selector := labels.Set{
 		"app.kubernetes.io/name": c.installation.Name, "app.kubernetes.io/component": s.component,
@@ -156,6 +160,7 @@ func (c *Cluster) ready(ctx context.Context, s Store) ([]string, error) {
 	return names, nil
 }
 
+// isReady reports whether a pod has the condition Ready.
 func isReady(pod *corev1.Pod) bool {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady {

@@ -13,34 +13,35 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/berth-scheduler/berth/pkg/audit"
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 )
 
 // kinds returns the kinds that the audit uses. The first is the cheapest to list.
 func kinds(api kubernetes.Interface) []kind {
 	core, everywhere := api.CoreV1(), metav1.NamespaceAll
 	all := []kind{
-		kindOf(audit.KindNamespace, core.Namespaces(), func(n *corev1.Namespace, o *audit.Object) {
+		kindOf(recording.KindNamespace, core.Namespaces(), func(n *corev1.Namespace, o *recording.Object) {
 			o.Namespace = audit.StripNamespace(n)
 		}),
-		kindOf(audit.KindNode, core.Nodes(), func(n *corev1.Node, o *audit.Object) {
+		kindOf(recording.KindNode, core.Nodes(), func(n *corev1.Node, o *recording.Object) {
 			o.Node = audit.StripNode(n)
 		}),
-		kindOf(audit.KindPod, core.Pods(everywhere), func(p *corev1.Pod, o *audit.Object) {
+		kindOf(recording.KindPod, core.Pods(everywhere), func(p *corev1.Pod, o *recording.Object) {
 			o.Pod = audit.StripPod(p)
 		}),
-		kindOf(audit.KindBudget, api.PolicyV1().PodDisruptionBudgets(everywhere),
-			func(b *policyv1.PodDisruptionBudget, o *audit.Object) { o.Budget = audit.StripBudget(b) }),
-		kindOf(audit.KindVolumeClaim, core.PersistentVolumeClaims(everywhere),
-			func(c *corev1.PersistentVolumeClaim, o *audit.Object) { o.Claim = audit.StripVolumeClaim(c) }),
-		kindOf(audit.KindVolume, core.PersistentVolumes(), func(v *corev1.PersistentVolume, o *audit.Object) {
+		kindOf(recording.KindBudget, api.PolicyV1().PodDisruptionBudgets(everywhere),
+			func(b *policyv1.PodDisruptionBudget, o *recording.Object) { o.Budget = audit.StripBudget(b) }),
+		kindOf(recording.KindVolumeClaim, core.PersistentVolumeClaims(everywhere),
+			func(c *corev1.PersistentVolumeClaim, o *recording.Object) { o.Claim = audit.StripVolumeClaim(c) }),
+		kindOf(recording.KindVolume, core.PersistentVolumes(), func(v *corev1.PersistentVolume, o *recording.Object) {
 			o.Volume = audit.StripVolume(v)
 		}),
 	}
 	if !serves(api, resourcev1.SchemeGroupVersion.String()) {
 		return all
 	}
-	return append(all, kindOf(audit.KindDeviceClaim, api.ResourceV1().ResourceClaims(everywhere),
-		func(c *resourcev1.ResourceClaim, o *audit.Object) { o.DeviceClaim = audit.StripDeviceClaim(c) }))
+	return append(all, kindOf(recording.KindDeviceClaim, api.ResourceV1().ResourceClaims(everywhere),
+		func(c *resourcev1.ResourceClaim, o *recording.Object) { o.DeviceClaim = audit.StripDeviceClaim(c) }))
 }
 
 // collection is the part of a typed client that lists and watches one kind; L is the type of its lists.
@@ -50,12 +51,12 @@ type collection[L runtime.Object] interface {
 }
 
 // kindOf returns a kind whose objects have type T.
-func kindOf[T, L runtime.Object](name audit.Kind, of collection[L], strip func(T, *audit.Object)) kind {
+func kindOf[T, L runtime.Object](name recording.Kind, of collection[L], strip func(T, *recording.Object)) kind {
 	return kind{
 		name:  name,
 		list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return of.List(ctx, o) },
 		watch: of.Watch,
-		strip: func(obj runtime.Object, o *audit.Object) {
+		strip: func(obj runtime.Object, o *recording.Object) {
 			if t, ok := obj.(T); ok {
 				strip(t, o)
 			}

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/berth-scheduler/berth/pkg/audit"
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/ledger/roster"
@@ -18,25 +18,27 @@ import (
 // skipped are the prefixes of keys that no invariant covers: members, and leadership.
 var skipped = []string{roster.PrefixMember, roster.PrefixElection}
 
-// ledgerSource follows the ledger.
+// ledgerSource follows the ledger. listed is closed when the first list has been recorded.
 type ledgerSource struct {
 	store  ledger.Store
-	out    chan<- audit.Record
+	out    chan<- recording.Record
 	listed chan struct{}
 	mu     struct {
 		sync.Mutex
+		// revision is the newest one that was recorded completely.
 		revision int64
 		// keys holds the mod revisions of the existing keys.
 		keys map[string]int64
 	}
 }
 
-func newLedgerSource(store ledger.Store, out chan<- audit.Record) *ledgerSource {
+func newLedgerSource(store ledger.Store, out chan<- recording.Record) *ledgerSource {
 	s := &ledgerSource{store: store, out: out, listed: make(chan struct{})}
 	s.mu.keys = map[string]int64{}
 	return s
 }
 
+// run follows the ledger until ctx ends, or until the ledger cannot be followed.
 func (s *ledgerSource) run(ctx context.Context) error {
 	batches := make(chan replica.Batch)
 	g, ctx := errgroup.WithContext(ctx)
@@ -47,7 +49,7 @@ func (s *ledgerSource) run(ctx context.Context) error {
 			case <-ctx.Done():
 				return nil
 			case b := <-batches:
-				s.take(ctx, b)
+				s.applyBatch(ctx, b)
 				if first {
 					close(s.listed)
 					first = false
@@ -58,13 +60,15 @@ func (s *ledgerSource) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-func (s *ledgerSource) take(ctx context.Context, b replica.Batch) {
-	record := audit.Ledger{Revision: b.Events.Revision, Listed: b.Reset}
+// applyBatch makes a record of a batch, without the keys that no invariant covers, and remembers which keys exist. A
+// batch of skipped keys alone makes no record, and yet advances the revision.
+func (s *ledgerSource) applyBatch(ctx context.Context, b replica.Batch) {
+	record := recording.Ledger{Revision: b.Events.Revision, Listed: b.Reset}
 	keys := map[string]int64{}
 	gone := map[string]bool{}
 	for _, kv := range b.KVs {
 		if !skips(kv.Key) {
-			record.Events = append(record.Events, audit.FromLedger(ledger.Event{KV: kv}))
+			record.Events = append(record.Events, recording.FromLedger(ledger.Event{KV: kv}))
 			keys[kv.Key] = kv.ModRevision
 		}
 	}
@@ -72,11 +76,11 @@ func (s *ledgerSource) take(ctx context.Context, b replica.Batch) {
 		if skips(ev.Key) {
 			continue
 		}
-		record.Events = append(record.Events, audit.FromLedger(ev))
+		record.Events = append(record.Events, recording.FromLedger(ev))
 		keys[ev.Key], gone[ev.Key] = ev.ModRevision, ev.Deleted
 	}
 	if b.Reset || len(record.Events) > 0 {
-		send(ctx, s.out, audit.Record{Ledger: &record})
+		send(ctx, s.out, recording.Record{Ledger: &record})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +110,7 @@ func (s *ledgerSource) settle(ctx context.Context) (int64, error) {
 	}
 	tick := time.NewTicker(settleEvery)
 	defer tick.Stop()
-	for !s.has(kvs, revision) {
+	for !s.caughtUp(kvs, revision) {
 		select {
 		case <-ctx.Done():
 			return s.revision(), ctx.Err()
@@ -116,9 +120,9 @@ func (s *ledgerSource) settle(ctx context.Context) (int64, error) {
 	return revision, nil
 }
 
-// has reports whether the changes up to a list have been recorded: every key in it, and the removal of every key that
-// is not.
-func (s *ledgerSource) has(kvs []ledger.KV, revision int64) bool {
+// caughtUp reports whether the changes up to a list have been recorded: every key in it, and the removal of every key
+// that is not.
+func (s *ledgerSource) caughtUp(kvs []ledger.KV, revision int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.revision >= revision {
@@ -137,6 +141,7 @@ func (s *ledgerSource) has(kvs []ledger.KV, revision int64) bool {
 	return kept == len(s.mu.keys)
 }
 
+// skips reports whether a key is left out of histories.
 func skips(key string) bool {
 	for _, prefix := range skipped {
 		if strings.HasPrefix(key, prefix) {

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
 
-	"github.com/berth-scheduler/berth/pkg/audit"
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
@@ -28,8 +28,8 @@ const (
 	pageSize = 1000
 	// listTimeout bounds one page.
 	listTimeout = 30 * time.Second
-	// quiet is how long a watch must have lived for the backoff to be reset.
-	quiet = 10 * time.Second
+	// backoffReset is how long a watch must have lived for the backoff to be reset.
+	backoffReset = 10 * time.Second
 )
 
 // retry spaces attempts to reach the API server: 0.1 s doubling to 2 s, without end.
@@ -40,11 +40,11 @@ var errRelist = errors.New("resourceVersion is no longer available from the API 
 
 // kind describes how to read objects of one kind, and what to keep of them.
 type kind struct {
-	name  audit.Kind
+	name  recording.Kind
 	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 	// strip fills in the kind's field of a record.
-	strip func(runtime.Object, *audit.Object)
+	strip func(runtime.Object, *recording.Object)
 }
 
 // seen is the newest recorded version of one object.
@@ -53,34 +53,37 @@ type seen struct {
 	hash uint64
 }
 
-// source follows the objects of one kind.
+// source follows the objects of one kind. listed is closed when the first list has been recorded.
 type source struct {
 	kind   kind
-	out    chan<- audit.Record
+	out    chan<- recording.Record
 	logger *slog.Logger
 	listed chan struct{}
-	seed   maphash.Seed
-	// version and started are used by run's goroutine only.
+	// seed is that of the hashes in objects, which are compared within one process only.
+	seed maphash.Seed
+	// version and started are used by run's goroutine only. version is the resourceVersion from which to watch; empty
+	// means that a list is needed.
 	version string
 	started bool
 	mu      struct {
 		sync.Mutex
+		// objects holds the newest recorded version of every object that exists, by UID.
 		objects map[string]seen
 		// newest is the resourceVersion up to which everything was recorded.
 		newest uint64
 	}
 }
 
-func newSource(k kind, out chan<- audit.Record, logger *slog.Logger) *source {
+func newSource(k kind, out chan<- recording.Record, logger *slog.Logger) *source {
 	s := &source{kind: k, out: out, logger: logger, listed: make(chan struct{}), seed: maphash.MakeSeed()}
 	s.mu.objects = map[string]seen{}
 	return s
 }
 
-// run lists and watches until ctx ends.
+// run lists and watches until ctx ends. Failures are retried with a growing delay, and logged when they begin and end.
 func (s *source) run(ctx context.Context) error {
 	failing := false
-	delay := retry.DelayWithReset(clock.RealClock{}, quiet)
+	delay := retry.DelayWithReset(clock.RealClock{}, backoffReset)
 	_ = delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) { // ends only with ctx
 		err := s.follow(ctx)
 		if ctx.Err() != nil {
@@ -102,7 +105,7 @@ func (s *source) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := s.adopt(ctx, items, rv); err != nil {
+		if err := s.applyList(ctx, items, rv); err != nil {
 			return err
 		}
 		s.version = strconv.FormatUint(rv, 10)
@@ -113,19 +116,19 @@ func (s *source) follow(ctx context.Context) error {
 	}
 	w, err := s.kind.watch(ctx, metav1.ListOptions{ResourceVersion: s.version, AllowWatchBookmarks: true})
 	if err != nil {
-		return s.forgotten(err)
+		return s.relistIfExpired(err)
 	}
 	defer w.Stop()
 	for ev := range w.ResultChan() {
-		if err := s.event(ctx, ev); err != nil {
-			return s.forgotten(err)
+		if err := s.applyEvent(ctx, ev); err != nil {
+			return s.relistIfExpired(err)
 		}
 	}
 	return nil
 }
 
-// forgotten makes the next attempt list if the API server requires it.
-func (s *source) forgotten(err error) error {
+// relistIfExpired makes the next attempt list if the API server requires it.
+func (s *source) relistIfExpired(err error) error {
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		s.version = ""
 		return errRelist
@@ -133,7 +136,9 @@ func (s *source) forgotten(err error) error {
 	return err
 }
 
-func (s *source) event(ctx context.Context, ev watch.Event) error {
+// applyEvent records one event of the watch. A bookmark only advances the version: from there a broken watch can
+// continue, although no object of the kind has changed.
+func (s *source) applyEvent(ctx context.Context, ev watch.Event) error {
 	if ev.Type == watch.Error {
 		return apierrors.FromObject(ev.Object)
 	}
@@ -142,7 +147,8 @@ func (s *source) event(ctx context.Context, ev watch.Event) error {
 		return err
 	}
 	if ev.Type != watch.Bookmark {
-		if err := s.tell(ctx, ev.Object, audit.Object{UID: uid, RV: rv, Gone: ev.Type == watch.Deleted}); err != nil {
+		o := recording.Object{UID: uid, RV: rv, Gone: ev.Type == watch.Deleted}
+		if err := s.recordVersion(ctx, ev.Object, o); err != nil {
 			return err
 		}
 	}
@@ -153,8 +159,9 @@ func (s *source) event(ctx context.Context, ev watch.Event) error {
 	return nil
 }
 
-// tell records one version, unless nothing that the audit uses has changed.
-func (s *source) tell(ctx context.Context, obj runtime.Object, o audit.Object) error {
+// recordVersion records one version, unless nothing that the audit uses has changed since the version before: most
+// updates of nodes and pods are heartbeats and conditions. Versions are compared by a hash of what would be recorded.
+func (s *source) recordVersion(ctx context.Context, obj runtime.Object, o recording.Object) error {
 	o.Kind = s.kind.name
 	var hash uint64
 	if !o.Gone {
@@ -175,11 +182,12 @@ func (s *source) tell(ctx context.Context, obj runtime.Object, o audit.Object) e
 	if o.Gone && !known || !o.Gone && known && old.hash == hash {
 		return nil
 	}
-	send(ctx, s.out, audit.Record{Object: &o})
+	send(ctx, s.out, recording.Record{Object: &o})
 	return nil
 }
 
-func (s *source) hash(o audit.Object) (uint64, error) {
+// hash returns a hash of a version, without what differs between versions of equal content.
+func (s *source) hash(o recording.Object) (uint64, error) {
 	o.RV = 0
 	o.After = 0
 	o.Missed = false
@@ -190,8 +198,10 @@ func (s *source) hash(o audit.Object) (uint64, error) {
 	return maphash.Bytes(s.seed, text), nil
 }
 
-// adopt takes a list as the current state. Anything that differs from what was recorded was missed.
-func (s *source) adopt(ctx context.Context, items []runtime.Object, rv uint64) error {
+// applyList takes a list as the current state. Anything that differs from what was recorded was missed: it happened
+// after the newest version recorded before, and at the version in the list at the latest. Objects that are recorded
+// and not listed are gone, unless they are newer than the list.
+func (s *source) applyList(ctx context.Context, items []runtime.Object, rv uint64) error {
 	s.mu.Lock()
 	after := s.mu.newest
 	gone := map[string]struct{}{}
@@ -213,12 +223,13 @@ func (s *source) adopt(ctx context.Context, items []runtime.Object, rv uint64) e
 		if old.rv >= itemRV {
 			continue
 		}
-		if err := s.tell(ctx, obj, audit.Object{UID: uid, RV: itemRV, Missed: true, After: after}); err != nil {
+		if err := s.recordVersion(ctx, obj, recording.Object{UID: uid, RV: itemRV, Missed: true, After: after}); err != nil {
 			return err
 		}
 	}
 	for uid := range gone {
-		if err := s.tell(ctx, nil, audit.Object{UID: uid, RV: rv, Gone: true, Missed: true, After: after}); err != nil {
+		o := recording.Object{UID: uid, RV: rv, Gone: true, Missed: true, After: after}
+		if err := s.recordVersion(ctx, nil, o); err != nil {
 			return err
 		}
 	}
@@ -237,20 +248,22 @@ func (s *source) settle(ctx context.Context) (uint64, error) {
 	}
 	tick := time.NewTicker(settleEvery)
 	defer tick.Stop()
-	for limit := time.Now().Add(settleTimeout / 4); !s.has(items, rv) && time.Now().Before(limit); {
+	for limit := time.Now().Add(settleTimeout / 4); !s.caughtUp(items, rv) && time.Now().Before(limit); {
 		select {
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		case <-tick.C:
 		}
 	}
-	if s.has(items, rv) {
+	if s.caughtUp(items, rv) {
 		return rv, nil
 	}
-	return rv, s.adopt(ctx, items, rv)
+	return rv, s.applyList(ctx, items, rv)
 }
 
-func (s *source) has(items []runtime.Object, rv uint64) bool {
+// caughtUp reports whether everything that a list shows has been recorded: every object in it, at least in its
+// version, and the deletion of every other one.
+func (s *source) caughtUp(items []runtime.Object, rv uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.newest >= rv {
@@ -306,12 +319,15 @@ func (s *source) listAll(ctx context.Context) ([]runtime.Object, uint64, error) 
 	}
 }
 
+// page lists one page, within listTimeout.
 func (s *source) page(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	return s.kind.list(ctx, opts)
 }
 
+// identityOf returns the UID and the resourceVersion of an object or a bookmark. resourceVersions are parsed as
+// numbers, as the order of versions is needed (KEP-5504).
 func identityOf(obj runtime.Object) (uid string, rv uint64, err error) {
 	m, err := meta.Accessor(obj)
 	if err != nil {
@@ -321,6 +337,7 @@ func identityOf(obj runtime.Object) (uid string, rv uint64, err error) {
 	return string(m.GetUID()), rv, err
 }
 
+// listVersion returns the resourceVersion of a list.
 func listVersion(list runtime.Object) (uint64, error) {
 	m, err := meta.ListAccessor(list)
 	if err != nil {

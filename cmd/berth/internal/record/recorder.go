@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/berth-scheduler/berth/pkg/audit"
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
@@ -36,24 +36,25 @@ const (
 type Deps struct {
 	Ledger ledger.Store
 	API    kubernetes.Interface
-	Out    *audit.Writer
+	Out    *recording.Writer
 	Logger *slog.Logger
 	// Started is called once, when both systems have been listed: everything that happens from then on will be in the
 	// history.
 	Started func()
 }
 
-// Recorder is one recording.
+// Recorder is one recording. Its sources own their state; records is the channel to the goroutine that writes the
+// file.
 type Recorder struct {
 	deps    Deps
-	records chan audit.Record
+	records chan recording.Record
 	ledger  *ledgerSource
 	objects []*source
 }
 
 // New prepares a recording. Nothing is read yet.
 func New(deps Deps) *Recorder {
-	r := &Recorder{deps: deps, records: make(chan audit.Record, buffer)}
+	r := &Recorder{deps: deps, records: make(chan recording.Record, buffer)}
 	r.ledger = newLedgerSource(deps.Ledger, r.records)
 	for _, k := range kinds(deps.API) {
 		r.objects = append(r.objects, newSource(k, r.records, deps.Logger))
@@ -62,7 +63,8 @@ func New(deps Deps) *Recorder {
 }
 
 // Run records until ctx ends, waits for everything that had happened until then, and ends the history. An error is
-// about the file, or about the start. When the history is full, Run ends it with a record of that.
+// about the file, or about the start. When the history is full, Run ends it with a record of that, and returns nil.
+// The watches have a context of their own, since they must outlive ctx until the history is complete.
 func (r *Recorder) Run(ctx context.Context) error {
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -74,8 +76,8 @@ func (r *Recorder) Run(ctx context.Context) error {
 		return r.record(ctx, watching, g)
 	})
 	err := g.Wait()
-	if errors.Is(err, audit.ErrFull) {
-		end := audit.Record{End: &audit.End{Ledger: r.ledger.revision(), Reason: "the size limit was reached"}}
+	if errors.Is(err, recording.ErrFull) {
+		end := recording.Record{End: &recording.End{Ledger: r.ledger.revision(), Reason: "the size limit was reached"}}
 		r.deps.Logger.Warn("history ended: size limit reached", "revision", end.End.Ledger)
 		return errors.Join(r.deps.Out.Write(end), r.deps.Out.Flush())
 	}
@@ -104,7 +106,8 @@ func (r *Recorder) record(ctx, watching context.Context, g *errgroup.Group) erro
 	return r.finish(watching)
 }
 
-// wait waits for the first list of a source.
+// wait waits for the first list of a source. It returns nil, too, if another goroutine has failed: its error is the
+// one to report.
 func wait(ctx, watching context.Context, listed <-chan struct{}) error {
 	select {
 	case <-listed:
@@ -116,6 +119,8 @@ func wait(ctx, watching context.Context, listed <-chan struct{}) error {
 	}
 }
 
+// markUntil writes marks until ctx ends. A mark that fails is left out, and the failing of marks is logged once:
+// without marks the audit knows less, and the history stays usable.
 func (r *Recorder) markUntil(ctx, watching context.Context) {
 	tick := time.NewTicker(markEvery)
 	defer tick.Stop()
@@ -137,17 +142,17 @@ func (r *Recorder) markUntil(ctx, watching context.Context) {
 			missing = failed
 		}
 		if err == nil {
-			send(watching, r.records, audit.Record{Mark: &mark})
+			send(watching, r.records, recording.Record{Mark: &mark})
 		}
 	}
 }
 
-// mark reads the ledger's revision, then the API server's resourceVersion, then the ledger's revision again, each
-// from the store itself.
-func (r *Recorder) mark(ctx context.Context) (audit.Mark, error) {
+// mark reads the ledger's revision, then the API server's resourceVersion, then the ledger's revision again, each from
+// the store itself (a linearizable read): a cached resourceVersion would relate an older state than there was.
+func (r *Recorder) mark(ctx context.Context) (recording.Mark, error) {
 	ctx, cancel := context.WithTimeout(ctx, markTimeout)
 	defer cancel()
-	m := audit.Mark{Unix: time.Now().UnixMilli()}
+	m := recording.Mark{Unix: time.Now().UnixMilli()}
 	var err error
 	if _, m.Ledger, err = r.deps.Ledger.List(ctx, identity.KeyCluster); err != nil {
 		return m, err
@@ -160,13 +165,14 @@ func (r *Recorder) mark(ctx context.Context) (audit.Mark, error) {
 }
 
 // finish lists everything once more and waits until the watches have delivered all of it. What they do not deliver in
-// time is taken from the lists, as missed.
+// time is taken from the lists, as missed. End.Objects is the lowest resourceVersion of the lists: up to there every
+// kind is complete. A kind that cannot be listed is named as the reason why the history is not complete.
 func (r *Recorder) finish(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	end := audit.End{Reason: audit.EndStopped}
+	end := recording.End{Reason: recording.EndStopped}
 	if mark, err := r.mark(ctx); err == nil {
-		send(ctx, r.records, audit.Record{Mark: &mark})
+		send(ctx, r.records, recording.Record{Mark: &mark})
 	}
 	for _, s := range r.objects {
 		rv, err := s.settle(ctx)
@@ -182,7 +188,7 @@ func (r *Recorder) finish(ctx context.Context) error {
 	if end.Ledger = revision; err != nil {
 		end.Reason = fmt.Sprintf("the ledger could not be read at the end: %v", err)
 	}
-	send(context.WithoutCancel(ctx), r.records, audit.Record{End: &end})
+	send(context.WithoutCancel(ctx), r.records, recording.Record{End: &end})
 	return nil
 }
 
@@ -220,7 +226,9 @@ func (r *Recorder) drain() error {
 	}
 }
 
-func send(ctx context.Context, to chan<- audit.Record, r audit.Record) {
+// send hands a record to the writer, unless ctx ends first. It blocks while the disk is slow: the watches then lag,
+// and lose nothing until the API server forgets the history.
+func send(ctx context.Context, to chan<- recording.Record, r recording.Record) {
 	select {
 	case to <- r:
 	case <-ctx.Done():

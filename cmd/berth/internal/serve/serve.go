@@ -21,28 +21,32 @@ import (
 )
 
 const (
+	// shutdownTimeout bounds the wait for requests in flight when the process stops.
 	shutdownTimeout = 5 * time.Second
 	// pageTimeout bounds the answer to a person.
 	pageTimeout = 5 * time.Second
 )
 
-// Check returns nil while the named component is healthy.
+// Check returns nil while the named component is healthy, and otherwise the reason why not, for people. It must return
+// at once and be safe for concurrent use.
 type Check func() error
 
 // Page answers a question in words for people. about is the value of the parameter that AddPage names, empty for
 // everything.
 type Page func(ctx context.Context, about string) (string, error)
 
-// Server answers health and metrics requests. Checks may be added while it runs.
+// Server answers health and metrics requests. Checks may be added while it runs; everything else is set before.
 type Server struct {
 	listener  net.Listener
 	profiling bool
 	tls       TLS
 	identity  *identity // nil without TLS
 	mux       *http.ServeMux
-	patience  patience
+	timeouts  timeouts
 	mu        struct {
 		sync.Mutex
+		// ready and live are the checks by name. No component adds one to live at present: a process answers, or it
+		// does not.
 		ready map[string]Check
 		live  map[string]Check
 	}
@@ -63,7 +67,7 @@ func Listen(cfg Config) (*Server, error) {
 	if err := cfg.TLS.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{profiling: cfg.Profiling, tls: cfg.TLS, mux: http.NewServeMux(), patience: usual}
+	s := &Server{profiling: cfg.Profiling, tls: cfg.TLS, mux: http.NewServeMux(), timeouts: defaultTimeouts}
 	if cfg.TLS.CertFile != "" {
 		var err error
 		if s.identity, err = cfg.TLS.load(); err != nil {
@@ -79,13 +83,13 @@ func Listen(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Address returns the address on which the server listens.
+// Address returns the address on which the server listens, with the port that was chosen for port 0.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
-// Close releases the address if Run was never called.
+// Close releases the address if Run was never called. After Run it does nothing.
 func (s *Server) Close() { _ = s.listener.Close() }
 
-// AddReady adds a readiness check.
+// AddReady adds a readiness check under a name, which replaces one of the same name.
 func (s *Server) AddReady(name string, c Check) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +99,8 @@ func (s *Server) AddReady(name string, c Check) {
 // AddHandler serves a path. It must be called before Run.
 func (s *Server) AddHandler(path string, h http.Handler) { s.mux.Handle("GET "+path, h) }
 
-// AddPage serves a page at a path. It must be called before Run.
+// AddPage serves a page at a path, about the value of a query parameter. It must be called before Run. An error of the
+// page is answered with 503, since pages fail while their service starts or stops.
 func (s *Server) AddPage(path, parameter string, page Page) {
 	s.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
@@ -110,7 +115,8 @@ func (s *Server) AddPage(path, parameter string, page Page) {
 	})
 }
 
-// Run serves until ctx ends.
+// Run serves until ctx ends; it is called once. It returns nil when the server was stopped, and an error if it can no
+// longer listen.
 func (s *Server) Run(ctx context.Context) error {
 	mux := s.mux
 	mux.HandleFunc("GET /healthz", s.handle(func() map[string]Check { return s.checks(false) }))
@@ -127,7 +133,7 @@ func (s *Server) Run(ctx context.Context) error {
 		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
-	srv := s.patience.server(s.tls.guard(mux))
+	srv := s.timeouts.server(s.tls.guard(mux))
 	if s.identity == nil {
 		return serveUntil(ctx, srv, func() error { return srv.Serve(s.listener) })
 	}
@@ -179,6 +185,8 @@ func serveUntil(ctx context.Context, srv *http.Server, serve func() error) error
 	return nil
 }
 
+// checks returns a copy of the live checks, with those of readiness if requested, so that no check runs under the
+// lock.
 func (s *Server) checks(ready bool) map[string]Check {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,6 +202,8 @@ func (s *Server) checks(ready bool) map[string]Check {
 	return all
 }
 
+// handle answers with "ok", with all checks if one fails or ?verbose is given, and with the status 503 if one fails.
+// The format is that of Kubernetes' components.
 func (s *Server) handle(checks func() map[string]Check) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		text, ok := report(checks())
@@ -207,6 +217,7 @@ func (s *Server) handle(checks func() map[string]Check) http.HandlerFunc {
 	}
 }
 
+// report runs checks and returns one line for each, by name, and whether all passed.
 func report(checks map[string]Check) (text string, ok bool) {
 	names := make([]string, 0, len(checks))
 	for n := range checks {

@@ -26,7 +26,7 @@ type TLS struct {
 	AdminNames []string
 }
 
-// Validate reports the first field that is not valid, by its flag.
+// Validate reports the first field that is not valid, by its flag. It does not read the files.
 func (t TLS) Validate() error {
 	switch {
 	case (t.CertFile == "") != (t.KeyFile == ""):
@@ -54,7 +54,8 @@ type identity struct {
 	config  *dynamiccertificates.DynamicServingCertificateController
 }
 
-// load reads the files, so that an error in them fails the start.
+// load reads the files, so that an error in them fails the start. Only TLS 1.3 is accepted. Client certificates are
+// verified if they are given; guard decides where one is required.
 func (t TLS) load() (*identity, error) {
 	id := &identity{}
 	var err error
@@ -99,9 +100,9 @@ var healthPaths = []string{"/healthz", "/livez", "/readyz"}
 // metricsPaths are the paths that a reader of metrics may get.
 var metricsPaths = []string{"/metrics", "/metrics/resources"}
 
-// may reports whether the holder of a certificate with this common name may make such a request. A reader of metrics
+// allows reports whether the holder of a certificate with this common name may make such a request. A reader of metrics
 // changes nothing: a log at debug slows the process down, and one at error hides what happens.
-func (t TLS) may(name, method, path string) bool {
+func (t TLS) allows(name, method, path string) bool {
 	if slices.Contains(t.AdminNames, name) {
 		return true
 	}
@@ -109,7 +110,9 @@ func (t TLS) may(name, method, path string) bool {
 	return reader && method == http.MethodGet && slices.Contains(metricsPaths, path)
 }
 
-// guard refuses unauthorised requests. The handshake decides which certificates are valid at all.
+// guard refuses unauthorised requests: with 401 if no verified certificate was presented, with 403 if its holder may
+// not make the request. The handshake decides which certificates are valid at all. Without a client CA it lets
+// everything through.
 func (t TLS) guard(next http.Handler) http.Handler {
 	if t.ClientCAFile == "" {
 		return next
@@ -124,7 +127,7 @@ func (t TLS) guard(next http.Handler) http.Handler {
 			return
 		}
 		name := r.TLS.PeerCertificates[0].Subject.CommonName
-		if !t.may(name, r.Method, r.URL.Path) {
+		if !t.allows(name, r.Method, r.URL.Path) {
 			http.Error(w, fmt.Sprintf("%q may not %s %s", name, r.Method, r.URL.Path), http.StatusForbidden)
 			return
 		}

@@ -1,12 +1,12 @@
 package audit
 
 import (
-	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/component-helpers/resource"
 
+	"github.com/berth-scheduler/berth/pkg/audit/fit"
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
@@ -45,19 +45,18 @@ func conditionOf(pod *corev1.Pod, name corev1.PodConditionType) string {
 }
 
 // moment is when something happened to an object: after one resourceVersion, and at another at the latest. A change
-// that was seen has after = rv - 1. The zero value never happened.
+// that was seen has after = rv - 1; one that was only found in a list has the newest version before it as after, or 0
+// if it is older than the recording. The zero value never happened.
 type moment struct{ after, rv uint64 }
 
-func (m moment) known() bool { return m.rv != 0 }
+// happened reports whether it has happened at all, as far as the history goes.
+func (m moment) happened() bool { return m.rv != 0 }
 
-// surely reports whether it has certainly happened at rv.
-func (m moment) surely(rv uint64) bool { return m.known() && m.rv <= rv }
+// certainBy reports whether it has certainly happened at rv.
+func (m moment) certainBy(rv uint64) bool { return m.happened() && m.rv <= rv }
 
-// maybe reports whether it may have happened at rv.
-func (m moment) maybe(rv uint64) bool { return m.known() && m.after < rv }
-
-// amounts is by resource name: milli-CPU for cpu, otherwise the resource's own unit; "pods" is included.
-type amounts map[string]int64
+// possibleBy reports whether it may have happened at rv.
+func (m moment) possibleBy(rv uint64) bool { return m.happened() && m.after < rv }
 
 // version is one version of an object; it is valid from `at` to the next version.
 type version[T any] struct {
@@ -66,11 +65,11 @@ type version[T any] struct {
 }
 
 // within returns the versions that may have been current at some moment from lo to hi. If none was current in that
-// time, it returns all of them.
+// time, it returns one of them. versions must not be empty and must be in order.
 func within[T any](versions []version[T], lo, hi uint64) []version[T] {
 	first, last := 0, len(versions)
 	for i := range versions {
-		if i+1 < len(versions) && versions[i+1].at.surely(lo) {
+		if i+1 < len(versions) && versions[i+1].at.certainBy(lo) {
 			first = i + 1
 		}
 	}
@@ -80,8 +79,9 @@ func within[T any](versions []version[T], lo, hi uint64) []version[T] {
 	return versions[first:last]
 }
 
-// podLife is all that a history knows about one pod.
-type podLife struct {
+// podHistory is all that a history knows about one pod, by its UID. Its moments only ever go from the zero value to a
+// time: a pod is bound, begins to leave, ends and is gone at most once.
+type podHistory struct {
 	uid, name string // name is namespace/name
 	versions  []version[*podVersion]
 	// bound is when the pod was bound to node by the bind with token (0: not by Berth). ended is when it became
@@ -98,16 +98,19 @@ type podLife struct {
 // podVersion holds what the rules read from one version.
 type podVersion struct {
 	pod      *corev1.Pod
-	requests amounts
+	requests fit.Amounts
 	class    *class
 }
 
-func (p *podLife) ours() bool { return p.token != 0 }
+// boundByBerth reports whether Berth bound the pod. It is false for a pod that is not bound.
+func (p *podHistory) boundByBerth() bool { return p.token != 0 }
 
-func (p *podLife) last() *podVersion { return p.versions[len(p.versions)-1].object }
+// last returns the newest version; a pod has at least one.
+func (p *podHistory) last() *podVersion { return p.versions[len(p.versions)-1].object }
 
-// decided returns the version that a decision at rv saw.
-func (p *podLife) decided(rv uint64) *podVersion {
+// decided returns the version that a decision at rv saw: the newest up to rv, or the first one if rv is older than the
+// history.
+func (p *podHistory) decided(rv uint64) *podVersion {
 	out := p.versions[0].object
 	for _, v := range p.versions {
 		if v.at.rv <= rv {
@@ -117,13 +120,14 @@ func (p *podLife) decided(rv uint64) *podVersion {
 	return out
 }
 
-// requests returns the least that the pod requested at some moment from lo to hi.
-func (p *podLife) requests(lo, hi uint64) amounts {
+// requests returns the least that the pod requested at some moment from lo to hi, resource by resource. A resize
+// (KEP-1287) makes the versions differ. The caller must not change the result.
+func (p *podHistory) requests(lo, hi uint64) fit.Amounts {
 	all := within(p.versions, lo, hi)
 	if len(all) == 1 {
 		return all[0].object.requests
 	}
-	least := amounts{}
+	least := fit.Amounts{}
 	for name, n := range all[0].object.requests {
 		for _, v := range all[1:] {
 			n = min(n, v.object.requests[name])
@@ -133,8 +137,9 @@ func (p *podLife) requests(lo, hi uint64) amounts {
 	return least
 }
 
-// apply applies the next version of the pod. It returns the node from which the pod moved, if it did.
-func (p *podLife) apply(at moment, v *podVersion) (moved string) {
+// apply applies the next version of the pod. It returns the node from which the pod moved, if it did. The token of the
+// bind is read from the version that shows the bind, since later changes of the pod may overwrite it.
+func (p *podHistory) apply(at moment, v *podVersion) (moved string) {
 	p.versions = append(p.versions, version[*podVersion]{at, v})
 	pod := v.pod
 	p.name = pod.Namespace + "/" + pod.Name
@@ -147,30 +152,33 @@ func (p *podLife) apply(at moment, v *podVersion) (moved string) {
 			moved = p.node
 		}
 	}
-	if pod.DeletionTimestamp != nil && !p.leaving.known() {
+	if pod.DeletionTimestamp != nil && !p.leaving.happened() {
 		p.leaving = at
 	}
-	if (pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed) && !p.ended.known() {
+	if (pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed) && !p.ended.happened() {
 		p.ended = at
 	}
 	return moved
 }
 
-func (p *podLife) goes(at moment) {
+// setGone records that the pod was deleted. A pod that is gone has also left and ended, whether or not the versions
+// before showed it.
+func (p *podHistory) setGone(at moment) {
 	p.gone = at
-	if !p.ended.known() {
+	if !p.ended.happened() {
 		p.ended = at
 	}
-	if !p.leaving.known() {
+	if !p.leaving.happened() {
 		p.leaving = at
 	}
 }
 
-// fenced reports whether the fence of token has changed the pod, at rv at the latest.
-func (p *podLife) fenced(token ledger.Token, rv uint64) bool {
+// fenced reports whether the fence of token has changed the pod, at rv at the latest. If versions of the pod were
+// missed, it reports true: the fence may be in one of them.
+func (p *podHistory) fenced(token ledger.Token, rv uint64) bool {
 	for _, v := range p.versions {
 		pod, mark := v.object.pod, token.String()+"-"
-		if v.at.maybe(rv) && (strings.HasPrefix(pod.Annotations[annotationFence], mark) ||
+		if v.at.possibleBy(rv) && (strings.HasPrefix(pod.Annotations[annotationFence], mark) ||
 			strings.HasPrefix(conditionOf(pod, annotationFence), mark)) {
 			return true
 		}
@@ -178,62 +186,18 @@ func (p *podLife) fenced(token ledger.Token, rv uint64) bool {
 	return p.missed
 }
 
-// requestsOf returns what a pod requests of a node, by upstream's own arithmetic (KEP-753, KEP-1287, KEP-2837),
-// without the resources that are provided as devices (KEP-5004).
-func requestsOf(pod *corev1.Pod) amounts {
-	list := resource.PodRequests(pod, resource.PodResourcesOptions{
-		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
-	})
-	out := amountsOf(list)
-	out[string(corev1.ResourcePods)] = 1
-	return out.without(pod.Status.ExtendedResourceClaimStatus)
-}
-
-// without removes the resources that a pod gets as devices.
-func (a amounts) without(status *corev1.PodExtendedResourceClaimStatus) amounts {
-	if status != nil {
-		for i := range status.RequestMappings {
-			delete(a, status.RequestMappings[i].ResourceName)
-		}
-	}
-	return a
-}
-
-// promisedTo returns what a reservation takes from a node: like requestsOf, but without the pod itself.
-func promisedTo(e ledger.Entry) amounts {
-	out := amounts{}
-	maps.Copy(out, e.Requests)
-	for _, d := range e.Devices {
-		var status corev1.PodExtendedResourceClaimStatus
-		if status.Unmarshal(d.PodStatus) == nil {
-			out.without(&status)
-		}
-	}
-	return out
-}
-
-func amountsOf(list corev1.ResourceList) amounts {
-	out := amounts{}
-	for name, q := range list {
-		if name == corev1.ResourceCPU {
-			out[string(name)] = q.MilliValue()
-			continue
-		}
-		out[string(name)] = q.Value()
-	}
-	return out
-}
-
-// nodeLife is all that a history knows about one node.
-type nodeLife struct {
+// nodeHistory is all that a history knows about one node, by its UID. born and gone bound its life; a version is never
+// empty.
+type nodeHistory struct {
 	uid, name string
 	versions  []version[*corev1.Node]
 	born      moment
 	gone      moment
 }
 
-// room returns the most that the node had of one resource at some moment from lo to hi.
-func (n *nodeLife) room(name string, lo, hi uint64) int64 {
+// mostAllocatable returns the most that the node had of one resource at some moment from lo to hi, 0 for a resource
+// that it never had.
+func (n *nodeHistory) mostAllocatable(name string, lo, hi uint64) int64 {
 	most := int64(0)
 	for _, v := range within(n.versions, lo, hi) {
 		q := v.object.Status.Allocatable[corev1.ResourceName(name)]
@@ -246,8 +210,9 @@ func (n *nodeLife) room(name string, lo, hi uint64) int64 {
 	return most
 }
 
-// label returns the node's value of a label, if it was the same during the whole time from lo to hi.
-func (n *nodeLife) label(key string, lo, hi uint64) (value string, ok bool) {
+// label returns the node's value of a label, if it was the same during the whole time from lo to hi; false if it
+// changed, or was absent at some moment.
+func (n *nodeHistory) label(key string, lo, hi uint64) (value string, ok bool) {
 	for i, v := range within(n.versions, lo, hi) {
 		now, has := v.object.Labels[key]
 		if !has || i > 0 && now != value {
@@ -258,8 +223,26 @@ func (n *nodeLife) label(key string, lo, hi uint64) (value string, ok bool) {
 	return value, true
 }
 
-func nodeObject(name string) string     { return "node/" + name }
-func podObject(name string) string      { return "pod/" + name }
-func ledgerObject(key string) string    { return "ledger/" + key }
-func (p *podLife) object() string       { return podObject(p.name) }
+// budgetHistory is all that a history knows about one disruption budget.
+type budgetHistory struct {
+	name     string // namespace/name
+	versions []version[*recording.Budget]
+	gone     moment
+}
+
+func (b *budgetHistory) object() string { return "poddisruptionbudget/" + b.name }
+
+// nodeObject and the functions after it return objects of a finding, as kind/name. ledgerObject takes a key of the
+// ledger, podObject a pod's namespace/name.
+func nodeObject(name string) string { return "node/" + name }
+
+func podObject(name string) string { return "pod/" + name }
+
+func ledgerObject(key string) string { return "ledger/" + key }
+
+func (p *podHistory) object() string { return podObject(p.name) }
+
 func entryObject(e ledger.Entry) string { return podObject(e.Namespace + "/" + e.Name) }
+
+// podObjectOf returns a pod of the API server as an object of a finding.
+func podObjectOf(p *corev1.Pod) string { return podObject(p.Namespace + "/" + p.Name) }

@@ -1,4 +1,4 @@
-package audit
+package recording
 
 import (
 	"bufio"
@@ -152,14 +152,17 @@ type Writer struct {
 // ErrFull reports that a history has reached its size limit; only its End is written after that.
 var ErrFull = errors.New("audit: history size limit reached")
 
-// NewWriter writes the header. limit is in bytes; 0 means no limit.
+// NewWriter writes the header, with Format and Version filled in. limit is in bytes, that of the header included; 0
+// means no limit. The caller owns w, and closes it after Flush.
 func NewWriter(w io.Writer, limit int64, h Header) (*Writer, error) {
 	h.Format, h.Version = Format, Version
 	out := &Writer{out: bufio.NewWriter(w), limit: limit}
 	return out, out.Write(Record{Header: &h})
 }
 
-// Write appends one record. It returns ErrFull once the limit is reached; an End is always written.
+// Write appends one record. It returns ErrFull once the limit is reached, without writing the record; the history is
+// then intact up to the record before. An End is always written, so that a full history can be closed. Records are
+// buffered until Flush.
 func (w *Writer) Write(r Record) error {
 	line, err := json.Marshal(r)
 	if err != nil {
@@ -179,7 +182,7 @@ func (w *Writer) Write(r Record) error {
 func (w *Writer) Flush() error { return w.out.Flush() }
 
 // Read calls f with every record of a history, the header first. A truncated last line, as a crash of the recorder
-// leaves it, ends the history without an error.
+// leaves it, ends the history without an error. An error names the line, and ends the reading; so does an error of f.
 func Read(r io.Reader, f func(Record) error) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxLine)
@@ -220,6 +223,7 @@ func wholeLines(data []byte, atEOF bool) (advance int, token []byte, err error) 
 	return 0, nil, nil
 }
 
+// checkRecord checks what the format requires of line n, counted from 1.
 func checkRecord(n int, r Record) error {
 	h := r.Header
 	switch {

@@ -8,11 +8,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/berth-scheduler/berth/pkg/audit/fit"
 )
 
-// holdings checks the current claims: those for one pod have one user (S14), no device is in two claims (S15),
+// checkClaims checks the current claims: those for one pod have one user (S14), no device is in two claims (S15),
 // volumes can be used where their pods are (fit), and claims with devices have a pod (L7).
-func (c *standing) holdings(in Standing) {
+func (c *stateCheck) checkClaims(in CurrentState) {
 	volumeClaims := map[string]*corev1.PersistentVolumeClaim{}
 	for i := range in.VolumeClaims {
 		claim := &in.VolumeClaims[i]
@@ -22,25 +24,26 @@ func (c *standing) holdings(in Standing) {
 	for i := range in.Volumes {
 		volumes[in.Volumes[i].Name] = &in.Volumes[i]
 	}
-	users := map[string]*resident{}
+	users := map[string]*placedPod{}
 	for _, r := range c.placed {
 		for _, name := range volumeClaimsOf(r.pod) {
 			claim := volumeClaims[name]
 			if claim == nil {
 				continue
 			}
-			if volume := volumes[claim.Spec.VolumeName]; r.ours && !volumeAdmits(volume, r.node) {
+			if volume := volumes[claim.Spec.VolumeName]; r.boundByBerth && !fit.VolumeAdmits(volume, r.node) {
 				c.add(Violation, "fit", fmt.Sprintf("is on node %s, where its volume %s cannot be used",
-					r.node.Name, volume.Name), nameOf(r.pod), volumeClaimObject(name))
+					r.node.Name, volume.Name), podObjectOf(r.pod), volumeClaimObject(name))
 			}
-			if other := users[name]; forOne(claim) && other != nil && other != r {
-				c.add(ownFault(r.ours && other.ours), "S14", fmt.Sprintf("uses the same claim as %s, but only one pod may use it",
-					nameOf(other.pod)), nameOf(r.pod), nameOf(other.pod), volumeClaimObject(name))
+			if other := users[name]; singlePod(claim) && other != nil && other != r {
+				severity := severityFor(r.boundByBerth && other.boundByBerth)
+				c.add(severity, "S14", fmt.Sprintf("uses the same claim as %s, but only one pod may use it",
+					podObjectOf(other.pod)), podObjectOf(r.pod), podObjectOf(other.pod), volumeClaimObject(name))
 			}
 			users[name] = r
 		}
 	}
-	c.devices(in)
+	c.checkDevices(in)
 }
 
 // volumeClaimsOf returns the claims that a pod names, including those of its ephemeral volumes.
@@ -51,7 +54,7 @@ func volumeClaimsOf(p *corev1.Pod) (names []string) {
 	return names
 }
 
-func (c *standing) devices(in Standing) {
+func (c *stateCheck) checkDevices(in CurrentState) {
 	pods := map[string]*corev1.Pod{}
 	for i := range in.Pods {
 		pods[string(in.Pods[i].UID)] = &in.Pods[i]
@@ -65,12 +68,12 @@ func (c *standing) devices(in Standing) {
 		for _, device := range exclusiveDevices(claim) {
 			owners[device] = append(owners[device], claim)
 		}
-		c.orphaned(claim, pods)
+		c.checkUsers(claim, pods)
 	}
 	for _, device := range slices.Sorted(maps.Keys(owners)) {
 		for _, claim := range owners[device][1:] {
 			first := owners[device][0]
-			c.add(ownFault(claimOurs(claim, pods) && claimOurs(first, pods)), "S15",
+			c.add(severityFor(claimOurs(claim, pods) && claimOurs(first, pods)), "S15",
 				fmt.Sprintf("has device %s, which %s also has", device, claimName(first)),
 				deviceClaimObject(claimName(claim)), deviceClaimObject(claimName(first)))
 		}
@@ -79,8 +82,8 @@ func (c *standing) devices(in Standing) {
 
 func claimName(c *resourcev1.ResourceClaim) string { return c.Namespace + "/" + c.Name }
 
-// orphaned warns about devices that no pod uses. Kubernetes' controller takes them back, and may be about to.
-func (c *standing) orphaned(claim *resourcev1.ResourceClaim, pods map[string]*corev1.Pod) {
+// checkUsers warns about devices that no pod uses. Kubernetes' controller takes them back, and may be about to.
+func (c *stateCheck) checkUsers(claim *resourcev1.ResourceClaim, pods map[string]*corev1.Pod) {
 	var gone []string
 	for _, user := range claim.Status.ReservedFor {
 		if user.Resource == "pods" && user.APIGroup == "" && pods[string(user.UID)] == nil {

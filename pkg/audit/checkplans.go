@@ -7,13 +7,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 )
 
-// promises checks what is claimed from pods and budgets. As with reservations, only what existed both before and
+// checkPromises checks what is claimed from pods and budgets. As with reservations, only what existed both before and
 // after the rest was read is checked.
-func (c *standing) promises(in Standing) {
+func (c *stateCheck) checkPromises(in CurrentState) {
 	if in.After == nil {
 		return
 	}
@@ -37,14 +38,14 @@ func (c *standing) promises(in Standing) {
 	}
 	stood := c.budgetDocs(in.Before, false)
 	for uid, b := range c.budgetDocs(in.After, true) {
-		c.claimed(stood[uid], b, victims, pods)
-		c.allowed(in, stood[uid], b, pods)
+		c.checkBudgetClaims(stood[uid], b, victims, pods)
+		c.checkBudgetStatus(in, stood[uid], b, pods)
 	}
-	c.told(in, marked)
+	c.checkPreempted(in, marked)
 }
 
 // budgetDocs returns the documents of disruption budgets; values that cannot be decoded are reported once.
-func (c *standing) budgetDocs(kvs []ledger.KV, tell bool) map[string]ledger.BudgetDoc {
+func (c *stateCheck) budgetDocs(kvs []ledger.KV, report bool) map[string]ledger.BudgetDoc {
 	out := map[string]ledger.BudgetDoc{}
 	for _, kv := range kvs {
 		uid, ok := strings.CutPrefix(kv.Key, ledger.PrefixBudget)
@@ -55,7 +56,7 @@ func (c *standing) budgetDocs(kvs []ledger.KV, tell bool) map[string]ledger.Budg
 		switch {
 		case err == nil:
 			out[uid] = b
-		case tell:
+		case report:
 			c.add(Violation, "form", "has a value that cannot be decoded: "+err.Error(), ledgerObject(kv.Key))
 		}
 	}
@@ -68,22 +69,25 @@ func leaves(p *corev1.Pod) bool {
 		p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
-// claimed checks that what is claimed from a budget is claimed for a victim, until the victim leaves.
-func (c *standing) claimed(old, b ledger.BudgetDoc, victims map[string]string, pods map[string]*corev1.Pod) {
+// checkBudgetClaims checks that what is claimed from a budget is claimed for a victim, until the victim leaves (S6).
+// old is the budget's document before the lists: only claims that are in both are judged.
+func (c *stateCheck) checkBudgetClaims(
+	old, b ledger.BudgetDoc, victims map[string]string, pods map[string]*corev1.Pod,
+) {
 	for _, x := range b.Claims {
 		p := pods[x.PodUID]
 		if _, ok := victims[x.PodUID]; ok || leaves(p) || !old.Claimed(x.PodUID) {
 			continue
 		}
 		c.add(Violation, "S6", "has a budget claim of plan "+x.Plan+", but is not a victim in any document",
-			nameOf(p), ledgerObject(ledger.KeyBudget(b.UID)))
+			podObjectOf(p), ledgerObject(ledger.KeyBudget(b.UID)))
 	}
 }
 
-// allowed checks that no more is claimed than the status allows, except what is claimed regardless of it. The
-// budget may have shrunk since, so it is only a warning.
-func (c *standing) allowed(in Standing, old, b ledger.BudgetDoc, pods map[string]*corev1.Pod) {
-	i := slices.IndexFunc(in.Budgets, func(pdb Budget) bool { return string(pdb.UID) == b.UID })
+// checkBudgetStatus checks that no more is claimed than the status allows (S6), except what is claimed regardless of
+// it, and what the status already counts as disrupted. The budget may have shrunk since, so it is only a warning.
+func (c *stateCheck) checkBudgetStatus(in CurrentState, old, b ledger.BudgetDoc, pods map[string]*corev1.Pod) {
+	i := slices.IndexFunc(in.Budgets, func(pdb recording.Budget) bool { return string(pdb.UID) == b.UID })
 	if i < 0 {
 		return
 	}
@@ -101,8 +105,9 @@ func (c *standing) allowed(in Standing, old, b ledger.BudgetDoc, pods map[string
 	}
 }
 
-// told checks that a pod that was preempted by a scheduler of Berth's, and still runs, is marked.
-func (c *standing) told(in Standing, marked map[string]bool) {
+// checkPreempted checks that a pod that was preempted by a scheduler of Berth's, and still runs, is marked (S9). It is
+// only a warning: the eviction may just have failed.
+func (c *stateCheck) checkPreempted(in CurrentState, marked map[string]bool) {
 	schedulers := map[string]bool{}
 	for _, doc := range c.current {
 		for _, e := range reservations(doc) {
@@ -111,10 +116,10 @@ func (c *standing) told(in Standing, marked map[string]bool) {
 	}
 	for i := range in.Pods {
 		p := &in.Pods[i]
-		life := podLife{versions: []version[*podVersion]{{moment{rv: 1}, &podVersion{pod: p}}}}
-		at, scheduler := life.preempted()
-		if at.known() && schedulers[scheduler] && !marked[string(p.UID)] && !leaves(p) {
-			c.add(Warning, "S9", "was evicted for preemption, but no eviction is in progress", nameOf(p))
+		history := podHistory{versions: []version[*podVersion]{{moment{rv: 1}, &podVersion{pod: p}}}}
+		at, scheduler := history.preempted()
+		if at.happened() && schedulers[scheduler] && !marked[string(p.UID)] && !leaves(p) {
+			c.add(Warning, "S9", "was evicted for preemption, but no eviction is in progress", podObjectOf(p))
 		}
 	}
 }

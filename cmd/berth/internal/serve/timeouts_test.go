@@ -21,13 +21,13 @@ const (
 )
 
 // listening returns a server with some patience; run runs it.
-func listening(t *testing.T, p patience) *Server {
+func listening(t *testing.T, p timeouts) *Server {
 	t.Helper()
 	s, err := Listen(Config{Address: "127.0.0.1:0", Profiling: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.patience = p
+	s.timeouts = p
 	return s
 }
 
@@ -69,21 +69,21 @@ func said(t *testing.T, s *Server, text string) string {
 func TestSlowClientsAreDisconnected(t *testing.T) {
 	const put = "PUT " + LevelPath + " HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nin"
 	for name, c := range map[string]struct {
-		patience   patience
+		patience   timeouts
 		text, want string
 	}{
 		"half a header": {
-			patience{header: hurry, request: never, answer: never, idle: never}, "GET /livez HTTP/1.1\r\nHost: x\r\n", "",
+			timeouts{header: hurry, request: never, answer: never, idle: never}, "GET /livez HTTP/1.1\r\nHost: x\r\n", "",
 		},
 		"half a body": {
-			patience{header: never, request: hurry, answer: never, idle: never}, put, "i/o timeout",
+			timeouts{header: never, request: hurry, answer: never, idle: never}, put, "i/o timeout",
 		},
 		"no next request": {
-			patience{header: never, request: never, answer: never, idle: hurry},
+			timeouts{header: never, request: never, answer: never, idle: hurry},
 			"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n", "200 OK",
 		},
 		"an endless header": {
-			patience{header: never, request: never, answer: never, idle: hurry},
+			timeouts{header: never, request: never, answer: never, idle: hurry},
 			"GET /livez HTTP/1.1\r\nHost: " + strings.Repeat("x", 2*maxHeaderBytes) + "\r\n\r\n", "431",
 		},
 	} {
@@ -99,7 +99,7 @@ func TestSlowClientsAreDisconnected(t *testing.T) {
 
 // A client that does not read its answer is disconnected as well.
 func TestUnreadAnswersEnd(t *testing.T) {
-	s := listening(t, patience{header: never, request: never, answer: hurry, idle: never})
+	s := listening(t, timeouts{header: never, request: never, answer: hurry, idle: never})
 	gaveUp := make(chan error, 1)
 	s.AddHandler("/long", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		var err error
@@ -130,7 +130,7 @@ func TestUnreadAnswersEnd(t *testing.T) {
 // A profile may take as long as requested, whatever the bounds.
 func TestProfilesAreNotCutOff(t *testing.T) {
 	const long = 1200 * time.Millisecond
-	s := listening(t, patience{header: never, request: hurry, answer: time.Second, idle: never})
+	s := listening(t, timeouts{header: never, request: hurry, answer: time.Second, idle: never})
 	run(t, s)
 	begun := time.Now()
 	response, err := http.Get("http://" + s.Address() + "/debug/pprof/trace?seconds=1.2")

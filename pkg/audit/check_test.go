@@ -8,14 +8,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 )
 
-// now returns the state at the end of a story, as `berth check` reads it.
-func (s *story) now() Standing {
+// recorderClock returns the state at the end of a story, as `berth check` reads it.
+func (s *story) now() CurrentState {
 	s.Helper()
-	var in Standing
+	var in CurrentState
 	for _, n := range s.nodes {
 		in.Nodes = append(in.Nodes, *n)
 	}
@@ -31,7 +32,7 @@ func (s *story) now() Standing {
 	return in
 }
 
-func (s *story) check(in Standing, want ...string) *StandingReport {
+func (s *story) check(in CurrentState, want ...string) *CheckReport {
 	s.Helper()
 	report := Check(in)
 	var got []string
@@ -55,7 +56,7 @@ func TestCheckOfAGoodState(t *testing.T) {
 	s.state("n", "b", ledger.Fencing)
 	s.foreign("d", "m")
 	r := s.check(s.now())
-	want := StandingReport{
+	want := CheckReport{
 		Nodes: 2, Pods: 5, Bound: 3, ByBerth: 2, Pending: 2, Reserved: 1, Fencing: 1, Findings: []Finding{},
 	}
 	if diff := cmp.Diff(want, *r); diff != "" {
@@ -113,7 +114,7 @@ func TestCheckOfBadStates(t *testing.T) {
 	})
 	t.Run("S1: a reservation on the node before", func(t *testing.T) {
 		s := begin(t).node("n", "1", nil).pod("a", "1").pod("b", "1").place("n", "a")
-		s.happens(Object{Kind: KindNode, UID: "n-uid", Gone: true})
+		s.happens(recording.Object{Kind: recording.KindNode, UID: "n-uid", Gone: true})
 		again := s.nodes["n"].DeepCopy()
 		again.UID = "n-uid-2"
 		s.nodes["n"] = again
@@ -129,14 +130,14 @@ func TestCheckOfBadStates(t *testing.T) {
 }
 
 func TestCheckOfVictimsAndBudgets(t *testing.T) {
-	state := func(allowed int32, doc *ledger.BudgetDoc, marks ...string) (*story, Standing) {
+	state := func(allowed int32, doc *ledger.BudgetDoc, marks ...string) (*story, CurrentState) {
 		s := crowded(t, allowed)
 		s.nominate("v")
 		s.marks(marks...)
 		in := s.now()
-		b := Budget{}
+		b := recording.Budget{}
 		b.Namespace, b.Name, b.UID, b.Status.DisruptionsAllowed = "d", "pdb", pdbUID, allowed
-		in.Budgets = []Budget{b}
+		in.Budgets = []recording.Budget{b}
 		if doc != nil {
 			in.After = append(in.After, ledger.KV{Key: ledger.KeyBudget(pdbUID), Value: s.must(codec.EncodeBudget(*doc))})
 			in.Before = in.After

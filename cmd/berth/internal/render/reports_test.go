@@ -1,4 +1,4 @@
-package app
+package render
 
 import (
 	"strings"
@@ -13,7 +13,7 @@ func TestCheckSaysWhetherTheLedgerWasRead(t *testing.T) {
 		false: "the ledger was not read (see --berth-namespace)",
 	} {
 		var out strings.Builder
-		if err := writeReport(&out, &audit.StandingReport{Nodes: 2, Reserved: 1, Ledger: ledger}, ""); err != nil {
+		if err := Check(&out, &audit.CheckReport{Nodes: 2, Reserved: 1, Ledger: ledger}, ""); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(out.String(), want) {

@@ -1,0 +1,87 @@
+package render
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/berth-scheduler/berth/pkg/audit"
+	"github.com/berth-scheduler/berth/pkg/priorities"
+)
+
+// Audit prints the report of `berth audit`: counts, notes, findings, and the verdict as the last line. Preemption and
+// moves have a line only if there were any.
+func Audit(w io.Writer, r *audit.Report, format string) error {
+	if done, err := Structured(w, r, format); done {
+		return err
+	}
+	fmt.Fprintf(w, "ledger: %d revisions (%d to %d), %d partition hand-overs\n",
+		r.Revisions, r.First, r.Last, r.Takeovers)
+	fmt.Fprintf(w, "reservations: %d (%d handed over, %d fenced, %d unresolved)\n",
+		r.Reserved, r.HandedOver, r.Fenced, r.Unresolved)
+	if r.Nominated+r.Evictions > 0 {
+		fmt.Fprintf(w, "preemption: %d nominated, %d promoted, %d given up after evictions; %d pods marked for eviction\n",
+			r.Nominated, r.Promoted, r.Abandoned, r.Evictions)
+	}
+	if r.Moves > 0 {
+		fmt.Fprintf(w, "moves: %d places kept, %d of them used\n", r.Moves, r.TakenOver)
+	}
+	fmt.Fprintf(w, "API server: %d versions of %d nodes and %d pods: %d bound by Berth, %d by others\n",
+		r.Versions, r.Nodes, r.Pods, r.Bound, r.Foreign)
+	for _, note := range r.Notes {
+		fmt.Fprintf(w, "note: %s\n", note)
+	}
+	for _, f := range r.Findings {
+		fmt.Fprintln(w, f)
+	}
+	if r.Unlisted > 0 {
+		fmt.Fprintf(w, "and %d more\n", r.Unlisted)
+	}
+	n := r.Violations()
+	_, err := fmt.Fprintf(w, "%d violations, %d warnings\n", n, len(r.Findings)+r.Unlisted-n)
+	return err
+}
+
+// Check prints the report of `berth check`. It says whether the ledger was read, since a check without it finds less.
+func Check(w io.Writer, r *audit.CheckReport, format string) error {
+	if done, err := Structured(w, r, format); done {
+		return err
+	}
+	fmt.Fprintf(w, "%d nodes, %d pods: %d bound (%d by Berth), %d pending; ",
+		r.Nodes, r.Pods, r.Bound, r.ByBerth, r.Pending)
+	if r.Ledger {
+		fmt.Fprintf(w, "%d reserved, %d of them being cancelled\n", r.Reserved, r.Fencing)
+	} else {
+		fmt.Fprintln(w, "the ledger was not read (see --berth-namespace)")
+	}
+	for _, f := range r.Findings {
+		fmt.Fprintln(w, f)
+	}
+	_, err := fmt.Fprintf(w, "%d violations, %d warnings\n", r.Violations(), len(r.Findings)-r.Violations())
+	return err
+}
+
+// Priorities prints the tables of priorities and of quotas for PriorityClasses, in the order of the report; nothing if
+// both are empty. Shares are of all bands, for CPU and memory of what pods on nodes request.
+func Priorities(w io.Writer, r priorities.Report) error {
+	if len(r.Bands)+len(r.Quotas) == 0 {
+		return nil
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "PRIORITY\tCLASS\tPODS\tWAITING\tSHARE\tCPU\tSHARE\tMEMORY\tSHARE")
+	for _, b := range r.Bands {
+		fmt.Fprintf(table, "%d\t%s\t%d\t%d\t%.0f%%\t%s\t%.0f%%\t%s\t%.0f%%\n",
+			b.Priority, b.Class, b.Pods, b.Waiting, 100*b.PodShare,
+			resource.NewMilliQuantity(b.MilliCPU, resource.DecimalSI), 100*b.CPUShare,
+			resource.NewQuantity(b.MemoryBytes, resource.BinarySI), 100*b.MemoryShare)
+	}
+	if len(r.Quotas) > 0 {
+		fmt.Fprintln(table, "\nQUOTA\tSCOPE\tRESOURCE\tUSED\tHARD")
+	}
+	for _, q := range r.Quotas {
+		fmt.Fprintf(table, "%s/%s\t%s\t%s\t%s\t%s\n", q.Namespace, q.Name, q.Scope, q.Resource, q.Used, q.Hard)
+	}
+	return table.Flush()
+}
