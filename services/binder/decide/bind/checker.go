@@ -39,6 +39,16 @@ func staleBy(cause ledger.FenceCause, reason string) finding {
 	return finding{verdict: stale, reason: reason, cause: cause}
 }
 
+// Documents has the nodes' documents as last seen.
+type Documents interface {
+	// Get returns the document of a node.
+	Get(nodeUID string) (ledger.NodeDoc, bool)
+	// Learn adopts a document if it is newer than the known one, and reports whether it is.
+	Learn(d ledger.NodeDoc) (newer bool)
+	// Forget drops a document that a revision of the ledger deleted, and reports whether it was dropped.
+	Forget(nodeUID string, by int64) bool
+}
+
 // checker checks reservations against the facts.
 type checker struct {
 	*basis.Base

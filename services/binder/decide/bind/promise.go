@@ -1,6 +1,7 @@
 package bind
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -107,4 +108,19 @@ func (r *promise) bindDeadline(b *basis.Base, requested bool) time.Duration {
 		deadline += b.Limits.Devices.For(r.entry.SchedulerName)
 	}
 	return deadline
+}
+
+// announceBound publishes the bind to the log and then, if users is set, emits an event. rv is the resourceVersion that
+// the Binding named.
+func (r *promise) announceBound(b *basis.Base, rv uint64, users bool) {
+	d := r.decision(events.DecisionBound)
+	d.PodResourceVersion = rv
+	b.Publish(d)
+	if !users {
+		return
+	}
+	b.Emit(effect.Report{
+		Pod: r.ref(), SchedulerName: r.entry.SchedulerName, Type: "Normal", Reason: "Scheduled", Action: "Binding",
+		Note: fmt.Sprintf("Successfully assigned %s/%s to %s", r.entry.Namespace, r.entry.Name, r.nodeName), Once: true,
+	})
 }
