@@ -231,6 +231,19 @@ func (v *Evictor) advancePlan(id string) {
 	}
 }
 
+// removalsOf returns the removals of a plan, in the order of documents and entries.
+func (v *Evictor) removalsOf(id string) []*removal {
+	var out []*removal
+	for _, d := range v.Ledger.PlanDocs(id) {
+		for _, e := range d.Entries {
+			if r, ok := v.removals[e.PodUID]; ok && e.Role == ledger.RoleVictim && e.Plan == id {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}
+
 // AdvanceAll advances all plans and removals.
 func (v *Evictor) AdvanceAll() {
 	for _, id := range slices.Sorted(maps.Keys(v.plans)) {

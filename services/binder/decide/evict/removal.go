@@ -134,7 +134,7 @@ func (r *removal) ref() events.PodRef {
 // or the victim itself if there is none.
 func (r *removal) actsFor(v *Evictor) (uid string, wanted bool) {
 	ended := v.Ended(r.claim.NotAfter)
-	if _, owner, ok := v.planOwner(r.plan); ok {
+	if _, owner, ok := planOwner(v.Base, r.plan); ok {
 		return owner.PodUID, !ended && (owner.Role != ledger.RoleMove || v.wantsMove(r.plan, owner, r.claim))
 	}
 	// A refusal is reported after the claim has been given back: while the claim exists, its eviction is still wanted
@@ -146,8 +146,8 @@ func (r *removal) actsFor(v *Evictor) (uid string, wanted bool) {
 // needed reports whether the pod for which the victim is evicted still waits for its place, by the facts. If it does
 // not, its shard gives the plan up; until then no pod is evicted for it.
 func (r *removal) needed(v *Evictor) bool {
-	_, owner, ok := v.planOwner(r.plan)
-	return !ok || owner.Role == ledger.RoleMove || v.mayStillPlace(owner)
+	_, owner, ok := planOwner(v.Base, r.plan)
+	return !ok || owner.Role == ledger.RoleMove || mayStillPlace(v.Base, owner)
 }
 
 // tries returns how many refusals in a row are final. The requester of a single eviction has other pods to choose
@@ -276,7 +276,7 @@ func (r *removal) prepare(v *Evictor) {
 // EvictionByEvictionAPI, over any other; so an eviction needs none of the binder's.
 func (r *removal) writeCondition(v *Evictor) {
 	r.conditionWritten = true
-	preemptor, _, ok := v.preemptor(r.plan)
+	by, _, ok := preemptor(v.Base, r.plan)
 	victim, known, _ := v.Pod(r.claim.PodUID, r.claim.PodRV)
 	if !ok || !known {
 		r.advance(v)
@@ -284,7 +284,7 @@ func (r *removal) writeCondition(v *Evictor) {
 	}
 	v.Emit(effect.PatchCondition{Op: r.begin(v, writingCondition), Pod: r.ref(), Condition: corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler,
-		Message:            preemptor.SchedulerName + ": preempting to accommodate a higher priority pod",
+		Message:            by.SchedulerName + ": preempting to accommodate a higher priority pod",
 		ObservedGeneration: victim.Generation(), LastTransitionTime: metav1.NewTime(v.Now), LastProbeTime: metav1.Time{},
 	}})
 }
@@ -302,7 +302,7 @@ func (r *removal) evict(v *Evictor, s removalStep) {
 		vouched, _ := v.documents.Vouched(r.nodeUID)
 		out.NotAfter = vouched.Add(v.Limits.EvictWithin + v.Limits.Call)
 	}
-	if p, _, ok := v.preemptor(r.plan); ok {
+	if p, _, ok := preemptor(v.Base, r.plan); ok {
 		out.For = p.UID
 	}
 	if e, ok := v.askedFor(r); ok {
@@ -426,22 +426,5 @@ func (r *removal) failed(v *Evictor, problem string) {
 	if r.claim.State != ledger.Evicting && r.failures >= r.tries(v) {
 		r.attempts, r.Retry = attempts{}, v.Limits.Retry
 		v.refused(r, problem)
-	}
-}
-
-// reportDone reports an eviction that was carried out, once.
-func (r *removal) reportDone(v *Evictor) {
-	if r.reported {
-		return
-	}
-	r.reported = true
-	r.conclude(v, events.DecisionEvicted, "")
-	r.preempted(v)
-}
-
-// reportGone reports a victim that is leaving after evictions of this binder without a known outcome.
-func (r *removal) reportGone(v *Evictor) {
-	if r.claim.State == ledger.Evicting && r.claim.Shard == v.ID && r.sent {
-		r.reportDone(v)
 	}
 }
