@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"strconv"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -49,6 +48,8 @@ func (b *bindings) carryOut(ctx context.Context, e effect.Bind) effect.Answered 
 	return b.bind(ctx, e)
 }
 
+// bind binds the pod through the extender that is responsible for it, or else posts the Binding. It measures, traces
+// and logs the answer. A lost bind is normal where many shards and controllers write, so it is logged at debug level.
 func (b *bindings) bind(ctx context.Context, e effect.Bind) effect.Answered {
 	ctx, done := bindSpan(ctx, e)
 	begin := b.clock.Now()
@@ -72,6 +73,9 @@ func (b *bindings) bind(ctx context.Context, e effect.Bind) effect.Answered {
 	return answer
 }
 
+// postBinding posts the Binding with UID and resourceVersion as preconditions. The attempt's token is in the Binding's
+// annotations, which the API server copies to the pod. If the pod's annotations are full, the token is written into its
+// status first, and the Binding names the resourceVersion after that write.
 func (b *bindings) postBinding(ctx context.Context, e effect.Bind) effect.Answered {
 	annotations := map[string]string{effect.AnnotationAttempt: e.Token.String()}
 	if e.Full {
@@ -91,11 +95,11 @@ func (b *bindings) postBinding(ctx context.Context, e effect.Bind) effect.Answer
 	}
 	bctx, cancel := context.WithTimeout(ctx, bindTimeout)
 	defer cancel()
-	begin := time.Now()
+	begin := b.clock.Now()
 	err := b.client.CoreV1().Pods(e.Pod.Namespace).Bind(bctx, binding, metav1.CreateOptions{})
 	switch {
 	case err == nil:
-		b.pace.bound(time.Since(begin))
+		b.pace.bound(b.clock.Since(begin))
 		return effect.Answered{Result: effect.Done}
 	case noSuchPod(err, e.Pod.Name):
 		return effect.Answered{Result: effect.Gone}
@@ -121,6 +125,8 @@ func noSuchPod(err error, name string) bool {
 	return about != nil && about.Kind == string(corev1.ResourcePods) && about.Name == name
 }
 
+// lostBind reads the pod after a Binding was refused with 404 or 409, and answers what has become of it; cause is the
+// refusal. The answer has Refused set: this Binding was certainly not carried out, even if the read fails.
 func (b *bindings) lostBind(ctx context.Context, e effect.Bind, cause error) effect.Answered {
 	read := b.get(ctx, e.Pod)
 	read.Refused = true

@@ -17,6 +17,8 @@ type fences struct {
 	logger *slog.Logger
 }
 
+// fencePod changes the pod, and then settles its device claims. The claims come last, because the changed pod shows
+// whether a bind came first, in which case they keep their devices.
 func (f *fences) fencePod(ctx context.Context, e effect.FencePod) effect.Answered {
 	answer := f.markPod(ctx, e)
 	if len(e.Claims) > 0 && (answer.Result == effect.Done || answer.Result == effect.Gone) {

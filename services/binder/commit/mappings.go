@@ -41,6 +41,7 @@ func (b *bindings) writeMappings(ctx context.Context, e effect.Bind) (version ui
 const dropped = "the API server drops extendedResourceClaimStatus, without which a kubelet gives the pod no " +
 	"devices: enable the feature gate DRAExtendedResource (default since Kubernetes 1.36)"
 
+// patchMappings writes the status of the claim, and checks in the answer that the API server has kept it.
 func (b *bindings) patchMappings(
 	ctx context.Context, e effect.Bind, status *corev1.PodExtendedResourceClaimStatus,
 ) (version uint64, answer effect.Answered) {

@@ -12,7 +12,7 @@ import (
 
 // Every reason (Why) that the core gives a transaction has the protocol's name for it in the metrics.
 func TestTransactionsHaveTheirNames(t *testing.T) {
-	files, err := filepath.Glob("../*/*.go")
+	files, err := filepath.Glob("../decide/*/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,6 +61,8 @@ type patchMeta struct {
 	Annotations     map[string]string `json:"annotations,omitempty"`
 }
 
+// patch sends a strategic merge patch of the pod, or of one of its subresources. After a conflict, and if the pod is
+// not found, it reads the pod: the answer is Gone, or Unknown if this incarnation exists after all.
 func (p *pods) patch(
 	ctx context.Context, pod events.PodRef, body []byte, subresource ...string,
 ) (*corev1.Pod, effect.Answered) {
@@ -120,4 +122,5 @@ func tooLarge(err error) bool {
 		strings.Contains(message, "trying to send message larger than max")
 }
 
+// ref returns the pod's name as logs have it.
 func ref(p events.PodRef) string { return p.Namespace + "/" + p.Name }

@@ -67,10 +67,14 @@ type preparation struct {
 	pick ledger.VolumePick
 }
 
+// refusal returns the answer Refused with a sentence for people. The reservation is taken back then.
 func refusal(format string, args ...any) effect.Answered {
 	return effect.Answered{Result: effect.Refused, Problem: fmt.Sprintf(format, args...)}
 }
 
+// claim reads the claim and makes the write that it still needs. A claim that had its volume when the pod was placed
+// needs none. Any other needs either the volume of the pick (bindVolume) or a new one (selectNode), and is done when
+// the controllers have bound it, which they record in the annotation volumes.AnnotationBindCompleted.
 func (p preparation) claim(ctx context.Context) effect.Answered {
 	read, cancel := context.WithTimeout(ctx, readTimeout)
 	claims := p.client.CoreV1().PersistentVolumeClaims(p.bind.Pod.Namespace)
@@ -199,6 +203,7 @@ type guardedMeta struct {
 	Annotations     map[string]string `json:"annotations,omitempty"`
 }
 
+// guard returns the metadata of a patch that applies only to the object as read.
 func guard(read *metav1.ObjectMeta) guardedMeta {
 	return guardedMeta{UID: read.UID, ResourceVersion: read.ResourceVersion}
 }

@@ -20,8 +20,8 @@ import (
 // sooner. A binder that starts and has not seen them waits until the plugin's time has expired, and takes the place
 // back.
 
-// leftToUs reports whether plugins have declined to bind the pod.
-func (r *promise) leftToUs() bool {
+// declinedByPlugins reports whether plugins have declined to bind the pod.
+func (r *trackedEntry) declinedByPlugins() bool {
 	return r.hint.Kind == events.DecisionPlaced && len(r.hint.Plugins) == 0
 }
 
@@ -40,7 +40,7 @@ const (
 )
 
 // pluginResult evaluates the facts, the hint and the time. problem is the reason for pluginFailed.
-func (r *promise) pluginResult(b *basis.Base) (result pluginResult, problem string) {
+func (r *trackedEntry) pluginResult(b *basis.Base) (result pluginResult, problem string) {
 	p, known, gone := b.Pod(r.key.Pod, r.entry.PodRV)
 	switch {
 	case gone:
@@ -62,23 +62,23 @@ func (r *promise) pluginResult(b *basis.Base) (result pluginResult, problem stri
 
 // boundByPlugin reports whether a pod is bound to the node to which a plugin was to bind it. There is no better
 // evidence: a plugin's Binding does not name the attempt.
-func (r *promise) boundByPlugin(p *state.Pod) bool {
-	return r.entry.Delegated && !r.leftToUs() && p.NodeName == r.nodeName
+func (r *trackedEntry) boundByPlugin(p *state.Pod) bool {
+	return r.entry.Delegated && !r.declinedByPlugins() && p.NodeName == r.nodeName
 }
 
-// departures holds the binds by plugins of reservations that have left the ledger before the facts show why: another
-// process has seen the pod bound sooner, and has handed the entry over. The bind has yet to be reported.
-type departures map[basis.Attempt]departure
+// unreportedBinds holds the binds by plugins of reservations that have left the ledger before the facts show why:
+// another process has seen the pod bound sooner, and has handed the entry over. The bind has yet to be reported.
+type unreportedBinds map[basis.Attempt]unreportedBind
 
-// departure is the promise as it was last, and the version that its Binding would have named.
-type departure struct {
-	*promise
+// unreportedBind is the promise as it was last, and the version that its Binding would have named.
+type unreportedBind struct {
+	*trackedEntry
 	rv uint64
 }
 
 // report reports the binds that the facts show by now. Facts that have reached the high-water of the hand-over show the
 // bind, or there was none.
-func (d departures) report(b *basis.Base, documents Documents) {
+func (d unreportedBinds) report(b *basis.Base, documents Documents) {
 	if len(d) == 0 {
 		return
 	}

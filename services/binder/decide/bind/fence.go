@@ -51,8 +51,8 @@ const (
 	released
 )
 
-// because sets the reason and the cause of the fence.
-func (f *fence) because(cause ledger.FenceCause, reason string) {
+// setReason sets the reason and the cause of the fence.
+func (f *fence) setReason(cause ledger.FenceCause, reason string) {
 	f.reason = reason
 	f.causeOverride = cause
 }

@@ -30,10 +30,10 @@ func spaceIn(p *state.Pod) space {
 	return enoughSpace
 }
 
-// knowsSpace reports whether it is known if there is space at the version that the bind names, given the pod as the
+// spaceKnown reports whether it is known if there is space at the version that the bind names, given the pod as the
 // facts show it. Facts of an earlier version do not show it: the bind waits for newer ones. Facts of a later version
 // need not show it, because the API server refuses the bind.
-func (c *precondition) knowsSpace(p *state.Pod) bool {
+func (c *precondition) spaceKnown(p *state.Pod) bool {
 	if p.ResourceVersion >= c.rv {
 		c.space = spaceIn(p)
 	}

@@ -42,8 +42,8 @@ func (f *fence) refused(env *environment, in effect.Answered) {
 		return
 	}
 	t.Due = env.Now.Add(r.pause.Step())
-	if r.times < env.Limits.Refusals.Tell ||
-		r.reported() && env.Now.Sub(r.reportedAt) < env.Limits.Refusals.Again {
+	if r.times < env.Limits.Refusals.ReportAfter ||
+		r.reported() && env.Now.Sub(r.reportedAt) < env.Limits.Refusals.ReportEvery {
 		return
 	}
 	r.reportedAt = env.Now

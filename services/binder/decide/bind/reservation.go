@@ -39,7 +39,7 @@ func (r *reservation) advance(env *environment) {
 	}
 	switch r.entry.State {
 	case ledger.Committed:
-		if r.entry.Delegated && !r.leftToUs() {
+		if r.entry.Delegated && !r.declinedByPlugins() {
 			r.watchBind(env)
 			return
 		}
@@ -54,33 +54,36 @@ func (r *reservation) advance(env *environment) {
 	}
 }
 
+// advanceCommitted fences the entry if there is a reason to, or binds it if the facts permit it. The deadline does not
+// run while the reservation waits in the line. A place that is wanted back is fenced as soon as its bind would have to
+// wait, for a turn or for another try.
 func (r *reservation) advanceCommitted(env *environment) {
 	switch {
 	case r.fence.reason != "":
 	case !r.turn.lined && env.Now.Sub(r.since) > r.bindDeadline(env.Base, r.requested):
 		r.fence.reason = fmt.Sprintf("not bound within %v", r.bindDeadline(env.Base, r.requested))
 	case r.entry.Wanted && r.tries > 0:
-		r.fence.because(ledger.FenceByWant, "wanted back, and the bind did not succeed at once")
+		r.fence.setReason(ledger.FenceByWant, "wanted back, and the bind did not succeed at once")
 	case r.entry.Wanted && !env.turns.free(env.Limits.Binds):
-		r.fence.because(ledger.FenceByWant, "wanted back, and other binds come first")
+		r.fence.setReason(ledger.FenceByWant, "wanted back, and other binds come first")
 	}
 	if r.fence.reason != "" {
 		r.fence.mark(env)
 		return
 	}
-	p, found := env.checker.check(&r.promise)
+	p, found := env.checker.check(&r.trackedEntry)
 	switch found.verdict {
 	case over:
-		if r.claimsOpen(env.Base) {
-			r.overDevices(env, found.reason)
+		if r.claimsUnsettled(env.Base) {
+			r.releaseDevices(env, found.reason)
 			return
 		}
 		r.settled = true
 	case stale:
-		r.fence.because(found.cause, found.reason)
+		r.fence.setReason(found.cause, found.reason)
 		r.fence.mark(env)
 	case fit:
-		if r.precondition.knowsSpace(p) {
+		if r.precondition.spaceKnown(p) {
 			r.takeTurn(env, p.Priority)
 		}
 	case unseen:
@@ -125,7 +128,7 @@ func (r *reservation) takeTurn(env *environment, priority int32) {
 func (r *reservation) bind(env *environment) {
 	r.tries++
 	r.begin(env, binding)
-	env.turns.taken++
+	env.turns.inFlight++
 	env.Emit(effect.Bind{
 		Op: r.op, Pod: r.ref(), NodeUID: r.nodeUID, NodeName: r.nodeName, ResourceVersion: r.precondition.rv,
 		Token: r.key.Token, Full: r.precondition.space == noSpace, SchedulerName: r.entry.SchedulerName,
@@ -134,15 +137,15 @@ func (r *reservation) bind(env *environment) {
 	})
 }
 
-// overDevices ends a reservation with device claims whose pod is gone or bound. If the pod is bound here, its claims
+// releaseDevices ends a reservation with device claims whose pod is gone or bound. If the pod is bound here, its claims
 // are written, and the facts will soon show it; otherwise the reservation is fenced.
-func (r *reservation) overDevices(env *environment, reason string) {
+func (r *reservation) releaseDevices(env *environment, reason string) {
 	p, known, _ := env.Pod(r.key.Pod, r.entry.PodRV)
 	if known && p.NodeName == r.nodeName {
 		r.Due = env.Now.Add(env.Limits.Volumes.Poll)
 		return
 	}
-	r.fence.because(ledger.FenceByPod, reason)
+	r.fence.setReason(ledger.FenceByPod, reason)
 	r.fence.mark(env)
 }
 
@@ -154,7 +157,7 @@ func (r *reservation) answered(env *environment, in effect.Input) {
 	switch in := in.(type) {
 	case effect.Answered:
 		if s == binding {
-			env.turns.taken--
+			env.turns.inFlight--
 			r.bindAnswered(env, in)
 		} else {
 			r.followFence(env, r.fence.changeAnswered(env, in))
@@ -183,13 +186,13 @@ func (r *reservation) followFence(env *environment, p progress) {
 	case released:
 		r.reportReleased(env)
 	case waiting:
-		r.leftUnanswered(env)
+		r.reportUnansweredRelease(env)
 	}
 }
 
-// leftUnanswered reports a release whose answer was lost, once the ledger shows that the entry has left: by that
-// transaction, or by another binder's for the same fence.
-func (r *reservation) leftUnanswered(env *environment) {
+// reportUnansweredRelease reports a release whose answer was lost, once the ledger shows that the entry has left: by
+// that transaction, or by another binder's for the same fence.
+func (r *reservation) reportUnansweredRelease(env *environment) {
 	if r.removed && r.op == 0 && r.again == releasing {
 		r.again = idle
 		r.reportReleased(env)
@@ -209,6 +212,8 @@ func (r *reservation) reportReleased(env *environment) {
 	env.Publish(d)
 }
 
+// bindAnswered handles the answer to a Bind. It leads to the end (settled), to a fence, to another transaction or read
+// before the next try (ClaimMade, Moved), or to a pause.
 func (r *reservation) bindAnswered(env *environment, in effect.Answered) {
 	switch in.Result {
 	case effect.Done:
@@ -218,19 +223,19 @@ func (r *reservation) bindAnswered(env *environment, in effect.Answered) {
 		r.settled = true
 		r.foundBound(env, in.Pod, r.unsure)
 	case effect.Elsewhere, effect.Gone:
-		if r.claimsOpen(env.Base) {
-			r.fence.because(ledger.FenceByPod, "the pod is "+in.Result.String())
+		if r.claimsUnsettled(env.Base) {
+			r.fence.setReason(ledger.FenceByPod, "the pod is "+in.Result.String())
 			r.advance(env)
 			return
 		}
 		r.settled = true
 	case effect.Moved:
-		r.moved(env, in.Pod)
+		r.startRefresh(env, in.Pod)
 	case effect.Refused:
 		r.bindRefused(env, in.Problem)
 	case effect.ClaimMade:
 		r.tries-- // no Binding has been posted
-		if !r.live(env) || !r.nameClaim(env, in.Made) {
+		if !r.bindable(env) || !r.nameClaim(env, in.Made) {
 			r.advance(env)
 		}
 	case effect.Waiting:
@@ -259,10 +264,10 @@ func (r *reservation) foundBound(env *environment, p *state.Pod, ours bool) {
 	}
 }
 
-// moved begins the refresh. The protocol prescribes the order: the pod has been read (rv'), now the document is read,
-// and only then the bind is sent with rv'. In the reverse order, a fence could mark, change the pod and release
+// startRefresh begins the refresh. The protocol prescribes the order: the pod has been read (rv'), now the document is
+// read, and only then the bind is sent with rv'. In the reverse order, a fence could mark, change the pod and release
 // between the two reads, and the bind would carry a resourceVersion from after the fence.
-func (r *reservation) moved(env *environment, read *state.Pod) {
+func (r *reservation) startRefresh(env *environment, read *state.Pod) {
 	r.losses++
 	if read == nil {
 		r.Pause(env.Now)
@@ -274,7 +279,7 @@ func (r *reservation) moved(env *environment, read *state.Pod) {
 		r.advance(env)
 		return
 	}
-	if !r.live(env) {
+	if !r.bindable(env) {
 		r.advance(env) // it is being fenced, or another binder holds the partition now
 		return
 	}
@@ -283,12 +288,14 @@ func (r *reservation) moved(env *environment, read *state.Pod) {
 	env.Emit(effect.ReadDoc{Op: r.op, NodeUID: r.nodeUID})
 }
 
-// live reports whether the entry is still Committed, unfinished and this binder's to bind.
-func (r *reservation) live(env *environment) bool {
+// bindable reports whether the entry is still Committed, unfinished and this binder's to bind.
+func (r *reservation) bindable(env *environment) bool {
 	return !r.removed && !r.settled && r.fence.reason == "" &&
 		r.entry.State == ledger.Committed && env.MayAct(r.key.Pod)
 }
 
+// docRead is the second half of the refresh. The document is adopted first, so that an entry that another binder has
+// fenced or released in the meantime is not bound.
 func (r *reservation) docRead(env *environment, in effect.DocRead) {
 	read := r.read
 	r.read = nil
@@ -301,7 +308,7 @@ func (r *reservation) docRead(env *environment, in effect.DocRead) {
 		return
 	}
 	env.siblings.adopt(*in.Doc, &r.task)
-	if !r.live(env) {
+	if !r.bindable(env) {
 		r.advance(env)
 		return
 	}
@@ -318,9 +325,9 @@ func (r *reservation) docRead(env *environment, in effect.DocRead) {
 func (r *reservation) refresh(env *environment, read *state.Pod) {
 	decidedOn, ok := r.entry.Wish, true
 	if decidedOn == 0 {
-		decidedOn, ok = r.wish(env)
+		decidedOn, ok = r.decidedHash(env)
 	}
-	found := env.checker.checkUnbound(&r.promise, read)
+	found := env.checker.checkUnbound(&r.trackedEntry, read)
 	reason := found.reason
 	if found.verdict == stale {
 		r.fence.causeOverride = found.cause
@@ -342,12 +349,13 @@ func (r *reservation) refresh(env *environment, read *state.Pod) {
 	r.advance(env)
 }
 
-// wish returns what the pod requested at the version that the decision used, for an entry that does not record it.
-func (r *reservation) wish(env *environment) (wish uint64, ok bool) {
+// decidedHash returns what the pod requested at the version that the decision used, for an entry that does not record
+// it.
+func (r *reservation) decidedHash(env *environment) (wish uint64, ok bool) {
 	if p, known, _ := env.Pod(r.key.Pod, r.entry.PodRV); known && p.ResourceVersion == r.entry.PodRV {
 		return p.Wish(), true
 	}
-	return env.versions.wish(r.key.Pod, r.entry.PodRV)
+	return env.versions.hashAt(r.key.Pod, r.entry.PodRV)
 }
 
 // bindRefused reports to the pod's owner why it is not bound where it was placed, as kube-scheduler does when a bind

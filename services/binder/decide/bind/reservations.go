@@ -26,7 +26,7 @@ type Reservations struct {
 	waiting map[basis.Attempt]*reservation
 	// fencesRefused holds the reservations of held partitions whose fence the API server refuses repeatedly.
 	fencesRefused map[basis.Attempt]*reservation
-	departed      departures
+	unreported    unreportedBinds
 	// hints holds the hints whose entry the ledger view does not show yet.
 	hints map[basis.Attempt]events.Decision
 	// dropped counts hints that were dropped because Limits.Foreign was reached.
@@ -42,7 +42,7 @@ func New(base *basis.Base, documents Documents) *Reservations {
 		ofNode:        map[string][]basis.Attempt{},
 		waiting:       map[basis.Attempt]*reservation{},
 		fencesRefused: map[basis.Attempt]*reservation{},
-		departed:      departures{},
+		unreported:    unreportedBinds{},
 		hints:         map[basis.Attempt]events.Decision{},
 	}
 	b.env = environment{
@@ -64,7 +64,7 @@ func (w work) Answered(in effect.Input) {
 	if bound {
 		w.b.nextTurns()
 	}
-	w.b.park(w.r)
+	w.b.reindex(w.r)
 }
 
 // Touched are reservations that are new or changed.
@@ -120,10 +120,12 @@ func (b *Reservations) track(key basis.Attempt, d ledger.NodeDoc, e ledger.Entry
 	return r, changed
 }
 
+// newReservation returns the reservation of an entry that is seen for the first time, with the hint that has waited for
+// it.
 func (b *Reservations) newReservation(key basis.Attempt, d ledger.NodeDoc, e ledger.Entry) *reservation {
 	r := &reservation{precondition: precondition{rv: e.PodRV}}
 	r.task = task{
-		promise: promise{
+		trackedEntry: trackedEntry{
 			key: key, nodeUID: d.NodeUID, nodeName: d.NodeName, entry: e, since: b.Now, hint: b.hints[key],
 		},
 		machine: work{r, b}, Pacing: basis.Pacing{Retry: b.Limits.Retry},
@@ -147,8 +149,8 @@ func (b *Reservations) untrack(nodeUID string, present []basis.Attempt) {
 		}
 		r.removed = true
 		r.turn.lined = false
-		r.leftUnanswered(&b.env)
-		b.depart(r)
+		r.reportUnansweredRelease(&b.env)
+		b.keepUnreported(r)
 		delete(b.all, key)
 		delete(b.waiting, key)
 		rest := slices.DeleteFunc(b.ofPod[key.Pod], func(o *reservation) bool { return o == r })
@@ -172,7 +174,7 @@ func (b *Reservations) adopt(d ledger.NodeDoc, self *task) {
 // advance takes a reservation's next step, if it can be taken.
 func (b *Reservations) advance(r *reservation) {
 	r.advance(&b.env)
-	b.park(r)
+	b.reindex(r)
 }
 
 // nextTurns advances the reservations whose turn it is.
@@ -188,16 +190,16 @@ func (b *Reservations) nextTurns() {
 	}
 }
 
-// depart remembers the bind by a plugin of a reservation that was handed over by a process which saw the pod bound
-// sooner.
-func (b *Reservations) depart(r *reservation) {
-	if !r.settled && r.entry.State == ledger.Committed && r.entry.Delegated && !r.leftToUs() {
-		b.departed[r.key] = departure{&r.promise, r.precondition.rv}
+// keepUnreported remembers the bind by a plugin of a reservation that was handed over by a process which saw the pod
+// bound sooner.
+func (b *Reservations) keepUnreported(r *reservation) {
+	if !r.settled && r.entry.State == ledger.Committed && r.entry.Delegated && !r.declinedByPlugins() {
+		b.unreported[r.key] = unreportedBind{&r.trackedEntry, r.precondition.rv}
 	}
 }
 
-// AdvanceDeparted reports the binds by plugins that the facts show only after their reservation has left the ledger.
-func (b *Reservations) AdvanceDeparted() { b.departed.report(b.Base, b.env.documents) }
+// ReportPluginBinds reports the binds by plugins that the facts show only after their reservation has left the ledger.
+func (b *Reservations) ReportPluginBinds() { b.unreported.report(b.Base, b.env.documents) }
 
 // Hint attaches a hint to its ledger entry, and tries to advance the entry. A hint ahead of the ledger view waits
 // here until the view shows the entry.
@@ -243,16 +245,16 @@ func (b *Reservations) AdvanceDue() {
 	}
 }
 
-// Park brings the set of waiting reservations in line with the partitions that the binder holds.
-func (b *Reservations) Park() {
+// Reindex brings the set of waiting reservations in line with the partitions that the binder holds.
+func (b *Reservations) Reindex() {
 	for _, r := range b.all {
-		b.park(r)
+		b.reindex(r)
 	}
 }
 
-// park keeps a waiting reservation in the set that ticks and facts visit, and one whose fence is refused in the set of
-// these. Most reservations of a large cluster belong to other binders, and are therefore not in the first.
-func (b *Reservations) park(r *reservation) {
+// reindex keeps a waiting reservation in the set that ticks and facts visit, and one whose fence is refused in the set
+// of these. Most reservations of a large cluster belong to other binders, and are therefore not in the first.
+func (b *Reservations) reindex(r *reservation) {
 	if r.fence.refusal.reported() {
 		b.fencesRefused[r.key] = r
 	} else if b.fencesRefused[r.key] == r {
@@ -287,8 +289,8 @@ func (b *Reservations) Placed(podUID string) bool {
 	return false
 }
 
-// TakingBack reports whether the place of a decision's attempt has yet to be given back.
-func (b *Reservations) TakingBack(d events.Decision) bool {
+// Releasing reports whether the place of a decision's attempt has yet to be given back.
+func (b *Reservations) Releasing(d events.Decision) bool {
 	token, err := ledger.ParseToken(d.Token)
 	if err != nil {
 		return false
@@ -327,15 +329,15 @@ type Stats struct {
 	Reservations, Hints, FencesRefused int
 	// Waiting counts the reservations with work left and nothing in flight, Departed those whose bind by a plugin the
 	// facts have yet to show. Binding and Lined count those that are being bound and that wait for a turn.
-	Waiting, Departed, Binding, Lined int
-	Dropped                           uint64
+	Waiting, Unreported, Binding, Lined int
+	Dropped                             uint64
 }
 
 // Stats counts what is remembered.
 func (b *Reservations) Stats() Stats {
 	return Stats{
 		Reservations: len(b.all), Hints: len(b.hints), FencesRefused: len(b.fencesRefused),
-		Waiting: len(b.waiting), Departed: len(b.departed), Binding: b.env.turns.taken, Lined: b.env.turns.line.Len(),
+		Waiting: len(b.waiting), Unreported: len(b.unreported), Binding: b.env.turns.inFlight, Lined: b.env.turns.line.Len(),
 		Dropped: b.dropped,
 	}
 }

@@ -44,7 +44,7 @@ const (
 // task is the state of the work on one ledger entry that its bind and its fence have in common: the entry, the one
 // effect in flight, the transaction that may have to be repeated, and the pause before the next try.
 type task struct {
-	promise
+	trackedEntry
 	// machine receives the answers to the task's effects.
 	machine effect.Machine
 

@@ -14,11 +14,11 @@ import (
 // others. If pods waited for a worker with their bind already decided, a queue longer than pods live would only bind
 // pods that are gone.
 type turns struct {
-	// taken counts the binds in flight.
-	taken int
-	line  line
-	// came numbers the places in the line.
-	came uint64
+	// inFlight counts the binds in flight.
+	inFlight int
+	line     waitingLine
+	// seq numbers the places in the line.
+	lastSeq uint64
 }
 
 // turn is a reservation's side of its wait.
@@ -32,25 +32,25 @@ type place struct {
 	key      basis.Attempt
 	turn     *turn
 	priority int32
-	came     uint64
+	seq      uint64
 	since    time.Time
 }
 
-// line is a heap of places; the first is served next.
-type line []place
+// waitingLine is a heap of places; the first is served next.
+type waitingLine []place
 
 // Len, Less, Swap, Push and Pop implement heap.Interface.
-func (l line) Len() int { return len(l) }
-func (l line) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(l[j].priority, l[i].priority), cmp.Compare(l[i].came, l[j].came)) < 0
+func (l waitingLine) Len() int { return len(l) }
+func (l waitingLine) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(l[j].priority, l[i].priority), cmp.Compare(l[i].seq, l[j].seq)) < 0
 }
-func (l line) Swap(i, j int) { l[i], l[j] = l[j], l[i] }
+func (l waitingLine) Swap(i, j int) { l[i], l[j] = l[j], l[i] }
 
 // Push implements heap.Interface.
-func (l *line) Push(x any) { *l = append(*l, x.(place)) }
+func (l *waitingLine) Push(x any) { *l = append(*l, x.(place)) }
 
 // Pop implements heap.Interface.
-func (l *line) Pop() any {
+func (l *waitingLine) Pop() any {
 	last := len(*l) - 1
 	p := (*l)[last]
 	(*l)[last] = place{}
@@ -59,12 +59,12 @@ func (l *line) Pop() any {
 }
 
 // free reports whether another bind may be sent now.
-func (t *turns) free(limit int) bool { return t.taken < limit }
+func (t *turns) free(limit int) bool { return t.inFlight < limit }
 
 // wait adds a reservation to the line.
 func (t *turns) wait(key basis.Attempt, own *turn, priority int32, now time.Time) {
-	t.came++
-	heap.Push(&t.line, place{key, own, priority, t.came, now})
+	t.lastSeq++
+	heap.Push(&t.line, place{key, own, priority, t.lastSeq, now})
 	own.lined = true
 }
 

@@ -19,7 +19,7 @@ type document struct {
 	ahead    ledger.NodeDoc
 	// since is when this revision was first seen. swept is when the document was last checked for entries to sweep;
 	// most of them belong to pods that take their time to stop.
-	since, swept time.Time
+	since, sweptAt time.Time
 	// vouched is when this binder emitted the last transaction or read whose answer showed this document: the view's
 	// content of it was valid then, or is later.
 	vouched time.Time

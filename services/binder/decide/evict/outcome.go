@@ -43,7 +43,7 @@ func (r *removal) reportGone(v *Evictor) {
 
 // conclude publishes how a removal ended: through the eviction that requested it, or else under the plan's token.
 func (r *removal) conclude(v *Evictor, kind events.DecisionKind, message string) {
-	if e, ok := v.askedFor(r); ok {
+	if e, ok := v.orderOf(r); ok {
 		e.finish(v, kind, message)
 		return
 	}

@@ -23,23 +23,28 @@ type plan struct {
 	id string
 	op effect.OpID
 	basis.Pacing
-	// gone means that no pod has the place any more.
-	gone bool
+	// ended means that no pod has the place any more.
+	ended bool
 	// since is when the plan was first seen. left is when the victim of a move was first seen to have left.
-	since, left time.Time
+	since, leftAt time.Time
 }
 
-// advance takes the plan's next step.
+// advance takes the plan's next step. It waits until every victim that is not marked yet has passed its checks, and
+// then marks as many of their documents as one transaction may change. Nothing is marked for a pod that does not wait
+// for its place any more.
 func (p *plan) advance(v *Evictor) {
 	doc, owner, ok := planOwner(v.Base, p.id)
-	if !ok || p.gone || v.Facts.Cluster == nil || !v.MayAct(owner.PodUID) {
+	if !ok || p.ended || v.Facts.Cluster == nil || !v.MayAct(owner.PodUID) {
 		return
 	}
 	v.nominations.Nominate(doc, owner)
 	if p.op != 0 || v.Now.Before(p.Due) {
 		return
 	}
-	if owner.Role == ledger.RoleMove && (p.endMove(v, owner) || !v.askedToMove(p.id, owner)) || !mayStillPlace(v.Base, owner) {
+	if owner.Role == ledger.RoleMove && (p.endMove(v, owner) || !v.moveRequested(p.id, owner)) {
+		return
+	}
+	if !mayStillPlace(v.Base, owner) {
 		return
 	}
 	mark := txns.EvictPlan{Plan: p.id, Owner: doc, Sender: v.ID}
@@ -85,6 +90,8 @@ func (p *plan) unmarked(v *Evictor, d ledger.NodeDoc) (victims []string, ready b
 	return victims, ready
 }
 
+// answered handles the end of a mark, or of a move's abort, which shows in the view by now. If the mark did not cover
+// all documents, the next one follows.
 func (p *plan) answered(v *Evictor, in effect.Input) {
 	p.op = 0
 	a, ok := in.(effect.Amended)
