@@ -29,6 +29,7 @@ type bindings struct {
 }
 
 // carryOut prepares the pod's volumes and devices, and binds it if they are ready.
+// Volumes come first: while a claim waits for one, which may take minutes, no device claim is written.
 func (b *bindings) carryOut(ctx context.Context, e effect.Bind) effect.Answered {
 	if e.Volumes != nil {
 		if answer := b.volumes.prepare(ctx, e); answer.Result != effect.Done {
@@ -106,7 +107,7 @@ func (b *bindings) postBinding(ctx context.Context, e effect.Bind) effect.Answer
 	case tooLarge(err): // which is answered as a conflict here
 		return effect.Answered{Result: effect.Refused, Problem: err.Error()}
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		// Moved, bound and gone look alike here; a read of the pod tells them apart. That read is also the first half
+		// Moved, bound and gone look alike here; a read of the pod distinguishes them. That read is also the first half
 		// of the refresh; the core requests the second half (the document) afterwards.
 		return b.lostBind(ctx, e, err)
 	}

@@ -45,6 +45,7 @@ type claims struct {
 func (c *claims) prepare(ctx context.Context, e effect.Bind) effect.Answered {
 	waiting := ""
 	for _, pick := range e.Devices.Picks {
+		// A claim that the ledger has no UID of is created, and nothing else is done before the ledger has it.
 		if pick.Unmade() {
 			return c.makeClaim(ctx, e, pick)
 		}
@@ -127,6 +128,7 @@ func (c *claims) allocate(
 	if err := devices.PutConfigBack(allocation, pick.ConfigHashes, &claim.Spec, e.Devices.Classes); err != nil {
 		return nil, refusal("claim %s: %v", pick.Claim, err)
 	}
+	// The finalizer comes first: a claim that has devices must not be deleted before they are given back.
 	if !slices.Contains(claim.Finalizers, resourcev1.Finalizer) {
 		var answer effect.Answered
 		if claim, answer = c.protect(ctx, claim); claim == nil {
@@ -183,6 +185,7 @@ func (c *claims) settleClaim(
 		if kept || err != nil || !sameDevices(promised, claim.Status.Allocation) {
 			return claim, done
 		}
+		// If other pods use the claim too, it keeps its devices, and only this pod is removed from its consumers.
 		others := slices.DeleteFunc(slices.Clone(claim.Status.ReservedFor), uses(e.Pod))
 		switch {
 		case len(others) == len(claim.Status.ReservedFor) && len(others) > 0:

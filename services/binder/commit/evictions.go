@@ -68,6 +68,7 @@ func (v *evictions) postEviction(ctx context.Context, e effect.Evict) effect.Ans
 	options := metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: e.GracePeriodSeconds,
 	}
+	// A dry run checks the budget like an eviction, and spends nothing from it.
 	if e.DryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}

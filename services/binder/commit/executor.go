@@ -143,7 +143,6 @@ func New(workers int, deps Deps) *Executor {
 		reporter:     newReporter(deps, pace),
 	}
 	for l := range x.lanes {
-		// The channels are unbuffered: an effect that was taken has been started.
 		x.lanes[l] = make(chan effect.Effect)
 	}
 	x.lanes[LaneLog] = x.publisher.queue
@@ -170,6 +169,8 @@ func (x *Executor) Now(e effect.Effect) {
 }
 
 // workersByLane returns how many workers each lane has.
+// The lanes that change Kubernetes scale with the workers for binds, so that binds keep their share of the API server
+// however many there are. Conditions have a fixed number, because many pods may wait at once.
 func (x *Executor) workersByLane() map[Lane]int {
 	return map[Lane]int{
 		LaneBind: x.workers, LaneClear: max(1, x.workers/2), LaneChange: max(1, x.workers/4), LaneStatus: statusWorkers,
@@ -178,6 +179,8 @@ func (x *Executor) workersByLane() map[Lane]int {
 }
 
 // Run works until ctx ends.
+// It returns an error if the log is closed, or if the core has requested an effect that has no worker. Calls in flight
+// when ctx ends are cancelled, and their answers may be lost, as in a crash.
 func (x *Executor) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for lane, workers := range x.workersByLane() {

@@ -56,6 +56,7 @@ func (b *bindings) extendersBind(ctx context.Context, e effect.Bind) (answer eff
 }
 
 // foundBound reports on which node a bound pod was found.
+// It is AlreadyHere if that is the node of the reservation, and Elsewhere if not.
 func foundBound(read effect.Answered, e effect.Bind) effect.Answered {
 	read.Result = effect.Elsewhere
 	if read.Pod.NodeName == e.NodeName {

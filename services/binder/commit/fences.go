@@ -22,6 +22,7 @@ type fences struct {
 func (f *fences) fencePod(ctx context.Context, e effect.FencePod) effect.Answered {
 	answer := f.markPod(ctx, e)
 	if len(e.Claims) > 0 && (answer.Result == effect.Done || answer.Result == effect.Gone) {
+		// Nothing is given back if the pod turns out to be bound to the node of the reservation.
 		version, settled := f.claims.settleClaims(ctx, e, answer.Pod != nil && answer.Pod.NodeName == e.NodeName)
 		if settled.Result != effect.Done {
 			settled.Problem = "write to the pod's claims: " + settled.Problem

@@ -17,6 +17,7 @@ import (
 // writeMappings writes into the pod's status which container gets which devices of the claim that was created for the
 // pod, if one was. The write has the bind's precondition, and it returns the pod's next version: any other change of
 // the pod in between, such as a fence, makes either this write or the bind fail.
+// The claim is one for extended resources that a DeviceClass provides (KEP-5004). Kubelets read the mapping.
 func (b *bindings) writeMappings(ctx context.Context, e effect.Bind) (version uint64, answer effect.Answered) {
 	version = e.ResourceVersion
 	for _, pick := range e.Devices.Picks {

@@ -67,6 +67,7 @@ func span(ctx context.Context, parent string, p telemetry.PodSpan) (context.Cont
 }
 
 // untraced is the end function for a pod that is not traced.
+// Most pods are not: see telemetry.TracesPod.
 func untraced(effect.Answered) {}
 
 // bindSpan starts the span of a bind, if the pod is traced.

@@ -53,6 +53,7 @@ type pace struct {
 
 	mu struct {
 		sync.Mutex
+		// changes counts the binds and other changes in flight, writes the events.
 		changes, writes int
 		// busyUntil is when busyFrom changes were last in flight. forced is when an event was last written despite
 		// that.
@@ -82,7 +83,9 @@ func (p *pace) change() (end func()) {
 	}
 }
 
-// bound records how long the API server took for a bind that ends now.
+// bound records how long the API server took for a bind that ends now. A bind counts as slow by comparison with the
+// quickest one of the last one to two floorFor, because what is quick depends on the cluster. So the measure follows an
+// API server that becomes slower for good.
 func (p *pace) bound(took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,9 +130,11 @@ func (p *pace) wakeUp() {
 func (p *pace) allows(since time.Time, waiting int) (ok bool, rest time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// Every writer is busy: the end of a write wakes the waiter.
 	if p.mu.writes >= eventWriters {
 		return false, 0
 	}
+	// Few changes are in flight. Have there been few for long enough, and are binds as quick as usual?
 	if p.mu.changes < busyFrom {
 		rest = calmFor - p.clock.Since(p.mu.busyUntil)
 		if waiting < eventsPaced {
@@ -142,6 +147,7 @@ func (p *pace) allows(since time.Time, waiting int) (ok bool, rest time.Duration
 	if waiting < eventsPaced {
 		return false, rest
 	}
+	// Too many wait: one is written now and then, whatever it costs the binds.
 	if rest = forcedEvery - p.clock.Since(p.mu.forced); rest <= 0 {
 		p.mu.forced = p.clock.Now()
 		return true, 0

@@ -49,6 +49,7 @@ func (p *pods) get(ctx context.Context, pod events.PodRef) effect.Answered {
 	case err != nil:
 		return effect.Answered{Result: effect.Unknown, Problem: err.Error()}
 	}
+	// AnnotationsFull reads this mark; facts have it from the queue.
 	strip.MarkFull(obj)
 	return effect.Answered{Result: effect.Done, Pod: state.NewPod(obj)}
 }

@@ -95,7 +95,8 @@ func (p *publisher) gather(first effect.Effect) []eventlog.Message {
 }
 
 // append retries until the log has acknowledged, ctx ends, or the log is closed. Decisions that the log refuses are
-// left out.
+// left out. The same messages are sent until they are acknowledged, before any later ones, so that the log keeps the
+// order in which the core has published, except for repetitions.
 func (p *publisher) append(ctx context.Context, delay wait.DelayFunc, msgs []eventlog.Message) error {
 	err := delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		actx, cancel := context.WithTimeout(ctx, appendTimeout)

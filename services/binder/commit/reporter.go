@@ -104,7 +104,9 @@ func (r *reporter) report(e effect.Report) {
 	}
 }
 
-// run writes events until ctx ends, and then waits until no write is in progress.
+// run writes events until ctx ends, and then waits until no write is in progress. For each event in the queue it waits
+// for pace, counts a repetition in its series, and starts a writer if the API server has to learn of it. Series that
+// end or are refreshed are written in between, at the same pace.
 func (r *reporter) run(ctx context.Context) error {
 	defer func() { _ = r.writers.Wait() }() // no writer returns an error
 	refresh, finish := r.clock.NewTicker(refreshEvery), r.clock.NewTicker(finishAfter)

@@ -50,6 +50,7 @@ func keyOf(e *eventsv1.Event) eventKey {
 }
 
 // add adds an event, and returns what must be written for it; nil for nothing.
+// The result is a copy, because a writer uses it while later repetitions change the original.
 func (s series) add(e *eventsv1.Event, now time.Time) *eventsv1.Event {
 	known, repeated := s[keyOf(e)]
 	if !repeated {

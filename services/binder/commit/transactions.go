@@ -57,7 +57,9 @@ func (t *transactions) amend(ctx context.Context, e effect.Amend) effect.Amended
 	return out
 }
 
-// commit commits a transaction. Only *ledger.TxnError, for a malformed transaction, proves that nothing happened.
+// commit commits a transaction. Only *ledger.TxnError, for a malformed transaction, proves that nothing happened. After
+// any other error it may have been applied, or may still be; the core resubmits it unchanged, or builds another one
+// from what its view shows then.
 func (t *transactions) commit(
 	ctx context.Context, txn ledger.Txn, why string,
 ) (ledger.TxnResult, effect.TxnOutcome, string) {

@@ -105,7 +105,10 @@ func (p preparation) claim(ctx context.Context) effect.Answered {
 	return p.reachable(ctx, claim)
 }
 
-// bindVolume binds the volume to the claim.
+// bindVolume binds the volume to the claim. It writes the volume's claimRef, as kube-scheduler does
+// (volumebinding/binder.go); the volume controller completes the bind in the claim. A user may have reserved the volume
+// for the claim by a claimRef without UID: that is completed, without the annotation by which the controller may undo a
+// bind. A reference that this binder has seen written and that is gone was undone by the controller.
 func (p preparation) bindVolume(ctx context.Context, claim *corev1.PersistentVolumeClaim) effect.Answered {
 	volume, answer := p.volume(ctx, p.pick.Volume)
 	if volume == nil {
@@ -141,7 +144,9 @@ func (p preparation) bindVolume(ctx context.Context, claim *corev1.PersistentVol
 	return written(err)
 }
 
-// selectNode requests a new volume for the claim on the pod's node.
+// selectNode requests a new volume for the claim on the pod's node. It writes the annotation that provisioners act on.
+// One that cannot provide a volume on that node removes the annotation again, so that a missing one which this binder
+// has seen written is a refusal.
 func (p preparation) selectNode(ctx context.Context, claim *corev1.PersistentVolumeClaim) effect.Answered {
 	if claim.Spec.VolumeName != "" {
 		return effect.Answered{Result: effect.Done}

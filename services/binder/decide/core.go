@@ -31,7 +31,7 @@ type Core struct {
 	evictor      *evict.Evictor
 	sweeper      *document.Sweeper
 
-	// lastDue is when plans and nominations were last checked for due work, and round when all of them were checked.
+	// lastDue is when plans and nominations were last checked for due work, and lastRound when all of them were checked.
 	lastDue, lastRound time.Time
 	// lastForget is when pods were last searched for data to forget.
 	lastForget time.Time

@@ -180,6 +180,8 @@ func NewLedger(binder string) *Ledger {
 }
 
 // Fold applies one batch: documents first, then the partitions that this binder holds.
+// PartitionsChanged follows only if the batch has changed the members. The order matters: a binder that acquires a
+// partition must know the documents of that revision before it acts on them.
 func (l *Ledger) Fold(b replica.Batch) ([]effect.Input, error) {
 	changes, err := l.members.Fold(membersIn(b))
 	if err != nil {

@@ -32,6 +32,7 @@ const readQuiet = time.Minute
 
 // Deps holds the systems that the reader reads from.
 type Deps struct {
+	// Log is read for decisions only. The facts come through Facts, which reads the log once for the whole process.
 	Log    eventlog.Log
 	Facts  *feed.Feed
 	Ledger ledger.Store
@@ -49,6 +50,7 @@ type Reader struct {
 }
 
 // New returns the intake of binder id, which sends to out.
+// Nothing runs before its methods are called.
 func New(id string, deps Deps, out chan<- effect.Input) *Reader {
 	return &Reader{
 		id: id, deps: deps, out: out,
@@ -67,6 +69,8 @@ func (r *Reader) send(ctx context.Context, in effect.Input) error {
 }
 
 // Facts follows the log of facts until ctx ends.
+// The steps are turned into inputs in a goroutine of their own, so that the feed goes on while the core is busy. A core
+// that stays behind gets fewer and larger steps: the feed merges those that wait.
 func (r *Reader) Facts(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	steps := make(chan feed.Step, batchBuffer)
@@ -89,6 +93,7 @@ func (r *Reader) Facts(ctx context.Context) error {
 }
 
 // Ledger follows the ledger until ctx ends: documents first, then the partitions that this binder holds.
+// It returns the error of a batch that cannot be folded in, which ends the binder.
 func (r *Reader) Ledger(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	batches := make(chan replica.Batch, batchBuffer)
@@ -126,12 +131,12 @@ func (r *Reader) deliver(ctx context.Context, ins []effect.Input) error {
 	return nil
 }
 
-// remembered is how many of the most recently read records are remembered, in case the decision log loses some.
-const remembered = 4 * eventlog.MaxBatch
+// recordsKept is how many of the most recently read records are remembered, in case the decision log loses some.
+const recordsKept = 4 * eventlog.MaxBatch
 
 // Decisions follows the decision log from its last record at start until ctx ends. What was reported before is in the
 // ledger and the facts, or will be reported again. If the log loses records that were read, the records that it has
-// stored instead are read, if they are among its last remembered records.
+// stored instead are read, if they are among its last recordsKept records.
 func (r *Reader) Decisions(ctx context.Context) error {
 	delay := readPause.DelayWithReset(r.deps.Clock, readQuiet)
 	var at cursor
@@ -156,10 +161,10 @@ type cursor struct {
 	// oldest is the lowest sequence that is remembered, or next. Records before it were read, or are from before the
 	// start.
 	oldest uint64
-	// read holds the records from first on, each at its sequence modulo remembered.
+	// read holds the records from oldest on, each at its sequence modulo recordsKept.
 	read []recordID
 	// latest is when the record read last was stored. until is the latest of before a loss of everything that was
-	// remembered: records stored later than that are passed on, even up to started.
+	// remembered: records stored later than that are passed on, even up to startedAt.
 	latest, until time.Time
 }
 
@@ -170,41 +175,43 @@ type recordID struct {
 	stored   time.Time
 }
 
-// observe moves the place behind the record, and reports whether the record must be passed on.
-func (p *cursor) observe(record eventlog.Record) bool {
-	p.next = record.Sequence + 1
-	m := &p.read[record.Sequence%remembered]
+// observe moves the cursor behind the record, and reports whether the record must be passed on.
+func (c *cursor) observe(record eventlog.Record) bool {
+	c.next = record.Sequence + 1
+	m := &c.read[record.Sequence%recordsKept]
 	if m.sequence == record.Sequence && m.stored.Equal(record.Time) {
 		return false
 	}
-	*m, p.latest = recordID{sequence: record.Sequence, stored: record.Time}, record.Time
-	if p.next > remembered {
-		p.oldest = max(p.oldest, p.next-remembered)
+	*m, c.latest = recordID{sequence: record.Sequence, stored: record.Time}, record.Time
+	if c.next > recordsKept {
+		c.oldest = max(c.oldest, c.next-recordsKept)
 	}
-	return record.Sequence > p.startedAt || !p.until.IsZero() && record.Time.After(p.until)
+	return record.Sequence > c.startedAt || !c.until.IsZero() && record.Time.After(c.until)
 }
 
-// rewind moves the place back after the log has lost records: to the first remembered record, or to a new start if none
-// of those is left or the start had not ended.
-func (p *cursor) rewind() {
+// rewind moves the cursor back after the log has lost records: to the first remembered record, or to a new start if
+// none of those is left or the start had not ended.
+func (c *cursor) rewind() {
 	switch {
-	case p.next <= p.startedAt:
-		p.next = 0
-	case p.next == p.oldest:
-		p.next, p.until = 0, p.latest
+	case c.next <= c.startedAt:
+		c.next = 0
+	case c.next == c.oldest:
+		c.next, c.until = 0, c.latest
 	default:
-		p.next, p.startedAt = p.oldest, 0
+		c.next, c.startedAt = c.oldest, 0
 	}
 }
 
-// start sets the place to remembered records before the end of the log.
+// start sets the cursor to recordsKept records before the end of the log. Those records are read without being passed
+// on: what they say is in the ledger and the facts. They are only read so that the loss of some of them is noticed, and
+// the records that take their places are recognized as new.
 func (r *Reader) start(ctx context.Context, at *cursor) error {
 	last, err := r.deps.Log.Last(ctx, eventlog.Decisions)
 	if err != nil {
 		return err
 	}
-	next := last + 1 - min(last, remembered)
-	*at = cursor{next: next, startedAt: last, oldest: next, read: make([]recordID, remembered), until: at.until}
+	next := last + 1 - min(last, recordsKept)
+	*at = cursor{next: next, startedAt: last, oldest: next, read: make([]recordID, recordsKept), until: at.until}
 	return nil
 }
 

@@ -57,8 +57,8 @@ type EvictionLimits struct {
 
 // RefusalLimits are the limits for fences whose write the API server refuses.
 type RefusalLimits struct {
-	// ReportAfter is the number of refusals of one fence in a row from which on they are reported, and Again how long
-	// after a report they are reported once more.
+	// ReportAfter is the number of refusals of one fence in a row from which on they are reported, and ReportEvery how
+	// long after a report they are reported once more.
 	ReportAfter int
 	ReportEvery time.Duration
 	// Failing is how long the API server must have answered with errors of its own until that is reported too: a

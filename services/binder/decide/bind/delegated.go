@@ -25,7 +25,7 @@ func (r *trackedEntry) declinedByPlugins() bool {
 	return r.hint.Kind == events.DecisionPlaced && len(r.hint.Plugins) == 0
 }
 
-// pluginResult is what is known of a bind that is left to a plugin.
+// pluginResult is the state of a bind that is left to a plugin.
 type pluginResult uint8
 
 const (
@@ -70,7 +70,7 @@ func (r *trackedEntry) boundByPlugin(p *state.Pod) bool {
 // another process has seen the pod bound sooner, and has handed the entry over. The bind has yet to be reported.
 type unreportedBinds map[basis.Attempt]unreportedBind
 
-// unreportedBind is the promise as it was last, and the version that its Binding would have named.
+// unreportedBind is the entry as it was last, and the version that its Binding would have named.
 type unreportedBind struct {
 	*trackedEntry
 	rv uint64

@@ -327,7 +327,7 @@ func (b *Reservations) ForgetPods() {
 // Stats counts what Reservations remembers.
 type Stats struct {
 	Reservations, Hints, FencesRefused int
-	// Waiting counts the reservations with work left and nothing in flight, Departed those whose bind by a plugin the
+	// Waiting counts the reservations with work left and nothing in flight, Unreported those whose bind by a plugin the
 	// facts have yet to show. Binding and Lined count those that are being bound and that wait for a turn.
 	Waiting, Unreported, Binding, Lined int
 	Dropped                             uint64

@@ -26,8 +26,9 @@
 //  6. When the facts show that the victims have left, the shard promotes its hold (T3). The claims leave the ledger
 //     with the next transaction on their documents.
 //
-// An order of the descheduler begins at step 4: eviction.claim claims and marks in one transaction (T10). A move keeps
-// a place (T12), and its eviction is ordered like a single one, but follows the plan (move.go).
+// An order of the descheduler claims its pod and marks it in one transaction (T10, eviction.claim); the pod is then
+// read and dry-run, if a budget covers it, and evicted as in step 4. A move keeps a place (T12), and its eviction is
+// ordered like a single one, but belongs to a plan (move.go).
 //
 // # What is certain
 //
@@ -35,5 +36,6 @@
 //   - A claim is given back only if every eviction that was sent since the mark has certainly failed. Only the sender
 //     of all of them knows that; an eviction without an answer counts as in flight for Limits.EvictionHang.
 //   - A disruption budget is never spent by a call that is likely to fail: the pod is read and dry-run first.
-//   - An outcome is published once for each order, and once for each removal by each binder.
+//   - The outcome of an order is published once. A victim that cannot be evicted for a plan is reported again after
+//     every Limits.EvictionTries refusals, as long as the plan exists.
 package evict

@@ -25,7 +25,7 @@ type plan struct {
 	basis.Pacing
 	// ended means that no pod has the place any more.
 	ended bool
-	// since is when the plan was first seen. left is when the victim of a move was first seen to have left.
+	// since is when the plan was first seen. leftAt is when the victim of a move was first seen to have left.
 	since, leftAt time.Time
 }
 

@@ -21,7 +21,7 @@ type nomination struct {
 	pod events.PodRef
 	// node is the intended value of the field while the pod is held there; empty to clear it.
 	node string
-	// lastName is the last name that was found or written, and writtenRV the pod's resourceVersion after that. unsure
+	// lastName is the last name that was found or written, and writtenRV the pod's resourceVersion after that. unconfirmed
 	// means that the write got no answer.
 	lastName    string
 	writtenRV   uint64
