@@ -29,8 +29,8 @@ var binders = []revert{
 	{
 		bug: 33, taken: "A refused fence is tried again in silence.",
 		edits: []edit{{
-			ofBinds + "/fence.go", "case effect.Refused:\n\t\tr.changeRefused(b, in)",
-			"case effect.Refused:\n\t\tr.Pause(b.Now)",
+			ofBinds + "/fence.go", "case effect.Refused:\n\t\tf.refused(env, in)",
+			"case effect.Refused:\n\t\tf.task.Pause(env.Now)",
 		}},
 		fails: []failing{
 			{"services/binder", "TestRefusedFenceIsReported"}, {ofBinder, "TestRefusedFenceIsToldOfUntilItEnds"},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"strconv"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,6 +29,7 @@ type bindings struct {
 }
 
 // carryOut prepares the pod's volumes and devices, and binds it if they are ready.
+// Volumes come first: while a claim waits for one, which may take minutes, no device claim is written.
 func (b *bindings) carryOut(ctx context.Context, e effect.Bind) effect.Answered {
 	if e.Volumes != nil {
 		if answer := b.volumes.prepare(ctx, e); answer.Result != effect.Done {
@@ -49,6 +49,8 @@ func (b *bindings) carryOut(ctx context.Context, e effect.Bind) effect.Answered 
 	return b.bind(ctx, e)
 }
 
+// bind binds the pod through the extender that is responsible for it, or else posts the Binding. It measures, traces
+// and logs the answer. A lost bind is normal where many shards and controllers write, so it is logged at debug level.
 func (b *bindings) bind(ctx context.Context, e effect.Bind) effect.Answered {
 	ctx, done := bindSpan(ctx, e)
 	begin := b.clock.Now()
@@ -72,6 +74,9 @@ func (b *bindings) bind(ctx context.Context, e effect.Bind) effect.Answered {
 	return answer
 }
 
+// postBinding posts the Binding with UID and resourceVersion as preconditions. The attempt's token is in the Binding's
+// annotations, which the API server copies to the pod. If the pod's annotations are full, the token is written into its
+// status first, and the Binding names the resourceVersion after that write.
 func (b *bindings) postBinding(ctx context.Context, e effect.Bind) effect.Answered {
 	annotations := map[string]string{effect.AnnotationAttempt: e.Token.String()}
 	if e.Full {
@@ -91,18 +96,18 @@ func (b *bindings) postBinding(ctx context.Context, e effect.Bind) effect.Answer
 	}
 	bctx, cancel := context.WithTimeout(ctx, bindTimeout)
 	defer cancel()
-	begin := time.Now()
+	begin := b.clock.Now()
 	err := b.client.CoreV1().Pods(e.Pod.Namespace).Bind(bctx, binding, metav1.CreateOptions{})
 	switch {
 	case err == nil:
-		b.pace.bound(time.Since(begin))
+		b.pace.bound(b.clock.Since(begin))
 		return effect.Answered{Result: effect.Done}
 	case noSuchPod(err, e.Pod.Name):
 		return effect.Answered{Result: effect.Gone}
 	case tooLarge(err): // which is answered as a conflict here
 		return effect.Answered{Result: effect.Refused, Problem: err.Error()}
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		// Moved, bound and gone look alike here; a read of the pod tells them apart. That read is also the first half
+		// Moved, bound and gone look alike here; a read of the pod distinguishes them. That read is also the first half
 		// of the refresh; the core requests the second half (the document) afterwards.
 		return b.lostBind(ctx, e, err)
 	}
@@ -121,6 +126,8 @@ func noSuchPod(err error, name string) bool {
 	return about != nil && about.Kind == string(corev1.ResourcePods) && about.Name == name
 }
 
+// lostBind reads the pod after a Binding was refused with 404 or 409, and answers what has become of it; cause is the
+// refusal. The answer has Refused set: this Binding was certainly not carried out, even if the read fails.
 func (b *bindings) lostBind(ctx context.Context, e effect.Bind, cause error) effect.Answered {
 	read := b.get(ctx, e.Pod)
 	read.Refused = true

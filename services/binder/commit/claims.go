@@ -45,6 +45,7 @@ type claims struct {
 func (c *claims) prepare(ctx context.Context, e effect.Bind) effect.Answered {
 	waiting := ""
 	for _, pick := range e.Devices.Picks {
+		// A claim that the ledger has no UID of is created, and nothing else is done before the ledger has it.
 		if pick.Unmade() {
 			return c.makeClaim(ctx, e, pick)
 		}
@@ -71,7 +72,10 @@ func (c *claims) prepare(ctx context.Context, e effect.Bind) effect.Answered {
 	return effect.Answered{Op: e.Op, Result: effect.Done}
 }
 
-// prepareClaim writes one claim. If the answer is Done, it returns the resulting claim.
+// prepareClaim writes one claim. If the answer is Done, it returns the resulting claim. A claim is read unless the
+// facts show it at the version that the decision used. One without devices gets those of the pick (allocate). One with
+// devices must have exactly those, if the pick names any, and they must be usable on the node; then only the pod is
+// added to its consumers.
 func (c *claims) prepareClaim(
 	ctx context.Context, e effect.Bind, pick ledger.DevicePick,
 ) (*resourcev1.ResourceClaim, effect.Answered) {
@@ -106,7 +110,7 @@ func (c *claims) prepareClaim(
 	if slices.ContainsFunc(claim.Status.ReservedFor, uses(e.Pod)) {
 		return claim, effect.Answered{Result: effect.Done}
 	}
-	return c.patchClaim(ctx, claim, map[string]any{"reservedFor": users(claim, e.Pod)})
+	return c.patchClaim(ctx, claim, map[string]any{"reservedFor": consumersWith(claim, e.Pod)})
 }
 
 // allocate gives a claim its devices. It requires the claim to be at the version that the decision saw: that keeps a
@@ -124,6 +128,7 @@ func (c *claims) allocate(
 	if err := devices.PutConfigBack(allocation, pick.ConfigHashes, &claim.Spec, e.Devices.Classes); err != nil {
 		return nil, refusal("claim %s: %v", pick.Claim, err)
 	}
+	// The finalizer comes first: a claim that has devices must not be deleted before they are given back.
 	if !slices.Contains(claim.Finalizers, resourcev1.Finalizer) {
 		var answer effect.Answered
 		if claim, answer = c.protect(ctx, claim); claim == nil {
@@ -132,7 +137,7 @@ func (c *claims) allocate(
 	}
 	allocation.AllocationTimestamp = ptr.To(metav1.NewTime(c.clock.Now()))
 	return c.patchClaim(ctx, claim,
-		map[string]any{"allocation": allocation, "reservedFor": users(claim, e.Pod)})
+		map[string]any{"allocation": allocation, "reservedFor": consumersWith(claim, e.Pod)})
 }
 
 // settleClaims ends the involvement of a reservation that is taken back with the claims it was to give devices: from
@@ -169,6 +174,8 @@ func (c *claims) settleClaims(
 	return version, effect.Answered{Result: effect.Done}
 }
 
+// settleClaim is settleClaims for one claim, as read. It returns the claim as it is afterwards, or nil and the answer
+// if a write has failed.
 func (c *claims) settleClaim(
 	ctx context.Context, e effect.FencePod, pick ledger.DevicePick, claim *resourcev1.ResourceClaim, kept bool,
 ) (*resourcev1.ResourceClaim, effect.Answered) {
@@ -178,6 +185,7 @@ func (c *claims) settleClaim(
 		if kept || err != nil || !sameDevices(promised, claim.Status.Allocation) {
 			return claim, done
 		}
+		// If other pods use the claim too, it keeps its devices, and only this pod is removed from its consumers.
 		others := slices.DeleteFunc(slices.Clone(claim.Status.ReservedFor), uses(e.Pod))
 		switch {
 		case len(others) == len(claim.Status.ReservedFor) && len(others) > 0:
@@ -271,6 +279,7 @@ func (c *claims) sendClaim(
 	return claim, effect.Answered{Result: effect.Done}
 }
 
+// allocationOf decodes the devices that the ledger promises to a claim.
 func allocationOf(pick ledger.DevicePick) (*resourcev1.AllocationResult, error) {
 	a := &resourcev1.AllocationResult{}
 	if err := a.Unmarshal(pick.Allocation); err != nil {
@@ -288,6 +297,7 @@ func sameDevices(a, b *resourcev1.AllocationResult) bool {
 		})
 }
 
+// versionOf returns the claim's resourceVersion, which the ledger keeps as a number.
 func versionOf(claim *resourcev1.ResourceClaim) uint64 {
 	version, err := strconv.ParseUint(claim.ResourceVersion, 10, 64)
 	if err != nil {
@@ -296,11 +306,13 @@ func versionOf(claim *resourcev1.ResourceClaim) uint64 {
 	return version
 }
 
+// uses returns a predicate that reports whether an entry of status.reservedFor is the pod's.
 func uses(pod events.PodRef) func(resourcev1.ResourceClaimConsumerReference) bool {
 	return func(u resourcev1.ResourceClaimConsumerReference) bool { return string(u.UID) == pod.UID }
 }
 
-func users(claim *resourcev1.ResourceClaim, pod events.PodRef) []resourcev1.ResourceClaimConsumerReference {
+// consumersWith returns the claim's status.reservedFor with the pod added.
+func consumersWith(claim *resourcev1.ResourceClaim, pod events.PodRef) []resourcev1.ResourceClaimConsumerReference {
 	return append(slices.Clone(claim.Status.ReservedFor), resourcev1.ResourceClaimConsumerReference{
 		Resource: "pods", Name: pod.Name, UID: types.UID(pod.UID),
 	})

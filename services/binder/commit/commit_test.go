@@ -322,7 +322,7 @@ func TestCut(t *testing.T) {
 	for _, note := range []string{
 		"", strings.Repeat("a", noteLimit), strings.Repeat("a", noteLimit+1), strings.Repeat("é", noteLimit),
 	} {
-		got := cut(note)
+		got := truncate(note)
 		if len(got) > noteLimit || !utf8.ValidString(got) || len(note) <= noteLimit && got != note {
 			t.Fatalf("cut of %d bytes: %d bytes, valid %v", len(note), len(got), utf8.ValidString(got))
 		}

@@ -18,6 +18,8 @@ type conditions struct {
 	logger *slog.Logger
 }
 
+// patchCondition writes one condition and, if the effect names one, the nominated node, in one patch of pods/status.
+// The strategic merge replaces the condition of that type and leaves the others alone.
 func (c *conditions) patchCondition(ctx context.Context, e effect.PatchCondition) effect.Answered {
 	type status struct {
 		Conditions        []corev1.PodCondition `json:"conditions"`

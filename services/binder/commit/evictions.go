@@ -48,6 +48,7 @@ func timeLeft(monotonic, wall time.Duration) time.Duration {
 	return min(changeTimeout, monotonic, wall)
 }
 
+// evict carries out an eviction or its dry run, and traces, counts and logs the answer.
 func (v *evictions) evict(ctx context.Context, e effect.Evict) effect.Answered {
 	ctx, done := evictSpan(ctx, e)
 	answer := v.postEviction(ctx, e)
@@ -60,11 +61,14 @@ func (v *evictions) evict(ctx context.Context, e effect.Evict) effect.Answered {
 	return answer
 }
 
+// postEviction sends one request: to the eviction subresource, which checks the budgets, or a deletion, which does not.
+// Both have the UID as a precondition. After a conflict, and if the pod is not found, it reads the pod.
 func (v *evictions) postEviction(ctx context.Context, e effect.Evict) effect.Answered {
 	uid := types.UID(e.Pod.UID)
 	options := metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: e.GracePeriodSeconds,
 	}
+	// A dry run checks the budget like an eviction, and spends nothing from it.
 	if e.DryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}

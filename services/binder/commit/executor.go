@@ -105,6 +105,8 @@ type Deps struct {
 type Executor struct {
 	deps    Deps
 	workers int
+	// lanes are unbuffered, except that of LaneLog, so that an effect either waits in the core's loop, where it can still
+	// be dropped, or has been started.
 	lanes   [Lanes]chan effect.Effect
 	answers chan effect.Input
 	pace    *pace
@@ -122,7 +124,7 @@ type Executor struct {
 
 // New returns an executor with the given number of workers for binds. Nothing runs before Run.
 func New(workers int, deps Deps) *Executor {
-	pace := newPace()
+	pace := newPace(deps.Clock)
 	pods := &pods{deps.API.writes}
 	claims := &claims{deps.API.writes, deps.Logger, deps.Clock}
 	x := &Executor{
@@ -141,7 +143,6 @@ func New(workers int, deps Deps) *Executor {
 		reporter:     newReporter(deps, pace),
 	}
 	for l := range x.lanes {
-		// The channels are unbuffered: an effect that was taken has been started.
 		x.lanes[l] = make(chan effect.Effect)
 	}
 	x.lanes[LaneLog] = x.publisher.queue
@@ -167,8 +168,10 @@ func (x *Executor) Now(e effect.Effect) {
 	}
 }
 
-// crews returns how many workers each lane has.
-func (x *Executor) crews() map[Lane]int {
+// workersByLane returns how many workers each lane has.
+// The lanes that change Kubernetes scale with the workers for binds, so that binds keep their share of the API server
+// however many there are. Conditions have a fixed number, because many pods may wait at once.
+func (x *Executor) workersByLane() map[Lane]int {
 	return map[Lane]int{
 		LaneBind: x.workers, LaneClear: max(1, x.workers/2), LaneChange: max(1, x.workers/4), LaneStatus: statusWorkers,
 		LaneLedger: ledgerWorkers, LaneSweep: sweepWorkers,
@@ -176,9 +179,11 @@ func (x *Executor) crews() map[Lane]int {
 }
 
 // Run works until ctx ends.
+// It returns an error if the log is closed, or if the core has requested an effect that has no worker. Calls in flight
+// when ctx ends are cancelled, and their answers may be lost, as in a crash.
 func (x *Executor) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	for lane, workers := range x.crews() {
+	for lane, workers := range x.workersByLane() {
 		for range workers {
 			g.Go(func() error { return x.work(ctx, lane) })
 		}
@@ -196,6 +201,7 @@ func (x *Executor) Run(ctx context.Context) error {
 // Flush waits until every decision handed over so far is in the log, or ctx ends.
 func (x *Executor) Flush(ctx context.Context) error { return x.publisher.flush(ctx) }
 
+// work is one worker of a lane. It answers every effect that it has taken, unless ctx ends first.
 func (x *Executor) work(ctx context.Context, lane Lane) error {
 	for {
 		select {
@@ -223,6 +229,8 @@ func (x *Executor) paced(ctx context.Context, lane Lane, e effect.Effect) (effec
 	return x.carryOut(ctx, e)
 }
 
+// carryOut hands an effect to its part, and returns the answer. An error means that the core has requested an effect
+// that no lane has: a fault of the program, which ends the binder.
 func (x *Executor) carryOut(ctx context.Context, e effect.Effect) (effect.Input, error) {
 	switch e := e.(type) {
 	case effect.Bind:

@@ -30,7 +30,7 @@ func (b *bindings) extendersBind(ctx context.Context, e effect.Bind) (answer eff
 		before.Result, before.Problem = effect.Moved, "the pod has changed since the decision"
 		return before, true
 	case before.Pod.NodeName != "":
-		return standing(before, e), true
+		return foundBound(before, e), true
 	}
 	asked, err := set.Bind(ctx, before.Pod, e.NodeName)
 	if !asked {
@@ -43,7 +43,7 @@ func (b *bindings) extendersBind(ctx context.Context, e effect.Bind) (answer eff
 	case after.Pod.NodeName == e.NodeName:
 		return effect.Answered{Result: effect.Done}, true
 	case after.Pod.NodeName != "":
-		after = standing(after, e)
+		after = foundBound(after, e)
 	case errors.As(err, &refused):
 		after = effect.Answered{Result: effect.Refused}
 	default:
@@ -55,8 +55,9 @@ func (b *bindings) extendersBind(ctx context.Context, e effect.Bind) (answer eff
 	return after, true
 }
 
-// standing reports on which node a bound pod was found.
-func standing(read effect.Answered, e effect.Bind) effect.Answered {
+// foundBound reports on which node a bound pod was found.
+// It is AlreadyHere if that is the node of the reservation, and Elsewhere if not.
+func foundBound(read effect.Answered, e effect.Bind) effect.Answered {
 	read.Result = effect.Elsewhere
 	if read.Pod.NodeName == e.NodeName {
 		read.Result = effect.AlreadyHere

@@ -17,9 +17,12 @@ type fences struct {
 	logger *slog.Logger
 }
 
+// fencePod changes the pod, and then settles its device claims. The claims come last, because the changed pod shows
+// whether a bind came first, in which case they keep their devices.
 func (f *fences) fencePod(ctx context.Context, e effect.FencePod) effect.Answered {
 	answer := f.markPod(ctx, e)
 	if len(e.Claims) > 0 && (answer.Result == effect.Done || answer.Result == effect.Gone) {
+		// Nothing is given back if the pod turns out to be bound to the node of the reservation.
 		version, settled := f.claims.settleClaims(ctx, e, answer.Pod != nil && answer.Pod.NodeName == e.NodeName)
 		if settled.Result != effect.Done {
 			settled.Problem = "write to the pod's claims: " + settled.Problem

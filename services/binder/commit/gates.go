@@ -31,6 +31,8 @@ func (g *gates) removeInTime(ctx context.Context, e effect.RemoveGate) effect.In
 	return g.removeGate(ctx, e)
 }
 
+// removeGate removes the gate with a strategic merge patch, which leaves other gates alone. To remove a gate that the
+// pod does not have changes nothing, so that several binders may try.
 func (g *gates) removeGate(ctx context.Context, e effect.RemoveGate) effect.Answered {
 	type gate struct {
 		Patch string `json:"$patch"`

@@ -97,7 +97,7 @@ func TestEvictionsStandBehindNoGates(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var crews errgroup.Group
-	for lane, workers := range r.crews() {
+	for lane, workers := range r.workersByLane() {
 		for range workers {
 			crews.Go(func() error { return r.work(ctx, lane) })
 		}

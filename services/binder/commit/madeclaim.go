@@ -29,6 +29,7 @@ func (c *claims) makeClaim(ctx context.Context, e effect.Bind, pick ledger.Devic
 	return answer
 }
 
+// createClaim creates the claim, or examines the one that has its name.
 func (c *claims) createClaim(ctx context.Context, e effect.Bind, pick ledger.DevicePick) effect.Answered {
 	var spec resourcev1.ResourceClaimSpec
 	if err := spec.Unmarshal(pick.Spec); err != nil {
@@ -41,13 +42,16 @@ func (c *claims) createClaim(ctx context.Context, e effect.Bind, pick ledger.Dev
 	telemetry.ClaimCreated(err == nil)
 	switch {
 	case err == nil:
-		return made(pick, claim)
+		return claimMade(pick, claim)
 	case !apierrors.IsAlreadyExists(err):
 		return failed(err)
 	}
 	return c.foundClaim(ctx, e, pick, &spec)
 }
 
+// foundClaim answers for a claim that exists. It is ClaimMade if the claim is the pod's, has no devices and requests
+// the same; an earlier try, or another binder, has created it then. A claim of the pod that requests something else is
+// deleted, and the answer Unknown leads to another try, which creates it.
 func (c *claims) foundClaim(
 	ctx context.Context, e effect.Bind, pick ledger.DevicePick, spec *resourcev1.ResourceClaimSpec,
 ) effect.Answered {
@@ -65,7 +69,7 @@ func (c *claims) foundClaim(
 	case claim.DeletionTimestamp != nil:
 		return effect.Answered{Result: effect.Unknown, Problem: "claim " + pick.Claim + " is being deleted"}
 	case equality.Semantic.DeepEqual(&claim.Spec, spec):
-		return made(pick, claim)
+		return claimMade(pick, claim)
 	}
 	if answer := c.deleteClaim(ctx, claim); answer.Result != effect.Done {
 		return answer
@@ -75,7 +79,8 @@ func (c *claims) foundClaim(
 	}
 }
 
-func made(pick ledger.DevicePick, claim *resourcev1.ResourceClaim) effect.Answered {
+// claimMade returns the answer with the claim's identity, which T14 writes into the ledger.
+func claimMade(pick ledger.DevicePick, claim *resourcev1.ResourceClaim) effect.Answered {
 	pick.ClaimUID, pick.ClaimRV = string(claim.UID), versionOf(claim)
 	return effect.Answered{Result: effect.ClaimMade, Made: pick}
 }

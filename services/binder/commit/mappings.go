@@ -17,6 +17,7 @@ import (
 // writeMappings writes into the pod's status which container gets which devices of the claim that was created for the
 // pod, if one was. The write has the bind's precondition, and it returns the pod's next version: any other change of
 // the pod in between, such as a fence, makes either this write or the bind fail.
+// The claim is one for extended resources that a DeviceClass provides (KEP-5004). Kubelets read the mapping.
 func (b *bindings) writeMappings(ctx context.Context, e effect.Bind) (version uint64, answer effect.Answered) {
 	version = e.ResourceVersion
 	for _, pick := range e.Devices.Picks {
@@ -41,6 +42,7 @@ func (b *bindings) writeMappings(ctx context.Context, e effect.Bind) (version ui
 const dropped = "the API server drops extendedResourceClaimStatus, without which a kubelet gives the pod no " +
 	"devices: enable the feature gate DRAExtendedResource (default since Kubernetes 1.36)"
 
+// patchMappings writes the status of the claim, and checks in the answer that the API server has kept it.
 func (b *bindings) patchMappings(
 	ctx context.Context, e effect.Bind, status *corev1.PodExtendedResourceClaimStatus,
 ) (version uint64, answer effect.Answered) {

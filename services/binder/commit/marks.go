@@ -30,6 +30,7 @@ type statusPatch struct {
 	Status   patchStatus `json:"status"`
 }
 
+// patchStatus lists conditions to merge into those of the pod, by type.
 type patchStatus struct {
 	Conditions []patchedCondition `json:"conditions"`
 }
@@ -46,6 +47,7 @@ type patchedCondition struct {
 // noAttempt deletes the condition of the attempt.
 var noAttempt = patchedCondition{Patch: "delete", Type: effect.ConditionAttempt}
 
+// annotationMark is the usual form of the mark. Users do not see it next to the pod's conditions.
 type annotationMark struct{}
 
 func (annotationMark) name() string { return "annotation " + effect.AnnotationFence }

@@ -24,6 +24,7 @@ var txnNames = map[string]string{
 	"evict-failed": "T10 failed", "budget-settle": "T10 settle",
 }
 
+// observeTxn measures a transaction under the protocol's name for it, so that one metric compares all services.
 func observeTxn(why string, o effect.TxnOutcome, took time.Duration) {
 	telemetry.LedgerTxn(cmp.Or(txnNames[why], why), o.String(), took)
 }
@@ -66,8 +67,10 @@ func span(ctx context.Context, parent string, p telemetry.PodSpan) (context.Cont
 }
 
 // untraced is the end function for a pod that is not traced.
+// Most pods are not: see telemetry.TracesPod.
 func untraced(effect.Answered) {}
 
+// bindSpan starts the span of a bind, if the pod is traced.
 func bindSpan(ctx context.Context, e effect.Bind) (context.Context, func(effect.Answered)) {
 	if !telemetry.TracesPod(e.Pod.UID) {
 		return ctx, untraced
@@ -78,6 +81,7 @@ func bindSpan(ctx context.Context, e effect.Bind) (context.Context, func(effect.
 	}})
 }
 
+// evictSpan starts the span of an eviction, if the victim is traced, with a link to the trace of its preemptor.
 func evictSpan(ctx context.Context, e effect.Evict) (context.Context, func(effect.Answered)) {
 	if !telemetry.TracesPod(e.Pod.UID) {
 		return ctx, untraced

@@ -4,6 +4,18 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"k8s.io/utils/clock"
+)
+
+const (
+	// eventWriters is how many events may be in flight at once, and eventQueueSize how many may wait for that; further
+	// events are dropped. They compete with the binds that they report (see pace).
+	eventWriters   = 8
+	eventQueueSize = 20480
+	// eventsPaced is how many events wait, at most, for binds to leave room: half of what can wait, so that the
+	// other half remains for times when the API server is slow.
+	eventsPaced = eventQueueSize / 2
 )
 
 // busyFrom is the number of concurrent binds and other changes from which the API server counts as busy: more than
@@ -22,24 +34,26 @@ const (
 	floorFor = time.Minute
 )
 
-// burstPatience is the longest time an event waits for a busy API server. A load that lasts longer is not a burst.
-const burstPatience = 10 * time.Second
+// maxBurstWait is the longest time an event waits for a busy API server. A load that lasts longer is not a burst.
+const maxBurstWait = 10 * time.Second
 
 // forcedEvery is the interval between events that are written although binds leave no room.
 const forcedEvery = 50 * time.Millisecond
 
 // pace limits events to the spare capacity of the API server: each event costs about as much as the bind it reports.
 // While at least busyFrom binds and other changes are in flight, and for calmFor after that, events wait. Once
-// eventsPatience events wait, some are written anyway, one every forcedEvery: if there is never any spare capacity,
-// binds keep nearly all of the capacity, and events in excess of eventsWaiting are dropped. While binds are slow, and
-// for calmFor after that, events wait as well, but none longer than burstPatience, and none once eventsPatience
+// eventsPaced events wait, some are written anyway, one every forcedEvery: if there is never any spare capacity,
+// binds keep nearly all of the capacity, and events in excess of eventQueueSize are dropped. While binds are slow, and
+// for calmFor after that, events wait as well, but none longer than maxBurstWait, and none once eventsPaced
 // events wait.
 type pace struct {
-	// wake holds a token after any event that may have ended a wait.
-	wake chan struct{}
+	clock clock.Clock
+	// wakeups holds a token after any event that may have ended a wait.
+	wakeups chan struct{}
 
 	mu struct {
 		sync.Mutex
+		// changes counts the binds and other changes in flight, writes the events.
 		changes, writes int
 		// busyUntil is when busyFrom changes were last in flight. forced is when an event was last written despite
 		// that.
@@ -51,7 +65,7 @@ type pace struct {
 	}
 }
 
-func newPace() *pace { return &pace{wake: make(chan struct{}, 1)} }
+func newPace(c clock.Clock) *pace { return &pace{clock: c, wakeups: make(chan struct{}, 1)} }
 
 // change begins a bind or another change; the returned function ends it.
 func (p *pace) change() (end func()) {
@@ -62,18 +76,20 @@ func (p *pace) change() (end func()) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.mu.changes >= busyFrom {
-			p.mu.busyUntil = time.Now()
+			p.mu.busyUntil = p.clock.Now()
 		}
 		p.mu.changes--
-		p.nudge()
+		p.wakeUp()
 	}
 }
 
-// bound records how long the API server took for a bind that ends now.
+// bound records how long the API server took for a bind that ends now. A bind counts as slow by comparison with the
+// quickest one of the last one to two floorFor, because what is quick depends on the cluster. So the measure follows an
+// API server that becomes slower for good.
 func (p *pace) bound(took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := time.Now()
+	now := p.clock.Now()
 	if now.Sub(p.mu.floorSince) >= floorFor {
 		p.mu.floorSince = now
 		p.mu.before = p.mu.floor
@@ -98,39 +114,42 @@ func (p *pace) write() (end func()) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.mu.writes--
-		p.nudge()
+		p.wakeUp()
 	}
 }
 
-func (p *pace) nudge() {
+func (p *pace) wakeUp() {
 	select {
-	case p.wake <- struct{}{}:
+	case p.wakeups <- struct{}{}:
 	default:
 	}
 }
 
-// may reports whether an event that has waited since a given time may be written while waiting events wait. If not,
+// allows reports whether an event that has waited since a given time may be written while waiting events wait. If not,
 // rest is the longest time to wait unless a wakeup comes first; 0 means until a wakeup.
-func (p *pace) may(since time.Time, waiting int) (ok bool, rest time.Duration) {
+func (p *pace) allows(since time.Time, waiting int) (ok bool, rest time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// Every writer is busy: the end of a write wakes the waiter.
 	if p.mu.writes >= eventWriters {
 		return false, 0
 	}
+	// Few changes are in flight. Have there been few for long enough, and are binds as quick as usual?
 	if p.mu.changes < busyFrom {
-		rest = calmFor - time.Since(p.mu.busyUntil)
-		if waiting < eventsPatience {
-			rest = max(rest, min(calmFor-time.Since(p.mu.slowUntil), burstPatience-time.Since(since)))
+		rest = calmFor - p.clock.Since(p.mu.busyUntil)
+		if waiting < eventsPaced {
+			rest = max(rest, min(calmFor-p.clock.Since(p.mu.slowUntil), maxBurstWait-p.clock.Since(since)))
 		}
 		if rest <= 0 {
 			return true, 0
 		}
 	}
-	if waiting < eventsPatience {
+	if waiting < eventsPaced {
 		return false, rest
 	}
-	if rest = forcedEvery - time.Since(p.mu.forced); rest <= 0 {
-		p.mu.forced = time.Now()
+	// Too many wait: one is written now and then, whatever it costs the binds.
+	if rest = forcedEvery - p.clock.Since(p.mu.forced); rest <= 0 {
+		p.mu.forced = p.clock.Now()
 		return true, 0
 	}
 	return false, rest
@@ -140,7 +159,7 @@ func (p *pace) may(since time.Time, waiting int) (ok bool, rest time.Duration) {
 // waiting returns how many events wait now.
 func (p *pace) wait(ctx context.Context, since time.Time, waiting func() int) bool {
 	for {
-		ok, rest := p.may(since, waiting())
+		ok, rest := p.allows(since, waiting())
 		if ok {
 			return true
 		}
@@ -154,10 +173,10 @@ func (p *pace) wait(ctx context.Context, since time.Time, waiting func() int) bo
 func (p *pace) sleep(ctx context.Context, rest time.Duration) bool {
 	var over <-chan time.Time
 	if rest > 0 {
-		over = time.After(rest)
+		over = p.clock.After(rest)
 	}
 	select {
-	case <-p.wake:
+	case <-p.wakeups:
 	case <-over:
 	case <-ctx.Done():
 		return false

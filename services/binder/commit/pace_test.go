@@ -5,11 +5,13 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 func TestEventsWaitWhileBindsComeManyAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPace()
+		p := newPace(clock.RealClock{})
 		waiting := 1
 		went := make(chan bool)
 		write := func() { go func() { went <- p.wait(t.Context(), time.Now(), func() int { return waiting }) }() }
@@ -41,8 +43,8 @@ func TestEventsWaitWhileBindsComeManyAtOnce(t *testing.T) {
 		defer p.change()()
 		write()
 		synctest.Wait()
-		waiting = eventsPatience
-		p.nudge() // as report does
+		waiting = eventsPaced
+		p.wakeUp() // as report does
 		if !<-went {
 			t.Fatal("not written although too many wait")
 		}
@@ -62,7 +64,7 @@ func TestEventsWaitWhileBindsComeManyAtOnce(t *testing.T) {
 func TestEventsWaitWhileBindsAreSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const quick = 3 * time.Millisecond
-		p := newPace()
+		p := newPace(clock.RealClock{})
 		waiting := 1
 		// waited returns how long an event waits after a bind has ended, while others end every millisecond.
 		waited := func(took time.Duration, others bool) time.Duration {
@@ -93,13 +95,13 @@ func TestEventsWaitWhileBindsAreSlow(t *testing.T) {
 			{"a quicker one", quick, true, 0},
 			{"one not much slower", slowFrom*quick - 1, true, 0},
 			{"a slow one", slowFrom * quick, false, calmFor},
-			{"slow ones all the time", slowFrom * quick, true, burstPatience},
+			{"slow ones all the time", slowFrom * quick, true, maxBurstWait},
 		} {
 			if got := waited(c.took, c.others); got != c.want {
 				t.Errorf("after %s: an event waits for %v, want %v", c.name, got, c.want)
 			}
 		}
-		waiting = eventsPatience
+		waiting = eventsPaced
 		if got := waited(slowFrom*quick, true); got != 0 {
 			t.Errorf("waits for %v although as many wait as are let", got)
 		}
@@ -116,14 +118,14 @@ func TestEventsWaitWhileBindsAreSlow(t *testing.T) {
 
 func TestEventsWaitForAFreeWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPace()
+		p := newPace(clock.RealClock{})
 		var ends []func()
 		for range eventWriters {
 			ends = append(ends, p.write())
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		went := make(chan bool)
-		write := func() { go func() { went <- p.wait(ctx, time.Now(), func() int { return eventsWaiting }) }() }
+		write := func() { go func() { went <- p.wait(ctx, time.Now(), func() int { return eventQueueSize }) }() }
 		write()
 		synctest.Wait()
 		ends[0]()

@@ -49,6 +49,7 @@ func (p *pods) get(ctx context.Context, pod events.PodRef) effect.Answered {
 	case err != nil:
 		return effect.Answered{Result: effect.Unknown, Problem: err.Error()}
 	}
+	// AnnotationsFull reads this mark; facts have it from the queue.
 	strip.MarkFull(obj)
 	return effect.Answered{Result: effect.Done, Pod: state.NewPod(obj)}
 }
@@ -61,6 +62,8 @@ type patchMeta struct {
 	Annotations     map[string]string `json:"annotations,omitempty"`
 }
 
+// patch sends a strategic merge patch of the pod, or of one of its subresources. After a conflict, and if the pod is
+// not found, it reads the pod: the answer is Gone, or Unknown if this incarnation exists after all.
 func (p *pods) patch(
 	ctx context.Context, pod events.PodRef, body []byte, subresource ...string,
 ) (*corev1.Pod, effect.Answered) {
@@ -120,4 +123,5 @@ func tooLarge(err error) bool {
 		strings.Contains(message, "trying to send message larger than max")
 }
 
+// ref returns the pod's name as logs have it.
 func ref(p events.PodRef) string { return p.Namespace + "/" + p.Name }

@@ -38,7 +38,8 @@ type publisher struct {
 	logger *slog.Logger
 	clock  clock.Clock
 	queue  chan effect.Effect
-	marks  chan chan struct{}
+	// marks are requests to empty the queue. Each is closed when that is done.
+	marks chan chan struct{}
 }
 
 func newPublisher(log eventlog.Log, logger *slog.Logger, c clock.Clock) *publisher {
@@ -49,6 +50,8 @@ func newPublisher(log eventlog.Log, logger *slog.Logger, c clock.Clock) *publish
 	}
 }
 
+// run appends until ctx ends. It returns an error only if the log is closed. A mark is served when nothing waits any
+// more; what is handed over in the meantime is included.
 func (p *publisher) run(ctx context.Context) error {
 	delay := appendPause.DelayWithReset(p.clock, appendQuiet)
 	for {
@@ -92,7 +95,8 @@ func (p *publisher) gather(first effect.Effect) []eventlog.Message {
 }
 
 // append retries until the log has acknowledged, ctx ends, or the log is closed. Decisions that the log refuses are
-// left out.
+// left out. The same messages are sent until they are acknowledged, before any later ones, so that the log keeps the
+// order in which the core has published, except for repetitions.
 func (p *publisher) append(ctx context.Context, delay wait.DelayFunc, msgs []eventlog.Message) error {
 	err := delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		actx, cancel := context.WithTimeout(ctx, appendTimeout)
@@ -117,6 +121,8 @@ func (p *publisher) append(ctx context.Context, delay wait.DelayFunc, msgs []eve
 	return err
 }
 
+// flush waits until the decisions that were handed over before the call are in the log. It returns ctx's error if ctx
+// ends first.
 func (p *publisher) flush(ctx context.Context) error {
 	mark := make(chan struct{})
 	select {

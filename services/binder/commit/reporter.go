@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/record/util"
+	"k8s.io/utils/clock"
 
 	podevents "github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
@@ -27,38 +28,39 @@ import (
 
 const (
 	// noteLimit is the most bytes that the API server accepts in an event's note; a longer one is cut and ends in
-	// noteCut.
-	noteLimit = 1024
-	noteCut   = " ..."
-	// eventWriters is how many events may be in flight at once, and eventsWaiting how many may wait for that; further
-	// events are dropped. They compete with the binds that they report (see pace).
-	eventWriters  = 8
-	eventsWaiting = 20480
-	// eventsPatience is how many events wait, at most, for binds to leave room: half of what can wait, so that the
-	// other half remains for times when the API server is slow.
-	eventsPatience = eventsWaiting / 2
-	// dropsPerLine is how many dropped events share one line in the log.
-	dropsPerLine = 1000
+	// noteEllipsis.
+	noteLimit    = 1024
+	noteEllipsis = " ..."
+	// dropsPerLog is how many dropped events share one line in the log.
+	dropsPerLog = 1000
 )
 
-// eventPause spaces the attempts to write an event while the API server does not answer, for about as long as
-// client-go, which tries for two minutes.
-var eventPause = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.25, Steps: 8}
+// eventPause spaces the attempts to write an event while the API server does not answer, and eventTries is how many
+// there are: for about as long as client-go, which tries for two minutes. A pause keeps its writer, so the longest one
+// is also how long events may go on waiting after the API server answers again; client-go's is the same.
+var eventPause = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.25, Steps: 4, Cap: 10 * time.Second}
+
+const eventTries = 14
 
 // reporter writes Kubernetes events (events.k8s.io/v1), and combines repeated ones into series. report never blocks:
-// beyond eventsWaiting, events are dropped.
+// beyond eventQueueSize, events are dropped.
 //
 // client-go's broadcaster was rejected. It keeps every event for 6 to 12 minutes in case it is repeated: at 200 binds
 // per second that takes 100 MB, and the events of binds are never repeated (effect.Report.Once). And it drops events
 // beyond the first 1,000 that arrive before it gets CPU time, without a sign of which it has taken.
 type reporter struct {
-	member  string
-	host    string
-	sink    events.EventSink
-	queue   chan waitingReport
-	drops   *drops
-	pace    *pace
-	series  series
+	// member is the binder's id, for metrics. host is part of ReportingInstance, as in client-go.
+	member string
+	host   string
+	sink   events.EventSink
+	// queue holds the events that wait for pace, eventQueueSize at most.
+	queue chan waitingReport
+	drops *drops
+	pace  *pace
+	// series belongs to the goroutine of run.
+	series series
+	clock  clock.WithTicker
+	// writers are at most eventWriters goroutines, each of which keeps one event until it is written or given up.
 	writers errgroup.Group
 }
 
@@ -72,7 +74,8 @@ func newReporter(deps Deps, pace *pace) *reporter {
 	host, _ := os.Hostname() // empty when there is none, as in client-go
 	r := &reporter{
 		member: deps.Member, host: host, sink: &events.EventSinkImpl{Interface: deps.API.reports.EventsV1()},
-		queue: make(chan waitingReport, eventsWaiting), drops: &drops{logger: deps.Logger}, pace: pace, series: series{},
+		queue: make(chan waitingReport, eventQueueSize), drops: &drops{logger: deps.Logger}, pace: pace, series: series{},
+		clock: deps.Clock,
 	}
 	r.writers.SetLimit(eventWriters)
 	return r
@@ -84,34 +87,38 @@ type drops struct {
 	count  atomic.Uint64
 }
 
+// add counts one dropped event, and logs the first of every dropsPerLog.
 func (d *drops) add() {
-	if n := d.count.Add(1); n%dropsPerLine == 1 {
+	if n := d.count.Add(1); n%dropsPerLog == 1 {
 		d.logger.Warn("dropping Kubernetes events: the API server is too slow", "dropped", n)
 	}
 }
 
+// report queues an event, or drops it if too many wait. Any goroutine may call it.
 func (r *reporter) report(e effect.Report) {
 	select {
-	case r.queue <- waitingReport{Report: e, since: time.Now()}:
-		r.pace.nudge()
+	case r.queue <- waitingReport{Report: e, since: r.clock.Now()}:
+		r.pace.wakeUp()
 	default:
 		r.drops.add()
 	}
 }
 
-// run writes events until ctx ends, and then waits until no write is in progress.
+// run writes events until ctx ends, and then waits until no write is in progress. For each event in the queue it waits
+// for pace, counts a repetition in its series, and starts a writer if the API server has to learn of it. Series that
+// end or are refreshed are written in between, at the same pace.
 func (r *reporter) run(ctx context.Context) error {
 	defer func() { _ = r.writers.Wait() }() // no writer returns an error
-	refresh, finish := time.NewTicker(refreshEvery), time.NewTicker(finishAfter)
+	refresh, finish := r.clock.NewTicker(refreshEvery), r.clock.NewTicker(finishAfter)
 	defer refresh.Stop()
 	defer finish.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-refresh.C:
+		case <-refresh.C():
 			r.writeAll(ctx, r.series.all())
-		case now := <-finish.C:
+		case now := <-finish.C():
 			r.writeAll(ctx, r.series.finish(now.Add(-finishAfter)))
 		case e := <-r.queue:
 			if !r.pace.wait(ctx, e.since, r.waiting) {
@@ -119,7 +126,7 @@ func (r *reporter) run(ctx context.Context) error {
 			}
 			event := r.event(e)
 			if !e.Once {
-				event = r.series.add(event)
+				event = r.series.add(event, r.clock.Now())
 			}
 			if event != nil {
 				r.start(ctx, event)
@@ -148,7 +155,7 @@ func (r *reporter) event(e waitingReport) *eventsv1.Event {
 		Action:              e.Action,
 		Reason:              e.Reason,
 		Regarding:           *objectOf(e.Pod),
-		Note:                cut(e.Note),
+		Note:                truncate(e.Note),
 		Type:                e.Type,
 	}
 	if e.Related.UID != "" {
@@ -157,26 +164,32 @@ func (r *reporter) event(e waitingReport) *eventsv1.Event {
 	return event
 }
 
+// objectOf returns the reference by which an event names a pod.
 func objectOf(p podevents.PodRef) *corev1.ObjectReference {
 	return &corev1.ObjectReference{
 		APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID),
 	}
 }
 
-// cut shortens a note to what the API server accepts, at a character boundary.
-func cut(note string) string {
+// truncate shortens a note to what the API server accepts, at a character boundary.
+func truncate(note string) string {
 	if len(note) <= noteLimit {
 		return note
 	}
-	end := noteLimit - len(noteCut)
+	end := noteLimit - len(noteEllipsis)
 	for end > 0 && !utf8.RuneStart(note[end]) {
 		end--
 	}
-	return note[:end] + noteCut
+	return note[:end] + noteEllipsis
 }
 
+// writeAll writes series at the pace of other events, until ctx ends. There may be one for each pod that waits.
 func (r *reporter) writeAll(ctx context.Context, all []*eventsv1.Event) {
+	since := r.clock.Now()
 	for _, e := range all {
+		if !r.pace.wait(ctx, since, r.waiting) {
+			return
+		}
 		r.start(ctx, e)
 	}
 }
@@ -189,28 +202,38 @@ func (r *reporter) start(ctx context.Context, e *eventsv1.Event) {
 	})
 }
 
-// write retries until the API server has answered. A refusal is an answer, as it is for client-go. If the event
-// exists already, an attempt whose answer was lost has written it.
+// write retries until the API server has answered, eventTries times at most.
 func (r *reporter) write(ctx context.Context, e *eventsv1.Event) {
-	err := wait.ExponentialBackoffWithContext(ctx, eventPause, func(ctx context.Context) (bool, error) {
-		err := r.try(ctx, e)
-		exists := apierrors.IsAlreadyExists(err)
-		if err == nil || exists && e.Series == nil {
-			return true, nil
+	pause := eventPause
+	for range eventTries - 1 {
+		if r.answered(ctx, e) {
+			return
 		}
-		if status := apierrors.APIStatus(nil); errors.As(err, &status) && !exists {
-			return false, err
+		select {
+		case <-r.clock.After(pause.Step()):
+		case <-ctx.Done():
+			return // when the binder stops, events still in flight are dropped
 		}
-		return false, nil
-	})
-	switch {
-	case err == nil || ctx.Err() != nil: // when the binder stops, events still in flight are dropped
-	case wait.Interrupted(err):
-		r.drops.add()
-	default:
-		r.drops.logger.Warn("Kubernetes event rejected by the API server", "pod", e.Namespace+"/"+e.Regarding.Name,
-			"reason", e.Reason, telemetry.KeyError, err)
 	}
+	if !r.answered(ctx, e) && ctx.Err() == nil {
+		r.drops.add()
+	}
+}
+
+// answered tries once, and reports whether the API server has answered. A refusal is an answer, as it is for client-go.
+// If the event exists already, an attempt whose answer was lost has written it.
+func (r *reporter) answered(ctx context.Context, e *eventsv1.Event) bool {
+	err := r.try(ctx, e)
+	exists := apierrors.IsAlreadyExists(err)
+	if err == nil || exists && e.Series == nil {
+		return true
+	}
+	if status := apierrors.APIStatus(nil); !errors.As(err, &status) || exists {
+		return false
+	}
+	r.drops.logger.Warn("Kubernetes event rejected by the API server", "pod", e.Namespace+"/"+e.Regarding.Name,
+		"reason", e.Reason, telemetry.KeyError, err)
+	return true
 }
 
 // try sends one request: it creates the event, or updates the series of one that exists. An event that has been

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 
 	podevents "github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
@@ -25,13 +28,16 @@ import (
 // answers is a sink that gives one answer after the other, and keeps the events it was asked to write.
 type answers struct {
 	events.EventSink
-	next    []error
 	written chan *eventsv1.Event
+	mu      sync.Mutex
+	next    []error
 	patches []string
 }
 
 func (a *answers) Create(_ context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
 	a.written <- e
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if len(a.next) == 0 {
 		return e, nil
 	}
@@ -42,13 +48,16 @@ func (a *answers) Create(_ context.Context, e *eventsv1.Event) (*eventsv1.Event,
 
 // Patch counts as Create; the patch is kept beside the event.
 func (a *answers) Patch(ctx context.Context, e *eventsv1.Event, data []byte) (*eventsv1.Event, error) {
+	a.mu.Lock()
 	a.patches = append(a.patches, string(data))
+	a.mu.Unlock()
 	return a.Create(ctx, e)
 }
 
 // reporterTo returns a reporter that writes to a sink.
 func reporterTo(sink events.EventSink) *reporter {
-	r := newReporter(Deps{Logger: slog.New(slog.DiscardHandler), API: APIOf(fake.NewClientset())}, newPace())
+	deps := Deps{Logger: slog.New(slog.DiscardHandler), API: APIOf(fake.NewClientset()), Clock: clock.RealClock{}}
+	r := newReporter(deps, newPace(deps.Clock))
 	r.sink = sink
 	return r
 }
@@ -97,12 +106,12 @@ func TestReporterTriesUntilThereIsAnAnswer(t *testing.T) {
 		"lost twice":                   {[]error{lost, lost, nil}, 3, 0},
 		"written, the answer lost":     {[]error{lost, apierrors.NewAlreadyExists(event, "p.1")}, 2, 0},
 		"refused":                      {[]error{apierrors.NewForbidden(event, "p.1", errors.New("no"))}, 1, 0},
-		"never an answer, given up":    {[]error{lost, lost, lost, lost, lost, lost, lost, lost}, 8, 1},
-		"an answer at the last moment": {[]error{lost, lost, lost, lost, lost, lost, lost, nil}, 8, 0},
+		"never an answer, given up":    {slices.Repeat([]error{lost}, eventTries), eventTries, 1},
+		"an answer at the last moment": {append(slices.Repeat([]error{lost}, eventTries-1), nil), eventTries, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				sink := &answers{next: c.answers, written: make(chan *eventsv1.Event, 10)}
+				sink := &answers{next: c.answers, written: make(chan *eventsv1.Event, eventTries)}
 				r := reporterTo(sink)
 				r.start(t.Context(), r.event(aReport()))
 				_ = r.writers.Wait()
@@ -188,8 +197,8 @@ func TestSeriesOfADeletedEventIsCreated(t *testing.T) {
 		}
 		r := reporterTo(sink)
 		e := r.event(aReport())
-		r.series.add(e)
-		r.start(t.Context(), r.series.add(e))
+		r.series.add(e, time.Now())
+		r.start(t.Context(), r.series.add(e, time.Now()))
 		_ = r.writers.Wait()
 		if len(sink.written) != 3 || len(sink.patches) != 2 || r.drops.count.Load() != 0 {
 			t.Errorf("%d requests, %d of them patches, %d dropped, want 3, 2 and none", len(sink.written),
@@ -198,10 +207,102 @@ func TestSeriesOfADeletedEventIsCreated(t *testing.T) {
 	})
 }
 
+// An event that has waited for longer than a series lasts begins one all the same.
+func TestEventThatHasWaitedBeginsASeries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := &answers{written: make(chan *eventsv1.Event, 10)}
+		r := reporterTo(sink)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- r.run(ctx) }()
+		time.Sleep(finishAfter - time.Second)
+		for range 3 {
+			late := aReport()
+			late.Once = false
+			late.since = time.Now().Add(-finishAfter)
+			r.queue <- late
+			time.Sleep(finishAfter / 2)
+		}
+		synctest.Wait()
+		if len(sink.written) != 2 || len(sink.patches) != 1 {
+			t.Errorf("%d requests for one event and its repetitions, %d of them patches, want 2 and 1", len(sink.written),
+				len(sink.patches))
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Series that are written again wait for binds as all events do.
+func TestSeriesAreRefreshedAtTheEventsPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const pods = 10
+		sink := &answers{written: make(chan *eventsv1.Event, 4*pods)}
+		r := reporterTo(sink)
+		for i := range pods {
+			e := aReport()
+			e.Pod.UID += string(rune('a' + i))
+			r.series.add(r.event(e), time.Now())
+			r.series.add(r.event(e), time.Now().Add(refreshEvery))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- r.run(ctx) }()
+		var ends []func()
+		for range busyFrom {
+			ends = append(ends, r.pace.change())
+		}
+		time.Sleep(refreshEvery + time.Minute)
+		synctest.Wait()
+		if n := len(sink.written); n != 0 {
+			t.Errorf("%d series written with %d binds on their way", n, busyFrom)
+		}
+		for _, end := range ends {
+			end()
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := len(sink.written); n != pods {
+			t.Errorf("%d series written after the binds, want %d", n, pods)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// After the API server has not answered for a while, events do not wait for long until they are tried again.
+func TestEventsAreTriedSoonAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const outage = 80 * time.Second
+		sink := &answers{
+			next:    slices.Repeat([]error{errors.New("connection refused")}, 1000),
+			written: make(chan *eventsv1.Event, 1000),
+		}
+		r := reporterTo(sink)
+		for range eventWriters {
+			r.start(t.Context(), r.event(aReport()))
+		}
+		time.Sleep(outage)
+		synctest.Wait()
+		sink.mu.Lock()
+		sink.next = nil
+		sink.mu.Unlock()
+		begin := time.Now()
+		_ = r.writers.Wait()
+		if took, most := time.Since(begin), eventPause.Cap*5/4; took > most || r.drops.count.Load() != 0 {
+			t.Errorf("written %v after the outage, %d dropped, want at most %v and none", took, r.drops.count.Load(), most)
+		}
+	})
+}
+
 // report waits for nothing: events beyond the bound are dropped and counted.
 func TestEventsBeyondTheBoundAreDroppedNotWaitedFor(t *testing.T) {
 	r := reporterTo(&answers{written: make(chan *eventsv1.Event, 1)})
-	for range eventsWaiting {
+	for range eventQueueSize {
 		r.report(aReport().Report)
 	}
 	if n := r.drops.count.Load(); n != 0 {

@@ -20,7 +20,17 @@ const (
 // series has the events that may be repeated. Its rules are those of client-go's broadcaster
 // (tools/events/event_broadcaster.go): the first event is created, the second turns it into a series of two, and
 // further ones are counted here. The count is written when the series is refreshed and when it ends.
-type series map[eventKey]*eventsv1.Event
+//
+// Unlike there, an event may have waited before it gets here (see pace), so that its own time does not show how recent
+// it is: recent.added does.
+type series map[eventKey]*recent
+
+// recent is an event that may be repeated.
+type recent struct {
+	*eventsv1.Event
+	// added is when the event, or its last repetition, was added.
+	added time.Time
+}
 
 // eventKey is the same for an event and its repetitions.
 type eventKey struct {
@@ -28,6 +38,7 @@ type eventKey struct {
 	regarding, related               corev1.ObjectReference
 }
 
+// keyOf returns the key of an event. The note is not part of it, so a series keeps the note of its first event.
 func keyOf(e *eventsv1.Event) eventKey {
 	k := eventKey{
 		kind: e.Type, action: e.Action, reason: e.Reason, controller: e.ReportingController, regarding: e.Regarding,
@@ -39,13 +50,15 @@ func keyOf(e *eventsv1.Event) eventKey {
 }
 
 // add adds an event, and returns what must be written for it; nil for nothing.
-func (s series) add(e *eventsv1.Event) *eventsv1.Event {
+// The result is a copy, because a writer uses it while later repetitions change the original.
+func (s series) add(e *eventsv1.Event, now time.Time) *eventsv1.Event {
 	known, repeated := s[keyOf(e)]
-	switch {
-	case !repeated:
-		s[keyOf(e)] = e
+	if !repeated {
+		s[keyOf(e)] = &recent{Event: e, added: now}
 		return e.DeepCopy()
-	case known.Series != nil:
+	}
+	known.added = now
+	if known.Series != nil {
 		known.Series.Count++
 		known.Series.LastObservedTime = e.EventTime
 		return nil
@@ -71,12 +84,8 @@ func (s series) all() []*eventsv1.Event {
 // finish drops the events that have not been repeated since a time, and returns their series as they must be written.
 func (s series) finish(since time.Time) []*eventsv1.Event {
 	ended := series{}
-	maps.DeleteFunc(s, func(k eventKey, e *eventsv1.Event) bool {
-		last := e.EventTime
-		if e.Series != nil {
-			last = e.Series.LastObservedTime
-		}
-		if !last.Time.Before(since) {
+	maps.DeleteFunc(s, func(k eventKey, e *recent) bool {
+		if !e.added.Before(since) {
 			return false
 		}
 		ended[k] = e

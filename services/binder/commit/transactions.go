@@ -25,6 +25,8 @@ type transactions struct {
 	clock  clock.PassiveClock
 }
 
+// transact commits a transaction on one node's document. The answer has the revision of the store or, if another
+// transaction came first, the document as it is now.
 func (t *transactions) transact(ctx context.Context, e effect.Transact) effect.Transacted {
 	out := effect.Transacted{Op: e.Op}
 	var res ledger.TxnResult
@@ -41,6 +43,8 @@ func (t *transactions) transact(ctx context.Context, e effect.Transact) effect.T
 	return out
 }
 
+// amend commits a transaction on any documents. The answer has the keys as put or, if another transaction came first,
+// the compared keys as they are now. Either way the core learns them before its watch shows them.
 func (t *transactions) amend(ctx context.Context, e effect.Amend) effect.Amended {
 	res, outcome, problem := t.commit(ctx, e.Txn, e.Why)
 	out := effect.Amended{Op: e.Op, Result: outcome, Problem: problem}
@@ -53,7 +57,9 @@ func (t *transactions) amend(ctx context.Context, e effect.Amend) effect.Amended
 	return out
 }
 
-// commit commits a transaction. Only *ledger.TxnError, for a malformed transaction, proves that nothing happened.
+// commit commits a transaction. Only *ledger.TxnError, for a malformed transaction, proves that nothing happened. After
+// any other error it may have been applied, or may still be; the core resubmits it unchanged, or builds another one
+// from what its view shows then.
 func (t *transactions) commit(
 	ctx context.Context, txn ledger.Txn, why string,
 ) (ledger.TxnResult, effect.TxnOutcome, string) {

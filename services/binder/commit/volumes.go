@@ -67,10 +67,14 @@ type preparation struct {
 	pick ledger.VolumePick
 }
 
+// refusal returns the answer Refused with a sentence for people. The reservation is taken back then.
 func refusal(format string, args ...any) effect.Answered {
 	return effect.Answered{Result: effect.Refused, Problem: fmt.Sprintf(format, args...)}
 }
 
+// claim reads the claim and makes the write that it still needs. A claim that had its volume when the pod was placed
+// needs none. Any other needs either the volume of the pick (bindVolume) or a new one (selectNode), and is done when
+// the controllers have bound it, which they record in the annotation volumes.AnnotationBindCompleted.
 func (p preparation) claim(ctx context.Context) effect.Answered {
 	read, cancel := context.WithTimeout(ctx, readTimeout)
 	claims := p.client.CoreV1().PersistentVolumeClaims(p.bind.Pod.Namespace)
@@ -101,7 +105,10 @@ func (p preparation) claim(ctx context.Context) effect.Answered {
 	return p.reachable(ctx, claim)
 }
 
-// bindVolume binds the volume to the claim.
+// bindVolume binds the volume to the claim. It writes the volume's claimRef, as kube-scheduler does
+// (volumebinding/binder.go); the volume controller completes the bind in the claim. A user may have reserved the volume
+// for the claim by a claimRef without UID: that is completed, without the annotation by which the controller may undo a
+// bind. A reference that this binder has seen written and that is gone was undone by the controller.
 func (p preparation) bindVolume(ctx context.Context, claim *corev1.PersistentVolumeClaim) effect.Answered {
 	volume, answer := p.volume(ctx, p.pick.Volume)
 	if volume == nil {
@@ -137,7 +144,9 @@ func (p preparation) bindVolume(ctx context.Context, claim *corev1.PersistentVol
 	return written(err)
 }
 
-// selectNode requests a new volume for the claim on the pod's node.
+// selectNode requests a new volume for the claim on the pod's node. It writes the annotation that provisioners act on.
+// One that cannot provide a volume on that node removes the annotation again, so that a missing one which this binder
+// has seen written is a refusal.
 func (p preparation) selectNode(ctx context.Context, claim *corev1.PersistentVolumeClaim) effect.Answered {
 	if claim.Spec.VolumeName != "" {
 		return effect.Answered{Result: effect.Done}
@@ -199,6 +208,7 @@ type guardedMeta struct {
 	Annotations     map[string]string `json:"annotations,omitempty"`
 }
 
+// guard returns the metadata of a patch that applies only to the object as read.
 func guard(read *metav1.ObjectMeta) guardedMeta {
 	return guardedMeta{UID: read.UID, ResourceVersion: read.ResourceVersion}
 }

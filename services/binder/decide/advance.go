@@ -9,7 +9,7 @@ func (c *Core) advanceWaiting() {
 	}
 	c.reservations.AdvanceDue()
 	c.status.AdvanceConditions()
-	c.reservations.AdvanceDeparted()
+	c.reservations.ReportPluginBinds()
 	c.gates.Advance()
 	c.evictor.AdvanceOrders()
 }
@@ -37,13 +37,13 @@ func (c *Core) advanceTouched(pods []string) {
 // advanceDue advances the plans, removals and nominations that have become due since the last check, or all of them
 // if the last round was long ago.
 func (c *Core) advanceDue() {
-	if c.base.Now.Sub(c.round) >= basis.RoundEvery {
-		c.round, c.looked = c.base.Now, c.base.Now
+	if c.base.Now.Sub(c.lastRound) >= basis.RoundEvery {
+		c.lastRound, c.lastDue = c.base.Now, c.base.Now
 		c.advancePlans()
 		return
 	}
-	plans, nominations := c.evictor.DueSince(c.looked), c.status.NominationsDueSince(c.looked)
-	c.looked = c.base.Now
+	plans, nominations := c.evictor.DueSince(c.lastDue), c.status.NominationsDueSince(c.lastDue)
+	c.lastDue = c.base.Now
 	c.evictor.AdvancePlans(plans)
 	for _, uid := range nominations {
 		c.status.AdvanceNomination(uid)
@@ -54,8 +54,8 @@ func (c *Core) advanceDue() {
 func (c *Core) forget() {
 	c.reservations.ForgetHints()
 	c.evictor.Forget()
-	if c.base.Now.Sub(c.forgot) >= c.base.Limits.ForgetEvery {
-		c.forgot = c.base.Now
+	if c.base.Now.Sub(c.lastForget) >= c.base.Limits.ForgetEvery {
+		c.lastForget = c.base.Now
 		c.reservations.ForgetPods()
 		c.status.Forget()
 	}

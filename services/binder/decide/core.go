@@ -31,10 +31,10 @@ type Core struct {
 	evictor      *evict.Evictor
 	sweeper      *document.Sweeper
 
-	// looked is when plans and nominations were last checked for due work, and round when all of them were checked.
-	looked, round time.Time
-	// forgot is when pods were last searched for data to forget.
-	forgot time.Time
+	// lastDue is when plans and nominations were last checked for due work, and lastRound when all of them were checked.
+	lastDue, lastRound time.Time
+	// lastForget is when pods were last searched for data to forget.
+	lastForget time.Time
 }
 
 // NewCore returns a core that knows nothing yet. id is the binder's member id, which makes the fence values of
@@ -64,6 +64,8 @@ func (c *Core) Step(in effect.Input, now time.Time) []effect.Effect {
 	return out
 }
 
+// digest processes one input. What an answer shows of the ledger is learned before the answer is handled, so that the
+// machine that waits for it finds the outcome in the view.
 func (c *Core) digest(in effect.Input) {
 	switch in := in.(type) {
 	case effect.FactsMoved:
@@ -132,7 +134,7 @@ func (c *Core) settled(podUID string) bool {
 }
 
 // Ready reports whether the core knows facts, ledger and partitions well enough to act.
-func (c *Core) Ready() bool { return c.base.Knows() }
+func (c *Core) Ready() bool { return c.base.Ready() }
 
 // Running counts the effects whose answer is outstanding.
 func (c *Core) Running() int { return c.base.Running() }
@@ -159,9 +161,11 @@ func (c *Core) Stats() Stats {
 	}
 }
 
-// broken stops the binder: its view of the ledger has a gap.
-func (c *Core) broken(err error) { c.stop = fmt.Errorf("binder: ledger: %w", err) }
+// stopForLedger stops the binder: its view of the ledger has a gap.
+func (c *Core) stopForLedger(err error) { c.stop = fmt.Errorf("binder: ledger: %w", err) }
 
+// factsMoved adopts a new view of the cluster. It removes the lists that describe this one step, because the base keeps
+// the rest until the next one.
 func (c *Core) factsMoved(in effect.FactsMoved) {
 	c.reservations.Replaced(in.Replaced)
 	rejected, moved := in.Rejected, in.Moved
@@ -207,13 +211,17 @@ func (c *Core) returned(d events.Decision) {
 	}
 }
 
+// partitionsChanged adopts the partitions that this member holds from now on, and begins what that permits. Work in
+// flight for a partition that was lost goes on until its answer; every effect is guarded.
 func (c *Core) partitionsChanged(in effect.PartitionsChanged) {
 	c.base.Hold(in.Held)
-	c.reservations.Park()
+	c.reservations.Reindex()
 	c.advanceWaiting()
 	c.advancePlans()
 }
 
+// decisionSeen hands a record of the decision log to the part that it concerns. A decision is a hint: it may be
+// missing, repeated, or older than what ledger and facts show.
 func (c *Core) decisionSeen(d events.Decision) {
 	token, err := ledger.ParseToken(d.Token)
 	if err != nil || d.Pod.UID == "" {

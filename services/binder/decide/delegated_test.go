@@ -179,7 +179,7 @@ func TestPluginsBindIsHandedOverBeforeItIsSeen(t *testing.T) {
 		} else {
 			r.say()
 		}
-		if n := r.b.core.reservations.Stats().Departed; n != 0 {
+		if n := r.b.core.reservations.Stats().Unreported; n != 0 {
 			t.Errorf("%d are remembered", n)
 		}
 	}

@@ -17,7 +17,7 @@ func (c *Core) ledgerMoved(in effect.LedgerMoved) {
 	view := c.base.Ledger
 	changes, err := view.Fold(in.Batch)
 	if err != nil {
-		c.broken(err)
+		c.stopForLedger(err)
 		return
 	}
 	docs, deleted := moved(changes)
@@ -73,7 +73,7 @@ func (c *Core) relisted() (docs []ledger.NodeDoc, deleted []string) {
 func (c *Core) learnKeys(in effect.Amended) {
 	changes, err := c.base.Ledger.Learn(in.KVs)
 	if err != nil {
-		c.broken(err)
+		c.stopForLedger(err)
 		return
 	}
 	var touched bind.Touched

@@ -57,7 +57,7 @@ func TestRefusedFenceIsToldOfUntilItEnds(t *testing.T) {
 		t.Errorf("%d tries in a day, want at most %d, and half of that at least", tries, most)
 	}
 	told := r.toldOf("FailedRelease")
-	if most := int(day / defaults.Refusals.Again); len(told) > most || len(told) < most/2 {
+	if most := int(day / defaults.Refusals.ReportEvery); len(told) > most || len(told) < most/2 {
 		t.Fatalf("%d events in a day, want at most %d, and half of that at least", len(told), most)
 	}
 	for _, part := range []string{"node n0", "bind refused: pods are frozen", "delete the pod", denied} {
@@ -93,7 +93,7 @@ func TestRefusedFenceIsToldOfUntilItEnds(t *testing.T) {
 // One or two refusals may be transient, for instance while a policy is being replaced.
 func TestAFewRefusalsOfAFenceAreNotToldOf(t *testing.T) {
 	r := refusedFence(t)
-	for range defaults.Refusals.Tell - 1 {
+	for range defaults.Refusals.ReportAfter - 1 {
 		answer(r, func(e effect.FencePod) effect.Input {
 			return effect.Answered{Op: e.Op, Result: effect.Refused, Problem: denied}
 		})

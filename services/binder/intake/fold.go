@@ -24,11 +24,14 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
-// FromFacts turns a step of the facts into an input of the core.
+// FromFacts turns a step of the facts into an input of the core. Replaced has the earlier versions of pods that were
+// unbound and still are, for the refresh of binds. Rejected has pods that an earlier step has shown, and that their
+// kubelet has rejected since: a pod that is rejected when it first shows is not reported again by every binder that
+// starts. Moved is nil after a Reset.
 func FromFacts(step feed.Step) effect.FactsMoved {
 	facts, position := step.Snapshot, step.Snapshot.Position()
 	in := effect.FactsMoved{Cluster: cluster{facts}, Sequence: position.Sequence, Epoch: position.Epoch}
-	in.Exists = (&existence{facts: facts}).exists
+	in.Exists = (&objectKeys{facts: facts}).exists
 	in.PodProgress, in.PodProgressKnown = position.Progress(events.KindPod)
 	if rv, known := position.Progress(events.KindDisruptionBudget); known {
 		in.BudgetProgress = rv
@@ -58,6 +61,7 @@ func FromFacts(step feed.Step) effect.FactsMoved {
 	return in
 }
 
+// classes returns the device classes of a snapshot.
 func classes(facts *state.Snapshot) (all []*resourcev1.DeviceClass) {
 	for o := range facts.Objects(events.KindDeviceClass) {
 		if class, ok := o.API.(*resourcev1.DeviceClass); ok {
@@ -67,14 +71,16 @@ func classes(facts *state.Snapshot) (all []*resourcev1.DeviceClass) {
 	return all
 }
 
-// existence reports which objects a snapshot has, by the ledger's keys. It is for one goroutine.
-type existence struct {
+// objectKeys reports which objects a snapshot has, by the ledger's keys. It is for one goroutine.
+type objectKeys struct {
 	facts *state.Snapshot
 	// pools holds the keys of pools with a slice, collected on first use.
 	pools map[string]bool
 }
 
-func (e *existence) exists(key string) bool {
+// exists reports whether the snapshot has the object to which a key belongs. It is true for keys of other kinds, which
+// are never collected.
+func (e *objectKeys) exists(key string) bool {
 	if strings.HasPrefix(key, ledger.PrefixPool) {
 		return e.pool(key)
 	}
@@ -105,7 +111,8 @@ func (e *existence) exists(key string) bool {
 	return true // not a key that is collected
 }
 
-func (e *existence) pool(key string) bool {
+// pool reports whether any slice of the pool exists. A pool has no object of its own.
+func (e *objectKeys) pool(key string) bool {
 	if e.pools == nil {
 		e.pools = map[string]bool{}
 		for o := range e.facts.Objects(events.KindResourceSlice) {
@@ -173,6 +180,8 @@ func NewLedger(binder string) *Ledger {
 }
 
 // Fold applies one batch: documents first, then the partitions that this binder holds.
+// PartitionsChanged follows only if the batch has changed the members. The order matters: a binder that acquires a
+// partition must know the documents of that revision before it acts on them.
 func (l *Ledger) Fold(b replica.Batch) ([]effect.Input, error) {
 	changes, err := l.members.Fold(membersIn(b))
 	if err != nil {

@@ -53,7 +53,7 @@ func checkRead(t *testing.T, before, want []string, then func(l *lossyLog)) {
 		l.Log = memlog.New(memlog.Options{Now: func() time.Time { return time.Now().Add(l.ahead) }})
 		defer l.Close()
 		l.add(before...)
-		out := make(chan effect.Input, 2*readBack)
+		out := make(chan effect.Input, 2*recordsKept)
 		r := New("binder-0", Deps{Log: l.Log, Logger: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}}, out)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
@@ -120,14 +120,14 @@ func TestDecisionsStoredByAnEarlierClockAreRead(t *testing.T) {
 // TestALossOfAllThatIsRemembered: the remaining records are from before it, and new ones are recognised by their
 // time.
 func TestALossOfAllThatIsRemembered(t *testing.T) {
-	pods := make([]string, 2*readBack)
+	pods := make([]string, 2*recordsKept)
 	for i := range pods {
 		pods[i] = strconv.Itoa(i)
 	}
-	want := append(slices.Clone(pods[readBack:]), "a", "b", "c")
-	checkRead(t, pods[:readBack], want, func(l *lossyLog) {
-		l.add(pods[readBack:]...)
-		l.lose(readBack / 2)
+	want := append(slices.Clone(pods[recordsKept:]), "a", "b", "c")
+	checkRead(t, pods[:recordsKept], want, func(l *lossyLog) {
+		l.add(pods[recordsKept:]...)
+		l.lose(recordsKept / 2)
 		l.add("a", "b")
 		l.wait(time.Second)
 		l.add("c")

@@ -48,15 +48,15 @@ type Base struct {
 	Batches Batches
 
 	held map[int32]bool
-	// missed is the pod progress at which claimed pods were first missed, by UID.
-	missed map[string]uint64
+	// firstMissed is the pod progress at which claimed pods were first missed, by UID.
+	firstMissed map[string]uint64
 }
 
 // New returns a base that knows nothing yet.
 func New(id string, limits Limits, enforces Enforces) *Base {
 	return &Base{
 		ID: id, Limits: limits, Enforces: enforces,
-		Ledger: replica.NewView(), held: map[int32]bool{}, missed: map[string]uint64{},
+		Ledger: replica.NewView(), held: map[int32]bool{}, firstMissed: map[string]uint64{},
 	}
 }
 
@@ -80,8 +80,8 @@ func (b *Base) MayAct(uid string) bool {
 	return !b.Draining && b.Holds(uid) && b.Ledger.Permits(b.Facts.Epoch)
 }
 
-// Knows reports whether facts, ledger and partitions are known well enough to act.
-func (b *Base) Knows() bool {
+// Ready reports whether facts, ledger and partitions are known well enough to act.
+func (b *Base) Ready() bool {
 	return b.Facts.Cluster != nil && b.Facts.PodProgressKnown && b.Revision > 0 && len(b.held) > 0
 }
 

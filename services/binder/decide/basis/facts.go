@@ -7,9 +7,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// keptFates bounds the memory of when claimed pods were first missed. A forgotten pod is missed again at a later
+// maxFates bounds the memory of when claimed pods were first missed. A forgotten pod is missed again at a later
 // resourceVersion, which delays the settling of its budget.
-const keptFates = 4096
+const maxFates = 4096
 
 // Pod returns the pod as the facts show it, and whether its absence would prove that it is deleted: the facts must
 // have passed a version at which it existed.
@@ -68,13 +68,13 @@ func (b *Base) VictimFate(uid string, podRV uint64) (txns.Fate, uint64) {
 	case known || !gone:
 		return txns.Staying, 0
 	}
-	if rv, missed := b.missed[uid]; missed {
+	if rv, missed := b.firstMissed[uid]; missed {
 		return txns.Left, rv
 	}
-	if len(b.missed) >= keptFates {
-		clear(b.missed)
+	if len(b.firstMissed) >= maxFates {
+		clear(b.firstMissed)
 	}
-	b.missed[uid] = b.Facts.PodProgress
+	b.firstMissed[uid] = b.Facts.PodProgress
 	return txns.Left, b.Facts.PodProgress
 }
 
@@ -85,7 +85,7 @@ func (b *Base) Fate(claim ledger.Entry) txns.Fate {
 }
 
 // ForgetFates drops the memory of when claimed pods were first missed.
-func (b *Base) ForgetFates() { clear(b.missed) }
+func (b *Base) ForgetFates() { clear(b.firstMissed) }
 
 // BindFailed reports whether a decision says that plugins have failed to bind a pod where it was placed.
 func BindFailed(d events.Decision) bool { return d.Kind == events.DecisionFailed && d.NodeUID != "" }

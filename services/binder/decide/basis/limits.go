@@ -57,10 +57,10 @@ type EvictionLimits struct {
 
 // RefusalLimits are the limits for fences whose write the API server refuses.
 type RefusalLimits struct {
-	// Tell is the number of refusals of one fence in a row from which on they are reported, and Again how long after
-	// a report they are reported once more.
-	Tell  int
-	Again time.Duration
+	// ReportAfter is the number of refusals of one fence in a row from which on they are reported, and ReportEvery how
+	// long after a report they are reported once more.
+	ReportAfter int
+	ReportEvery time.Duration
 	// Failing is how long the API server must have answered with errors of its own until that is reported too: a
 	// change of etcd's leader is over sooner.
 	Failing time.Duration
@@ -180,7 +180,7 @@ func DefaultLimits() Limits {
 			ForgetEvery:  10 * time.Second,
 		},
 		Refusals: RefusalLimits{
-			Tell: fenceRefusals, Again: refusalsAgain, Failing: fenceFailing,
+			ReportAfter: fenceRefusals, ReportEvery: refusalsAgain, Failing: fenceFailing,
 			Pause: wait.Backoff{Duration: time.Second, Factor: 2, Steps: 30, Cap: refusedPause},
 		},
 		Foreign: 1 << 16,

@@ -39,6 +39,16 @@ func staleBy(cause ledger.FenceCause, reason string) finding {
 	return finding{verdict: stale, reason: reason, cause: cause}
 }
 
+// Documents has the nodes' documents as last seen.
+type Documents interface {
+	// Get returns the document of a node.
+	Get(nodeUID string) (ledger.NodeDoc, bool)
+	// Learn adopts a document if it is newer than the known one, and reports whether it is.
+	Learn(d ledger.NodeDoc) (newer bool)
+	// Forget drops a document that a revision of the ledger deleted, and reports whether it was dropped.
+	Forget(nodeUID string, by int64) bool
+}
+
 // checker checks reservations against the facts.
 type checker struct {
 	*basis.Base
@@ -47,7 +57,7 @@ type checker struct {
 
 // check checks what the API server does not check on a bind (it accepts a missing, cordoned or tainted node) and what
 // may have changed since the decision. It returns the pod as the facts show it, nil if they do not.
-func (k checker) check(r *promise) (*state.Pod, finding) {
+func (k checker) check(r *trackedEntry) (*state.Pod, finding) {
 	p, known, gone := k.Pod(r.key.Pod, r.entry.PodRV)
 	switch {
 	case gone:
@@ -61,7 +71,7 @@ func (k checker) check(r *promise) (*state.Pod, finding) {
 }
 
 // checkUnbound is check for a pod that is known not to be bound.
-func (k checker) checkUnbound(r *promise, p *state.Pod) finding {
+func (k checker) checkUnbound(r *trackedEntry, p *state.Pod) finding {
 	switch {
 	case k.Facts.Cluster == nil:
 		return finding{verdict: unseen, reason: "no facts yet"}
@@ -74,7 +84,7 @@ func (k checker) checkUnbound(r *promise, p *state.Pod) finding {
 	case p.Gated:
 		return finding{verdict: unseen, reason: "the facts do not show yet that the pod's gates have gone"}
 	}
-	if i := k.Ledger.Incarnation(r.nodeName); i.Revision > 0 && i.NodeUID != r.nodeUID && !k.laterThan(i, r) {
+	if i := k.Ledger.Incarnation(r.nodeName); i.Revision > 0 && i.NodeUID != r.nodeUID && !k.newerIncarnation(i, r) {
 		return staleBy(ledger.FenceByNode, fmt.Sprintf(
 			"node %s (UID %s) has registered again, with UID %s", r.nodeName, r.nodeUID, i.NodeUID))
 	}
@@ -110,9 +120,9 @@ func (k checker) behind(n *state.Node) bool {
 		n.ResourceVersion < d.HW[ledger.KindNode]
 }
 
-// laterThan reports whether a reservation is for a later node than the incarnation that its name stands for. Then a
-// shard of a version before incarnations has made it, and no other shard would admit the node.
-func (k checker) laterThan(i ledger.Incarnation, r *promise) bool {
+// newerIncarnation reports whether a reservation is for a later node than the incarnation that its name stands for.
+// Then a shard of a version before incarnations has made it, and no other shard would admit the node.
+func (k checker) newerIncarnation(i ledger.Incarnation, r *trackedEntry) bool {
 	d, ok := k.documents.Get(r.nodeUID)
 	return ok && d.SupersededBy == "" && d.HW[ledger.KindNode] > i.NodeRV
 }
@@ -124,21 +134,21 @@ func (k checker) objection(n *state.Node, p *state.Pod, scheduler string) string
 		return "node " + n.Name + " is cordoned"
 	}
 	if k.Enforces(scheduler, names.TaintToleration) {
-		if reason := repels(n.Object, p.Template); reason != "" {
+		if reason := untoleratedTaint(n.Object, p.Template); reason != "" {
 			return reason
 		}
 	}
 	if k.Enforces(scheduler, names.NodeResourcesFit) {
-		return k.overfull(n, p)
+		return k.exceeded(n, p)
 	}
 	return ""
 }
 
-// overfull describes what the pod would take beyond the node's allocatable, next to the pods that are there now;
+// exceeded describes what the pod would take beyond the node's allocatable, next to the pods that are there now;
 // empty for nothing. The ledger has settled this among shards. What it cannot know is which pods arrived by another
 // way since (with a node name of their own, or by another scheduler) or were resized in place; and the kubelet would
 // reject the pod for good.
-func (k checker) overfull(n *state.Node, p *state.Pod) string {
+func (k checker) exceeded(n *state.Node, p *state.Pod) string {
 	used := k.Facts.Cluster.Requested(n.Name)
 	for _, name := range countedResources {
 		want, room := p.Requests.Get(name), n.Allocatable.Get(name)
@@ -160,14 +170,15 @@ var countedResources = []string{
 // unschedulableTaint is the taint by which tolerations see a cordoned node (upstream plugin NodeUnschedulable).
 var unschedulableTaint = corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 
+// cordoned reports whether the node is cordoned, for a pod that does not tolerate that.
 func cordoned(n *corev1.Node, p *corev1.Pod) bool {
 	return n.Spec.Unschedulable &&
 		!schedulinghelpers.TolerationsTolerateTaint(klog.Logger{}, p.Spec.Tolerations, &unschedulableTaint, false)
 }
 
-// repels describes the taint that would keep the pod off the node now; empty for none. The comparison operators of
-// tolerations are an alpha feature upstream and disabled.
-func repels(n *corev1.Node, p *corev1.Pod) string {
+// untoleratedTaint describes the taint that would keep the pod off the node now; empty for none. The comparison
+// operators of tolerations are an alpha feature upstream and disabled.
+func untoleratedTaint(n *corev1.Node, p *corev1.Pod) string {
 	taint, found := schedulinghelpers.FindMatchingUntoleratedTaint(klog.Logger{}, n.Spec.Taints, p.Spec.Tolerations,
 		func(t *corev1.Taint) bool {
 			return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute

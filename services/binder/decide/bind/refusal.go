@@ -2,15 +2,12 @@ package bind
 
 import (
 	"fmt"
-	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/services/binder/decide/basis"
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
@@ -32,63 +29,35 @@ type refusal struct {
 	pause             wait.Backoff
 }
 
-// changeRefused handles a refusal, or a failure of the API server. It reports it after some repetitions, and again
-// from time to time.
-func (r *reservation) changeRefused(b *Reservations, in effect.Answered) {
-	f := &r.fence.refusal
-	if f.times == 0 {
-		f.first, f.pause = b.Now, b.Limits.Refusals.Pause
+// refused handles a refusal of the fence's write, or a failure of the API server. It reports it after some repetitions,
+// and again from time to time.
+func (f *fence) refused(env *environment, in effect.Answered) {
+	t, r := f.task, &f.refusal
+	if r.times == 0 {
+		r.first, r.pause = env.Now, env.Limits.Refusals.Pause
 	}
-	f.times++
-	if in.Failed && b.Now.Sub(f.first) < b.Limits.Refusals.Failing {
-		r.Pause(b.Now)
+	r.times++
+	if in.Failed && env.Now.Sub(r.first) < env.Limits.Refusals.Failing {
+		t.Pause(env.Now)
 		return
 	}
-	r.Due = b.Now.Add(f.pause.Step())
-	if f.times < b.Limits.Refusals.Tell ||
-		!f.reportedAt.IsZero() && b.Now.Sub(f.reportedAt) < b.Limits.Refusals.Again {
+	t.Due = env.Now.Add(r.pause.Step())
+	if r.times < env.Limits.Refusals.ReportAfter ||
+		r.reported() && env.Now.Sub(r.reportedAt) < env.Limits.Refusals.ReportEvery {
 		return
 	}
-	f.reportedAt = b.Now
-	b.fencesRefused[r.key] = r
-	d := r.decision(events.DecisionFenceRefused)
+	r.reportedAt = env.Now
+	d := t.decision(events.DecisionFenceRefused)
 	d.Message = in.Problem
-	b.Publish(d)
-	b.Emit(effect.Report{
-		Pod: r.ref(), SchedulerName: r.entry.SchedulerName,
+	env.Publish(d)
+	env.Emit(effect.Report{
+		Pod: t.ref(), SchedulerName: t.entry.SchedulerName,
 		Type: corev1.EventTypeWarning, Reason: "FailedRelease", Action: "Releasing",
 		Note: fmt.Sprintf("The reservation on node %s cannot be taken back (%s), so that the pod is tried nowhere "+
 			"else: the API server refuses the binder's write again and again. Allow it (roles, admission webhooks "+
-			"and policies, size of the pod), or delete the pod. Refused: %s", r.nodeName, r.fenceReason, in.Problem),
+			"and policies, size of the pod), or delete the pod. Refused: %s", t.nodeName, f.reason, in.Problem),
 	})
 }
 
-// changeAllowed forgets refusals: the write has succeeded, or its object is gone.
-func (r *reservation) changeAllowed(b *Reservations) {
-	r.fence.refusal = refusal{}
-	delete(b.fencesRefused, r.key)
-}
-
-// ForgetRefused drops from fencesRefused the reservations that have ended without the write, and those that are now
-// another binder's.
-func (b *Reservations) ForgetRefused() {
-	maps.DeleteFunc(b.fencesRefused, func(key basis.Attempt, r *reservation) bool {
-		if !r.removed && !r.settled && r.entry.State == ledger.Fencing && b.Holds(key.Pod) {
-			return false
-		}
-		r.fence.refusal = refusal{}
-		return true
-	})
-}
-
-// bindRefused reports to the pod's owner why it is not bound where it was placed, as kube-scheduler does when a bind
-// fails. The place is taken back, and the pod is tried again.
-func (r *reservation) bindRefused(b *Reservations, problem string) {
-	r.fenceReason = "bind refused: " + problem
-	b.Emit(effect.Report{
-		Pod: r.ref(), SchedulerName: r.entry.SchedulerName,
-		Type: corev1.EventTypeWarning, Reason: "FailedScheduling", Action: "Scheduling",
-		Note: fmt.Sprintf("binding to node %s was refused: %s", r.nodeName, problem),
-	})
-	r.advance(b)
-}
+// reported reports whether the refusal has been reported, and goes on.
+func (r *refusal) reported() bool { return !r.reportedAt.IsZero() }

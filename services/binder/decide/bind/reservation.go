@@ -3,46 +3,21 @@ package bind
 import (
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
-	"github.com/berth-scheduler/berth/services/binder/decide/basis"
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
-)
-
-// step is the purpose of a reservation's effect in flight.
-type step uint8
-
-const (
-	idle step = iota
-	// binding means that the Binding is posted.
-	binding
-	// naming means that the claim created for the pod's resources is written into the document.
-	naming
-	// checking means that the resourceVersion moved, the pod has been read, and the document is being read.
-	checking
-	// marking, changing and releasing are the three parts of a fence.
-	marking
-	changing
-	releasing
 )
 
 // reservation is the binder's view of one ledger entry. What to do next follows from the entry's state in the ledger
 // alone, so that a binder that takes a partition over (or starts) continues where the last one stopped.
 type reservation struct {
-	promise
+	task
+	precondition precondition
+	fence        fence
 
-	op   effect.OpID
-	step step
-	// settled means that the API server has given a final answer (bound, or gone); the entry only waits for the facts
-	// to show it and for the sweep. removed means that the entry has left the ledger.
-	settled, removed bool
-	// lined means that it waits for its turn to bind; see turns.
-	lined bool
-	// rv is the bind's precondition: the entry's version, or a fresher one after a refresh.
-	rv uint64
-	// space is whether the pod's annotations have space for the attempt at rv.
-	space space
 	// tries counts the Bindings posted so far, and losses those that were refused because the pod had changed.
 	tries, losses int
 	// unsure means that one of them may have been carried out, though no answer confirmed it.
@@ -51,69 +26,96 @@ type reservation struct {
 	requested bool
 	// read is the pod as read after a lost resourceVersion, before the document is read.
 	read *state.Pod
-	// fenceReason is the reason for fencing the entry; empty while it may still be bound.
-	fenceReason string
-	fence       fence
-	basis.Pacing
 }
 
 // advance takes the next step, if nothing is in flight and it is time.
-func (r *reservation) advance(b *Reservations) {
-	defer b.park(r)
-	if r.op != 0 || r.removed || r.settled || !b.MayAct(r.key.Pod) || b.Now.Before(r.Due) {
+func (r *reservation) advance(env *environment) {
+	if r.op != 0 || r.removed || r.settled || !env.MayAct(r.key.Pod) || env.Now.Before(r.Due) {
 		return
 	}
-	if r.fence.again != idle {
-		r.resubmit(b)
+	if r.again != idle {
+		r.resubmit(env)
 		return
 	}
 	switch r.entry.State {
 	case ledger.Committed:
-		if r.entry.Delegated && !r.leftToUs() {
-			r.watchBind(b)
+		if r.entry.Delegated && !r.declinedByPlugins() {
+			r.watchBind(env)
 			return
 		}
-		r.advanceCommitted(b)
+		r.advanceCommitted(env)
 	case ledger.Fencing:
 		// A fence begun by this binder continues at once; another binder's only once it has been idle.
-		if r.fenceReason != "" || b.Now.Sub(r.since) > b.Limits.Idle {
-			r.advanceFencing(b)
+		if r.fence.reason != "" || env.Now.Sub(r.since) > env.Limits.Idle {
+			r.fence.advance(env)
 		}
 	case ledger.Held:
 		// A held entry is never bound; its shard displaces it, not a fence.
 	}
 }
 
-func (r *reservation) advanceCommitted(b *Reservations) {
+// advanceCommitted fences the entry if there is a reason to, or binds it if the facts permit it. The deadline does not
+// run while the reservation waits in the line. A place that is wanted back is fenced as soon as its bind would have to
+// wait, for a turn or for another try.
+func (r *reservation) advanceCommitted(env *environment) {
 	switch {
-	case r.fenceReason != "":
-	case !r.lined && b.Now.Sub(r.since) > r.bindDeadline(b.Base, r.requested):
-		r.fenceReason = fmt.Sprintf("not bound within %v", r.bindDeadline(b.Base, r.requested))
+	case r.fence.reason != "":
+	case !r.turn.lined && env.Now.Sub(r.since) > r.bindDeadline(env.Base, r.requested):
+		r.fence.reason = fmt.Sprintf("not bound within %v", r.bindDeadline(env.Base, r.requested))
 	case r.entry.Wanted && r.tries > 0:
-		r.fenceReason, r.fence.causeOverride = "wanted back, and the bind did not succeed at once", ledger.FenceByWant
-	case r.entry.Wanted && !b.turns.free(b.Limits.Binds):
-		r.fenceReason, r.fence.causeOverride = "wanted back, and other binds come first", ledger.FenceByWant
+		r.fence.setReason(ledger.FenceByWant, "wanted back, and the bind did not succeed at once")
+	case r.entry.Wanted && !env.turns.free(env.Limits.Binds):
+		r.fence.setReason(ledger.FenceByWant, "wanted back, and other binds come first")
 	}
-	if r.fenceReason != "" {
-		r.mark(b)
+	if r.fence.reason != "" {
+		r.fence.mark(env)
 		return
 	}
-	p, found := b.checker.check(&r.promise)
+	p, found := env.checker.check(&r.trackedEntry)
 	switch found.verdict {
 	case over:
-		if r.claimsOpen(b.Base) {
-			r.overDevices(b, found.reason)
+		if r.claimsUnsettled(env.Base) {
+			r.releaseDevices(env, found.reason)
 			return
 		}
 		r.settled = true
 	case stale:
-		r.fenceReason, r.fence.causeOverride = found.reason, found.cause
-		r.mark(b)
+		r.fence.setReason(found.cause, found.reason)
+		r.fence.mark(env)
 	case fit:
-		if r.knowsSpace(p) {
-			r.takeTurn(b, p.Priority)
+		if r.precondition.spaceKnown(p) {
+			r.takeTurn(env, p.Priority)
 		}
 	case unseen:
+	}
+}
+
+// watchBind waits for a plugin's bind to show in the facts.
+func (r *reservation) watchBind(env *environment) {
+	result, problem := r.pluginResult(env.Base)
+	switch result {
+	case pluginBound:
+		r.settled = true
+		r.announceBound(env.Base, r.precondition.rv, true)
+	case pluginOver:
+		r.settled = true
+	case pluginFailed:
+		r.fence.reason = problem
+	case pluginPending:
+	}
+	if r.fence.reason != "" && !r.settled {
+		r.fence.mark(env)
+	}
+}
+
+// takeTurn binds, or waits for a turn.
+func (r *reservation) takeTurn(env *environment, priority int32) {
+	switch {
+	case r.turn.lined:
+	case env.turns.free(env.Limits.Binds):
+		r.bind(env)
+	default:
+		env.turns.wait(r.key, &r.turn, priority, env.Now)
 	}
 }
 
@@ -123,99 +125,132 @@ func (r *reservation) advanceCommitted(b *Reservations) {
 // the Binding leaves a Committed entry, which the next holder of the partition binds. A crash after it leaves a bound
 // pod: the next holder's Binding is refused and it finds the pod where it should be, or the facts show it first. A
 // crash before decision and event loses both: the queue learns of binds from the facts.
-func (r *reservation) bind(b *Reservations) {
+func (r *reservation) bind(env *environment) {
 	r.tries++
-	r.begin(b, binding)
-	b.turns.taken++
-	b.Emit(effect.Bind{
-		Op: r.op, Pod: r.ref(), NodeUID: r.nodeUID, NodeName: r.nodeName, ResourceVersion: r.rv,
-		Token: r.key.Token, Full: r.space == noSpace, SchedulerName: r.entry.SchedulerName,
+	r.begin(env, binding)
+	env.turns.inFlight++
+	env.Emit(effect.Bind{
+		Op: r.op, Pod: r.ref(), NodeUID: r.nodeUID, NodeName: r.nodeName, ResourceVersion: r.precondition.rv,
+		Token: r.key.Token, Full: r.precondition.space == noSpace, SchedulerName: r.entry.SchedulerName,
 		Attempt: r.hint.Attempt, TraceParent: r.hint.TraceParent,
-		Volumes: r.volumes(b.Base, r.requested), Devices: r.devices(b.Base, r.tries == 1),
+		Volumes: r.volumes(env.Base, r.requested), Devices: r.devices(env.Base, r.tries == 1),
 	})
 }
 
-// overDevices ends a reservation with device claims whose pod is gone or bound. If the pod is bound here, its claims
+// releaseDevices ends a reservation with device claims whose pod is gone or bound. If the pod is bound here, its claims
 // are written, and the facts will soon show it; otherwise the reservation is fenced.
-func (r *reservation) overDevices(b *Reservations, reason string) {
-	p, known, _ := b.Pod(r.key.Pod, r.entry.PodRV)
+func (r *reservation) releaseDevices(env *environment, reason string) {
+	p, known, _ := env.Pod(r.key.Pod, r.entry.PodRV)
 	if known && p.NodeName == r.nodeName {
-		r.Due = b.Now.Add(b.Limits.Volumes.Poll)
+		r.Due = env.Now.Add(env.Limits.Volumes.Poll)
 		return
 	}
-	r.fenceReason, r.fence.causeOverride = reason, ledger.FenceByPod
-	r.mark(b)
+	r.fence.setReason(ledger.FenceByPod, reason)
+	r.fence.mark(env)
 }
 
-func (r *reservation) begin(b *Reservations, s step) {
-	r.op = b.Begin(work{r, b})
-	r.step = s
-	r.lined = false
-	delete(b.waiting, r.key)
-}
-
-func (r *reservation) answered(b *Reservations, in effect.Input) {
+// answered handles the answer to the effect in flight.
+func (r *reservation) answered(env *environment, in effect.Input) {
 	r.op = 0
 	s := r.step
 	r.step = idle
-	defer b.park(r)
 	switch in := in.(type) {
 	case effect.Answered:
 		if s == binding {
-			b.turns.taken--
-			r.bindAnswered(b, in)
-			b.nextTurns()
+			env.turns.inFlight--
+			r.bindAnswered(env, in)
 		} else {
-			r.changeAnswered(b, in)
+			r.followFence(env, r.fence.changeAnswered(env, in))
 		}
 	case effect.DocRead:
-		r.docRead(b, in)
+		r.docRead(env, in)
 	case effect.Transacted:
 		switch s {
 		case naming:
-			r.nameAnswered(b, in)
+			if r.outcome(env, in, naming) {
+				r.advance(env) // with the bind, or with another try if another transaction came first
+			}
 		case marking:
-			r.markAnswered(b, in)
+			r.followFence(env, r.fence.markAnswered(env, in))
 		default:
-			r.releaseAnswered(b, in)
+			r.followFence(env, r.fence.releaseAnswered(env, in))
 		}
 	}
 }
 
-func (r *reservation) bindAnswered(b *Reservations, in effect.Answered) {
+// followFence does what an answer to the fence leads to.
+func (r *reservation) followFence(env *environment, p progress) {
+	switch p {
+	case ready:
+		r.advance(env)
+	case released:
+		r.reportReleased(env)
+	case waiting:
+		r.reportUnansweredRelease(env)
+	}
+}
+
+// reportUnansweredRelease reports a release whose answer was lost, once the ledger shows that the entry has left: by
+// that transaction, or by another binder's for the same fence.
+func (r *reservation) reportUnansweredRelease(env *environment) {
+	if r.removed && r.op == 0 && r.again == releasing {
+		r.again = idle
+		r.reportReleased(env)
+	}
+}
+
+// reportReleased is step 5 of the fence: it reports how the fence ended.
+func (r *reservation) reportReleased(env *environment) {
+	after := r.fence.after
+	if after.NodeName != "" {
+		r.foundBound(env, after, r.tries > 0 || r.boundByPlugin(after))
+		return
+	}
+	d := r.decision(events.DecisionReleased)
+	d.PodResourceVersion = after.ResourceVersion
+	d.Message = r.fence.reason
+	env.Publish(d)
+}
+
+// bindAnswered handles the answer to a Bind. It leads to the end (settled), to a fence, to another transaction or read
+// before the next try (ClaimMade, Moved), or to a pause.
+func (r *reservation) bindAnswered(env *environment, in effect.Answered) {
 	switch in.Result {
 	case effect.Done:
 		r.settled = true
-		r.announceBound(b, true)
+		r.announceBound(env.Base, r.precondition.rv, true)
 	case effect.AlreadyHere:
 		r.settled = true
-		r.foundBound(b, in.Pod, r.unsure)
+		r.foundBound(env, in.Pod, r.unsure)
 	case effect.Elsewhere, effect.Gone:
-		if r.claimsOpen(b.Base) {
-			r.fenceReason, r.fence.causeOverride = "the pod is "+in.Result.String(), ledger.FenceByPod
-			r.advance(b)
+		if r.claimsUnsettled(env.Base) {
+			r.fence.setReason(ledger.FenceByPod, "the pod is "+in.Result.String())
+			r.advance(env)
 			return
 		}
 		r.settled = true
 	case effect.Moved:
-		r.moved(b, in.Pod)
+		r.startRefresh(env, in.Pod)
 	case effect.Refused:
-		r.bindRefused(b, in.Problem)
+		r.bindRefused(env, in.Problem)
 	case effect.ClaimMade:
-		r.nameClaim(b, in.Made)
+		r.tries-- // no Binding has been posted
+		if !r.bindable(env) || !r.nameClaim(env, in.Made) {
+			r.advance(env)
+		}
 	case effect.Waiting:
 		r.requested = true
-		r.Due = b.Now.Add(b.Limits.Volumes.Poll)
+		r.Due = env.Now.Add(env.Limits.Volumes.Poll)
 		if r.entry.Wanted {
-			r.Due = b.Now
-			r.advance(b)
+			r.Due = env.Now
+			r.advance(env)
 		}
 	default:
 		r.unsure = r.unsure || !in.Refused
-		r.Pause(b.Now)
+		r.Pause(env.Now)
 		if r.entry.Wanted {
-			r.Due = b.Now // a process that wants it back does not wait for another try
-			r.advance(b)
+			r.Due = env.Now // a process that wants it back does not wait for another try
+			r.advance(env)
 		}
 	}
 }
@@ -223,73 +258,61 @@ func (r *reservation) bindAnswered(b *Reservations, in effect.Answered) {
 // foundBound reports a bind that was found done, if it was this attempt's: another client may have chosen the same
 // node. If another binder bound the pod, that binder has emitted the event, or has died: then the event is lost, as
 // when kube-scheduler dies at that point.
-func (r *reservation) foundBound(b *Reservations, p *state.Pod, ours bool) {
+func (r *reservation) foundBound(env *environment, p *state.Pod, ours bool) {
 	if p != nil && (p.Attempt() == r.key.Token.String() || r.boundByPlugin(p)) {
-		r.announceBound(b, ours)
+		r.announceBound(env.Base, r.precondition.rv, ours)
 	}
 }
 
-// announceBound publishes the bind to the log and then, if users is set, emits an event.
-func (r *reservation) announceBound(b *Reservations, users bool) {
-	d := r.decision(events.DecisionBound)
-	d.PodResourceVersion = r.rv
-	b.Publish(d)
-	if !users {
-		return
-	}
-	b.Emit(effect.Report{
-		Pod: r.ref(), SchedulerName: r.entry.SchedulerName, Type: "Normal", Reason: "Scheduled", Action: "Binding",
-		Note: fmt.Sprintf("Successfully assigned %s/%s to %s", r.entry.Namespace, r.entry.Name, r.nodeName), Once: true,
-	})
-}
-
-// moved begins the refresh. The protocol prescribes the order: the pod has been read (rv'), now the document is read,
-// and only then the bind is sent with rv'. In the reverse order, a fence could mark, change the pod and release
+// startRefresh begins the refresh. The protocol prescribes the order: the pod has been read (rv'), now the document is
+// read, and only then the bind is sent with rv'. In the reverse order, a fence could mark, change the pod and release
 // between the two reads, and the bind would carry a resourceVersion from after the fence.
-func (r *reservation) moved(b *Reservations, read *state.Pod) {
+func (r *reservation) startRefresh(env *environment, read *state.Pod) {
 	r.losses++
 	if read == nil {
-		r.Pause(b.Now)
+		r.Pause(env.Now)
 		return
 	}
-	if r.losses >= b.Limits.Losses {
-		r.fenceReason = fmt.Sprintf("the pod changed %d times between decision and bind", r.losses)
+	if r.losses >= env.Limits.Losses {
+		r.fence.reason = fmt.Sprintf("the pod changed %d times between decision and bind", r.losses)
 		r.fence.causeOverride = ledger.FenceByPod
-		r.advance(b)
+		r.advance(env)
 		return
 	}
-	if !r.live(b) {
-		r.advance(b) // it is being fenced, or another binder holds the partition now
+	if !r.bindable(env) {
+		r.advance(env) // it is being fenced, or another binder holds the partition now
 		return
 	}
 	r.read = read
-	r.begin(b, checking)
-	b.Emit(effect.ReadDoc{Op: r.op, NodeUID: r.nodeUID})
+	r.begin(env, checking)
+	env.Emit(effect.ReadDoc{Op: r.op, NodeUID: r.nodeUID})
 }
 
-// live reports whether the entry is still Committed, unfinished and this binder's to bind.
-func (r *reservation) live(b *Reservations) bool {
-	return !r.removed && !r.settled && r.fenceReason == "" &&
-		r.entry.State == ledger.Committed && b.MayAct(r.key.Pod)
+// bindable reports whether the entry is still Committed, unfinished and this binder's to bind.
+func (r *reservation) bindable(env *environment) bool {
+	return !r.removed && !r.settled && r.fence.reason == "" &&
+		r.entry.State == ledger.Committed && env.MayAct(r.key.Pod)
 }
 
-func (r *reservation) docRead(b *Reservations, in effect.DocRead) {
+// docRead is the second half of the refresh. The document is adopted first, so that an entry that another binder has
+// fenced or released in the meantime is not bound.
+func (r *reservation) docRead(env *environment, in effect.DocRead) {
 	read := r.read
 	r.read = nil
 	if in.Problem != "" {
-		r.Pause(b.Now) // the whole refresh again, starting with the pod: the next bind is refused again
+		r.Pause(env.Now) // the whole refresh again, starting with the pod: the next bind is refused again
 		return
 	}
 	if in.Doc == nil {
 		r.settled = true
 		return
 	}
-	b.learnAndAdvance(*in.Doc, r)
-	if !r.live(b) {
-		r.advance(b)
+	env.siblings.adopt(*in.Doc, &r.task)
+	if !r.bindable(env) {
+		r.advance(env)
 		return
 	}
-	r.refresh(b, read)
+	r.refresh(env, read)
 }
 
 // refresh binds with the resourceVersion just read if the pod still requests the same as when the decision was made,
@@ -299,12 +322,12 @@ func (r *reservation) docRead(b *Reservations, in effect.DocRead) {
 // An entry that does not record what was requested is as good as the pod version it names, if that version is known.
 // If not, it cannot be determined what changed (a resize would put more on the node than was reserved), so the entry
 // is fenced as well.
-func (r *reservation) refresh(b *Reservations, read *state.Pod) {
+func (r *reservation) refresh(env *environment, read *state.Pod) {
 	decidedOn, ok := r.entry.Wish, true
 	if decidedOn == 0 {
-		decidedOn, ok = b.wishAt(r.key.Pod, r.entry.PodRV)
+		decidedOn, ok = r.decidedHash(env)
 	}
-	found := b.checker.checkUnbound(&r.promise, read)
+	found := env.checker.checkUnbound(&r.trackedEntry, read)
 	reason := found.reason
 	if found.verdict == stale {
 		r.fence.causeOverride = found.cause
@@ -315,13 +338,34 @@ func (r *reservation) refresh(b *Reservations, read *state.Pod) {
 	case decidedOn != read.Wish():
 		reason, r.fence.causeOverride = "the pod's spec or labels changed since the decision", ledger.FenceByPod
 	case found.verdict == fit:
-		r.rv, r.space = read.ResourceVersion, spaceIn(read)
-		r.bind(b)
+		r.precondition = preconditionOf(read)
+		r.bind(env)
 		return
 	case found.verdict == unseen:
-		r.Pause(b.Now)
+		r.Pause(env.Now)
 		return
 	}
-	r.fenceReason = reason
-	r.advance(b)
+	r.fence.reason = reason
+	r.advance(env)
+}
+
+// decidedHash returns what the pod requested at the version that the decision used, for an entry that does not record
+// it.
+func (r *reservation) decidedHash(env *environment) (wish uint64, ok bool) {
+	if p, known, _ := env.Pod(r.key.Pod, r.entry.PodRV); known && p.ResourceVersion == r.entry.PodRV {
+		return p.Wish(), true
+	}
+	return env.versions.hashAt(r.key.Pod, r.entry.PodRV)
+}
+
+// bindRefused reports to the pod's owner why it is not bound where it was placed, as kube-scheduler does when a bind
+// fails. The place is taken back, and the pod is tried again.
+func (r *reservation) bindRefused(env *environment, problem string) {
+	r.fence.reason = "bind refused: " + problem
+	env.Emit(effect.Report{
+		Pod: r.ref(), SchedulerName: r.entry.SchedulerName,
+		Type: corev1.EventTypeWarning, Reason: "FailedScheduling", Action: "Scheduling",
+		Note: fmt.Sprintf("binding to node %s was refused: %s", r.nodeName, problem),
+	})
+	r.advance(env)
 }

@@ -11,21 +11,10 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
-// Documents has the nodes' documents as last seen.
-type Documents interface {
-	// Get returns the document of a node.
-	Get(nodeUID string) (ledger.NodeDoc, bool)
-	// Learn adopts a document if it is newer than the known one, and reports whether it is.
-	Learn(d ledger.NodeDoc) (newer bool)
-	// Forget drops a document that a revision of the ledger deleted, and reports whether it was dropped.
-	Forget(nodeUID string, by int64) bool
-}
-
 // Reservations has the reservations of the ledger.
 type Reservations struct {
 	*basis.Base
-	documents Documents
-	checker   checker
+	env environment
 
 	all map[basis.Attempt]*reservation
 	// ofPod holds a pod's reservations: one, unless a promise was broken.
@@ -37,39 +26,46 @@ type Reservations struct {
 	waiting map[basis.Attempt]*reservation
 	// fencesRefused holds the reservations of held partitions whose fence the API server refuses repeatedly.
 	fencesRefused map[basis.Attempt]*reservation
-	// departed holds reservations of plugins' binds that have left the ledger before the facts show why.
-	departed map[basis.Attempt]*reservation
+	unreported    unreportedBinds
 	// hints holds the hints whose entry the ledger view does not show yet.
 	hints map[basis.Attempt]events.Decision
 	// dropped counts hints that were dropped because Limits.Foreign was reached.
-	dropped  uint64
-	versions versions
-	turns    turns
+	dropped uint64
 }
 
 // New returns an empty set of reservations.
 func New(base *basis.Base, documents Documents) *Reservations {
-	return &Reservations{
-		Base: base, documents: documents, checker: checker{base, documents},
+	b := &Reservations{
+		Base:          base,
 		all:           map[basis.Attempt]*reservation{},
 		ofPod:         map[string][]*reservation{},
 		ofNode:        map[string][]basis.Attempt{},
 		waiting:       map[basis.Attempt]*reservation{},
 		fencesRefused: map[basis.Attempt]*reservation{},
-		departed:      map[basis.Attempt]*reservation{},
+		unreported:    unreportedBinds{},
 		hints:         map[basis.Attempt]events.Decision{},
-		versions:      versions{},
 	}
+	b.env = environment{
+		Base: base, documents: documents, checker: checker{base, documents}, versions: versions{}, siblings: b,
+	}
+	return b
 }
 
-// work is a reservation that waits for the answer to its effect.
+// work hands the answers to a reservation's effects to it.
 type work struct {
 	r *reservation
 	b *Reservations
 }
 
-// Answered implements effect.Machine.
-func (w work) Answered(in effect.Input) { w.r.answered(w.b, in) }
+// Answered implements effect.Machine. The end of a bind gives the next reservations in the line their turn.
+func (w work) Answered(in effect.Input) {
+	bound := w.r.step == binding
+	w.r.answered(&w.b.env, in)
+	if bound {
+		w.b.nextTurns()
+	}
+	w.b.reindex(w.r)
+}
 
 // Touched are reservations that are new or changed.
 type Touched []*reservation
@@ -77,7 +73,7 @@ type Touched []*reservation
 // Learn adopts a document if it is newer than the known one, whether it comes from the watch, a linearizable read or
 // the binder's own transaction, and returns the reservations in it that are new or changed.
 func (b *Reservations) Learn(d ledger.NodeDoc) (touched Touched) {
-	if !b.documents.Learn(d) {
+	if !b.env.documents.Learn(d) {
 		return nil
 	}
 	var present []basis.Attempt
@@ -97,7 +93,7 @@ func (b *Reservations) Learn(d ledger.NodeDoc) (touched Touched) {
 
 // Forget drops a document that a revision of the ledger deleted, and the reservations in it.
 func (b *Reservations) Forget(nodeUID string, by int64) {
-	if b.documents.Forget(nodeUID, by) {
+	if b.env.documents.Forget(nodeUID, by) {
 		b.untrack(nodeUID, nil)
 	}
 }
@@ -106,12 +102,7 @@ func (b *Reservations) Forget(nodeUID string, by int64) {
 func (b *Reservations) track(key basis.Attempt, d ledger.NodeDoc, e ledger.Entry) (r *reservation, changed bool) {
 	r, ok := b.all[key]
 	if !ok {
-		r = &reservation{
-			promise: promise{
-				key: key, nodeUID: d.NodeUID, nodeName: d.NodeName, entry: e, since: b.Now, hint: b.hints[key],
-			},
-			rv: e.PodRV, Pacing: basis.Pacing{Retry: b.Limits.Retry},
-		}
+		r = b.newReservation(key, d, e)
 		delete(b.hints, key)
 		b.all[key] = r
 		b.ofPod[key.Pod] = append(b.ofPod[key.Pod], r)
@@ -123,10 +114,24 @@ func (b *Reservations) track(key basis.Attempt, d ledger.NodeDoc, e ledger.Entry
 		r.settled = false
 	}
 	if r.entry.PodRV != e.PodRV {
-		r.rv, r.space = e.PodRV, unknownSpace // promoted: the pod's version was checked again
+		r.precondition = precondition{rv: e.PodRV} // promoted: the pod's version was checked again
 	}
 	r.entry = e
 	return r, changed
+}
+
+// newReservation returns the reservation of an entry that is seen for the first time, with the hint that has waited for
+// it.
+func (b *Reservations) newReservation(key basis.Attempt, d ledger.NodeDoc, e ledger.Entry) *reservation {
+	r := &reservation{precondition: precondition{rv: e.PodRV}}
+	r.task = task{
+		trackedEntry: trackedEntry{
+			key: key, nodeUID: d.NodeUID, nodeName: d.NodeName, entry: e, since: b.Now, hint: b.hints[key],
+		},
+		machine: work{r, b}, Pacing: basis.Pacing{Retry: b.Limits.Retry},
+	}
+	r.fence.task = &r.task
+	return r
 }
 
 // untrack drops the reservations of entries that left a document, given the keys of those in it now. One with an effect
@@ -143,8 +148,9 @@ func (b *Reservations) untrack(nodeUID string, present []basis.Attempt) {
 			continue
 		}
 		r.removed = true
-		r.leftUnanswered(b)
-		r.depart(b)
+		r.turn.lined = false
+		r.reportUnansweredRelease(&b.env)
+		b.keepUnreported(r)
 		delete(b.all, key)
 		delete(b.waiting, key)
 		rest := slices.DeleteFunc(b.ofPod[key.Pod], func(o *reservation) bool { return o == r })
@@ -156,15 +162,44 @@ func (b *Reservations) untrack(nodeUID string, present []basis.Attempt) {
 	}
 }
 
-// learnAndAdvance adopts a document and advances the other reservations in it; self is the caller's reservation,
-// which the caller advances.
-func (b *Reservations) learnAndAdvance(d ledger.NodeDoc, self *reservation) {
+// adopt implements siblings.
+func (b *Reservations) adopt(d ledger.NodeDoc, self *task) {
 	for _, r := range b.Learn(d) {
-		if r != self {
-			r.advance(b)
+		if &r.task != self {
+			b.advance(r)
 		}
 	}
 }
+
+// advance takes a reservation's next step, if it can be taken.
+func (b *Reservations) advance(r *reservation) {
+	r.advance(&b.env)
+	b.reindex(r)
+}
+
+// nextTurns advances the reservations whose turn it is.
+func (b *Reservations) nextTurns() {
+	for b.env.turns.free(b.Limits.Binds) {
+		key, waited, ok := b.env.turns.next(b.Now)
+		if !ok {
+			return
+		}
+		r := b.all[key]
+		r.since = r.since.Add(waited) // the wait for a turn says nothing about this pod
+		b.advance(r)
+	}
+}
+
+// keepUnreported remembers the bind by a plugin of a reservation that was handed over by a process which saw the pod
+// bound sooner.
+func (b *Reservations) keepUnreported(r *reservation) {
+	if !r.settled && r.entry.State == ledger.Committed && r.entry.Delegated && !r.declinedByPlugins() {
+		b.unreported[r.key] = unreportedBind{&r.trackedEntry, r.precondition.rv}
+	}
+}
+
+// ReportPluginBinds reports the binds by plugins that the facts show only after their reservation has left the ledger.
+func (b *Reservations) ReportPluginBinds() { b.unreported.report(b.Base, b.env.documents) }
 
 // Hint attaches a hint to its ledger entry, and tries to advance the entry. A hint ahead of the ledger view waits
 // here until the view shows the entry.
@@ -174,7 +209,7 @@ func (b *Reservations) Hint(key basis.Attempt, d events.Decision) {
 		if r.entry.Delegated {
 			r.since = b.Now
 		}
-		r.advance(b)
+		b.advance(r)
 		return
 	}
 	if d.LedgerRevision <= b.Revision {
@@ -190,7 +225,7 @@ func (b *Reservations) Hint(key basis.Attempt, d events.Decision) {
 // Advance advances reservations that have changed.
 func (b *Reservations) Advance(touched Touched) {
 	for _, r := range touched {
-		r.advance(b)
+		b.advance(r)
 	}
 }
 
@@ -205,26 +240,43 @@ func (b *Reservations) AdvanceDue() {
 	slices.SortFunc(due, basis.Attempt.Compare)
 	for _, k := range due {
 		if r, ok := b.waiting[k]; ok {
-			r.advance(b)
+			b.advance(r)
 		}
 	}
 }
 
-// Park brings the set of waiting reservations in line with the partitions that the binder holds.
-func (b *Reservations) Park() {
+// Reindex brings the set of waiting reservations in line with the partitions that the binder holds.
+func (b *Reservations) Reindex() {
 	for _, r := range b.all {
-		b.park(r)
+		b.reindex(r)
 	}
 }
 
-// park keeps a waiting reservation in the set that ticks and facts visit. Most reservations of a large cluster belong
-// to other binders, and are therefore not in it.
-func (b *Reservations) park(r *reservation) {
-	if r.op == 0 && !r.removed && !r.settled && !r.lined && b.Holds(r.key.Pod) {
+// reindex keeps a waiting reservation in the set that ticks and facts visit, and one whose fence is refused in the set
+// of these. Most reservations of a large cluster belong to other binders, and are therefore not in the first.
+func (b *Reservations) reindex(r *reservation) {
+	if r.fence.refusal.reported() {
+		b.fencesRefused[r.key] = r
+	} else if b.fencesRefused[r.key] == r {
+		delete(b.fencesRefused, r.key)
+	}
+	if r.op == 0 && !r.removed && !r.settled && !r.turn.lined && b.Holds(r.key.Pod) {
 		b.waiting[r.key] = r
 		return
 	}
 	delete(b.waiting, r.key)
+}
+
+// ForgetRefused drops from fencesRefused the reservations that have ended without the write, and those that are now
+// another binder's.
+func (b *Reservations) ForgetRefused() {
+	maps.DeleteFunc(b.fencesRefused, func(key basis.Attempt, r *reservation) bool {
+		if !r.removed && !r.settled && r.entry.State == ledger.Fencing && b.Holds(key.Pod) {
+			return false
+		}
+		r.fence.refusal = refusal{}
+		return true
+	})
 }
 
 // Placed reports whether the ledger holds a reservation of the pod for which a bind may be in flight.
@@ -237,8 +289,8 @@ func (b *Reservations) Placed(podUID string) bool {
 	return false
 }
 
-// TakingBack reports whether the place of a decision's attempt has yet to be given back.
-func (b *Reservations) TakingBack(d events.Decision) bool {
+// Releasing reports whether the place of a decision's attempt has yet to be given back.
+func (b *Reservations) Releasing(d events.Decision) bool {
 	token, err := ledger.ParseToken(d.Token)
 	if err != nil {
 		return false
@@ -250,13 +302,13 @@ func (b *Reservations) TakingBack(d events.Decision) bool {
 // Replaced keeps versions of unbound pods that newer facts have replaced.
 func (b *Reservations) Replaced(pods []*state.Pod) {
 	for _, p := range pods {
-		b.versions.add(p)
+		b.env.versions.add(p)
 	}
 }
 
 // ForgetVersions drops what is known of earlier versions of pods: with a new generation of the ledger, they may be
 // versions that Kubernetes has yet to reach again.
-func (b *Reservations) ForgetVersions() { clear(b.versions) }
+func (b *Reservations) ForgetVersions() { clear(b.env.versions) }
 
 // ForgetHints drops the hints whose entry the ledger view will never show.
 func (b *Reservations) ForgetHints() {
@@ -265,7 +317,7 @@ func (b *Reservations) ForgetHints() {
 
 // ForgetPods drops the earlier versions of pods that do not wait any more.
 func (b *Reservations) ForgetPods() {
-	maps.DeleteFunc(b.versions, func(uid string, _ []version) bool {
+	maps.DeleteFunc(b.env.versions, func(uid string, _ []version) bool {
 		p, known, _ := b.Pod(uid, 0)
 		_, waits := b.ofPod[uid]
 		return !waits && (!known || p.NodeName != "")
@@ -275,25 +327,17 @@ func (b *Reservations) ForgetPods() {
 // Stats counts what Reservations remembers.
 type Stats struct {
 	Reservations, Hints, FencesRefused int
-	// Waiting counts the reservations with work left and nothing in flight, Departed those whose bind by a plugin the
+	// Waiting counts the reservations with work left and nothing in flight, Unreported those whose bind by a plugin the
 	// facts have yet to show. Binding and Lined count those that are being bound and that wait for a turn.
-	Waiting, Departed, Binding, Lined int
-	Dropped                           uint64
+	Waiting, Unreported, Binding, Lined int
+	Dropped                             uint64
 }
 
 // Stats counts what is remembered.
 func (b *Reservations) Stats() Stats {
 	return Stats{
 		Reservations: len(b.all), Hints: len(b.hints), FencesRefused: len(b.fencesRefused),
-		Waiting: len(b.waiting), Departed: len(b.departed), Binding: b.turns.taken, Lined: b.turns.line.Len(),
+		Waiting: len(b.waiting), Unreported: len(b.unreported), Binding: b.env.turns.inFlight, Lined: b.env.turns.line.Len(),
 		Dropped: b.dropped,
 	}
-}
-
-// wishAt returns what the pod requested at exactly that resourceVersion.
-func (b *Reservations) wishAt(uid string, rv uint64) (wish uint64, ok bool) {
-	if p, known, _ := b.Pod(uid, rv); known && p.ResourceVersion == rv {
-		return p.Wish(), true
-	}
-	return b.versions.wish(uid, rv)
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"container/heap"
 	"time"
+
+	"github.com/berth-scheduler/berth/services/binder/decide/basis"
 )
 
 // turns limits the binds that would otherwise all be sent at once. As many as there are workers for, and some more,
@@ -12,36 +14,43 @@ import (
 // others. If pods waited for a worker with their bind already decided, a queue longer than pods live would only bind
 // pods that are gone.
 type turns struct {
-	// taken counts the binds in flight.
-	taken int
-	line  line
-	// came numbers the places in the line.
-	came uint64
+	// inFlight counts the binds in flight.
+	inFlight int
+	line     waitingLine
+	// seq numbers the places in the line.
+	lastSeq uint64
+}
+
+// turn is a reservation's side of its wait.
+type turn struct {
+	// lined means that it has a place in the line.
+	lined bool
 }
 
 // place is a reservation's place in the line.
 type place struct {
-	r        *reservation
+	key      basis.Attempt
+	turn     *turn
 	priority int32
-	came     uint64
+	seq      uint64
 	since    time.Time
 }
 
-// line is a heap of places; the first is served next.
-type line []place
+// waitingLine is a heap of places; the first is served next.
+type waitingLine []place
 
 // Len, Less, Swap, Push and Pop implement heap.Interface.
-func (l line) Len() int { return len(l) }
-func (l line) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(l[j].priority, l[i].priority), cmp.Compare(l[i].came, l[j].came)) < 0
+func (l waitingLine) Len() int { return len(l) }
+func (l waitingLine) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(l[j].priority, l[i].priority), cmp.Compare(l[i].seq, l[j].seq)) < 0
 }
-func (l line) Swap(i, j int) { l[i], l[j] = l[j], l[i] }
+func (l waitingLine) Swap(i, j int) { l[i], l[j] = l[j], l[i] }
 
 // Push implements heap.Interface.
-func (l *line) Push(x any) { *l = append(*l, x.(place)) }
+func (l *waitingLine) Push(x any) { *l = append(*l, x.(place)) }
 
 // Pop implements heap.Interface.
-func (l *line) Pop() any {
+func (l *waitingLine) Pop() any {
 	last := len(*l) - 1
 	p := (*l)[last]
 	(*l)[last] = place{}
@@ -50,49 +59,25 @@ func (l *line) Pop() any {
 }
 
 // free reports whether another bind may be sent now.
-func (t *turns) free(limit int) bool { return t.taken < limit }
+func (t *turns) free(limit int) bool { return t.inFlight < limit }
 
 // wait adds a reservation to the line.
-func (t *turns) wait(r *reservation, priority int32, now time.Time) {
-	t.came++
-	heap.Push(&t.line, place{r, priority, t.came, now})
-	r.lined = true
+func (t *turns) wait(key basis.Attempt, own *turn, priority int32, now time.Time) {
+	t.lastSeq++
+	heap.Push(&t.line, place{key, own, priority, t.lastSeq, now})
+	own.lined = true
 }
 
-// next removes the next reservation from the line, and returns nil if the line is empty. One that has begun another
-// step in the meantime, or has left the ledger, has lost its place.
-func (t *turns) next(now time.Time) *reservation {
+// next removes the next reservation from the line, and returns its key and how long it has waited. It reports false if
+// the line is empty. A reservation that has begun another step in the meantime, or has left the ledger, has lost its
+// place.
+func (t *turns) next(now time.Time) (key basis.Attempt, waited time.Duration, ok bool) {
 	for t.line.Len() > 0 {
 		p := heap.Pop(&t.line).(place)
-		if !p.r.lined {
-			continue
+		if p.turn.lined {
+			p.turn.lined = false
+			return p.key, now.Sub(p.since), true
 		}
-		p.r.lined = false
-		// The wait for a turn says nothing about this pod.
-		p.r.since = p.r.since.Add(now.Sub(p.since))
-		return p.r
 	}
-	return nil
-}
-
-// takeTurn binds, or waits for a turn.
-func (r *reservation) takeTurn(b *Reservations, priority int32) {
-	switch {
-	case r.lined:
-	case b.turns.free(b.Limits.Binds):
-		r.bind(b)
-	default:
-		b.turns.wait(r, priority, b.Now)
-	}
-}
-
-// nextTurns advances the reservations whose turn it is.
-func (b *Reservations) nextTurns() {
-	for b.turns.free(b.Limits.Binds) {
-		r := b.turns.next(b.Now)
-		if r == nil {
-			return
-		}
-		r.advance(b)
-	}
+	return basis.Attempt{}, 0, false
 }

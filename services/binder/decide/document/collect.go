@@ -20,8 +20,8 @@ const collectAtOnce = 40
 // Order: the only effect is the transaction. If the facts are wrong about an object being gone, nothing is lost: the
 // high-waters of the document are in the floor.
 type collecting struct {
-	// looked is when all documents were last checked.
-	looked time.Time
+	// checkedAt is when all documents were last checked.
+	checkedAt time.Time
 	// gone holds the empty documents whose object does not show in the facts, by key.
 	gone map[string]goneDoc
 	op   effect.OpID
@@ -43,7 +43,7 @@ func (g *collecting) answered(s *Sweeper, in effect.Input) {
 	}
 	s.Batches.Learn(a.Result)
 	if a.Result == effect.TxnRefused {
-		g.looked = s.Now
+		g.checkedAt = s.Now
 	}
 }
 
@@ -51,12 +51,12 @@ func (g *collecting) answered(s *Sweeper, in effect.Input) {
 func (s *Sweeper) collect() {
 	g := &s.collecting
 	if g.op != 0 || s.Facts.Exists == nil || !s.Facts.PodProgressKnown ||
-		s.Now.Sub(g.looked) < s.Limits.CollectEvery {
+		s.Now.Sub(g.checkedAt) < s.Limits.CollectEvery {
 		return
 	}
 	due := s.GoneFor(s.Limits.Collect)
 	if len(due) == 0 {
-		g.looked = s.Now
+		g.checkedAt = s.Now
 		return
 	}
 	n := min(len(due), s.Batches.Most(collectAtOnce))
@@ -66,7 +66,7 @@ func (s *Sweeper) collect() {
 		txn, err = txns.CollectionOf(s.Ledger, due[:n]).Collect()
 	}
 	if err != nil {
-		g.looked = s.Now
+		g.checkedAt = s.Now
 		s.Fault("collection of documents", err)
 		return
 	}
@@ -84,7 +84,7 @@ func isTooLarge(err error) bool {
 // for which that has been so for the given time.
 func (s *Sweeper) GoneFor(span time.Duration) (due []string) {
 	gone := map[string]goneDoc{}
-	note := func(key string, revision int64) {
+	record := func(key string, revision int64) {
 		g, known := s.collecting.gone[key]
 		if !known || g.revision != revision {
 			g = goneDoc{revision, s.Now}
@@ -96,7 +96,7 @@ func (s *Sweeper) GoneFor(span time.Duration) (due []string) {
 	}
 	for key, revision := range txns.Collectable(s.Ledger) {
 		if s.MayAct(key) && !s.Facts.Exists(key) {
-			note(key, revision)
+			record(key, revision)
 		}
 	}
 	s.collecting.gone = gone

@@ -8,5 +8,14 @@
 // one transaction that compares what it was built from: a second binder that does the same loses, and a crash before
 // or after it leaves nothing to repair.
 //
+// The sweep is the last resort, not the rule: the next writer of a document hands its entries over in passing. So it
+// touches only documents that have not changed for Limits.Idle, at most once in basis.RoundEvery, and only those of
+// the binder's own partitions. Shards and the descheduler end their own plans; the sweep ends those of which the
+// documents have not changed for Limits.Overdue, in addition to the time that leaving pods may take.
+//
+// Time here is the time since this binder first saw a revision, so that a binder that starts waits the full span
+// again. What is sent is not remembered: the view of the ledger shows the outcome, and a lost transaction is built
+// again from the newer documents.
+//
 // Start reading at Store, then Sweeper.Sweep.
 package document

@@ -19,10 +19,10 @@ type idleDoc struct {
 	op    effect.OpID
 }
 
-// swept returns the change for a node's document that no process seems to work on (T5, T8): entries that the facts
+// sweepOf returns the change for a node's document that no process seems to work on (T5, T8): entries that the facts
 // confirm are handed over, claims of plans that were given up are removed, and so are overdue holds. Without a view
 // of the whole ledger up to the document, only the first is done.
-func (s *Sweeper) swept(d *document) (txns.Change, bool) {
+func (s *Sweeper) sweepOf(d *document) (txns.Change, bool) {
 	doc, _ := s.store.Get(d.nodeUID)
 	if d.ahead.Revision > 0 || s.Ledger.Revision() < doc.Revision {
 		next, changed := txns.Finish(doc, s.Base)
@@ -30,7 +30,7 @@ func (s *Sweeper) swept(d *document) (txns.Change, bool) {
 	}
 	sweep, err := txns.SweepDoc(txns.Sweeping{
 		Doc: doc, View: s.Ledger, Facts: s.Base,
-		Overdue: s.Now.Sub(d.since) > s.Limits.Overdue+s.plans.Leaving(doc),
+		Overdue: s.Now.Sub(d.since) > s.Limits.Overdue+s.plans.LongestGrace(doc),
 	})
 	if err != nil {
 		s.Fault("sweep of node "+d.nodeUID, err)
@@ -66,15 +66,15 @@ func (s *Sweeper) sweepLeftovers() {
 			d.drop(s, r)
 		}
 	}
-	maps.DeleteFunc(s.idles, func(key string, d *idleDoc) bool { return !present[key] && d.op == 0 })
+	maps.DeleteFunc(s.idleDocs, func(key string, d *idleDoc) bool { return !present[key] && d.op == 0 })
 }
 
 // idle returns a document that has not changed for long and has nothing in flight; nil otherwise.
 func (s *Sweeper) idle(key string, revision int64) *idleDoc {
-	d, ok := s.idles[key]
+	d, ok := s.idleDocs[key]
 	if !ok {
 		d = &idleDoc{}
-		s.idles[key] = d
+		s.idleDocs[key] = d
 	}
 	if d.revision != revision {
 		d.revision, d.since = revision, s.Now

@@ -17,9 +17,9 @@ type document struct {
 	// a transaction or a read has shown it before the watch. It is zero otherwise.
 	revision int64
 	ahead    ledger.NodeDoc
-	// since is when this revision was first seen. swept is when the document was last checked for entries to sweep;
+	// since is when this revision was first seen. sweptAt is when the document was last checked for entries to sweep;
 	// most of them belong to pods that take their time to stop.
-	since, swept time.Time
+	since, sweptAt time.Time
 	// vouched is when this binder emitted the last transaction or read whose answer showed this document: the view's
 	// content of it was valid then, or is later.
 	vouched time.Time

@@ -12,8 +12,8 @@ import (
 
 // Plans reports on the plans that work with a document.
 type Plans interface {
-	// Leaving returns the longest time that holds of a document may take in addition to Leftovers.Overdue.
-	Leaving(d ledger.NodeDoc) time.Duration
+	// LongestGrace returns the longest time that holds of a document may take in addition to Leftovers.Overdue.
+	LongestGrace(d ledger.NodeDoc) time.Duration
 }
 
 // Sweeper cleans up documents that no process works on.
@@ -21,14 +21,14 @@ type Sweeper struct {
 	*basis.Base
 	store *Store
 	plans Plans
-	// idles holds budgets and plan records as last changed, by key.
-	idles      map[string]*idleDoc
+	// idleDocs holds budgets and plan records as last changed, by key.
+	idleDocs   map[string]*idleDoc
 	collecting collecting
 }
 
 // NewSweeper returns a sweeper of the documents in store.
 func NewSweeper(base *basis.Base, store *Store, plans Plans) *Sweeper {
-	return &Sweeper{Base: base, store: store, plans: plans, idles: map[string]*idleDoc{}}
+	return &Sweeper{Base: base, store: store, plans: plans, idleDocs: map[string]*idleDoc{}}
 }
 
 // machine is a piece of work of a sweeper.
@@ -68,7 +68,7 @@ func (s *Sweeper) Sweep() {
 func (s *Sweeper) sweepNodes() {
 	var due []string
 	for uid, d := range s.store.docs {
-		if d.op != 0 || s.Now.Sub(d.since) <= s.Limits.Idle || s.Now.Sub(d.swept) < basis.RoundEvery || !s.MayAct(uid) {
+		if d.op != 0 || s.Now.Sub(d.since) <= s.Limits.Idle || s.Now.Sub(d.sweptAt) < basis.RoundEvery || !s.MayAct(uid) {
 			continue
 		}
 		if doc, _ := s.store.Get(uid); len(doc.Entries) > 0 {
@@ -76,20 +76,20 @@ func (s *Sweeper) sweepNodes() {
 		}
 	}
 	slices.Sort(due)
-	var together handOver
+	var batch handOver
 	for _, uid := range due {
 		d := s.store.docs[uid]
-		d.swept = s.Now
-		change, changed := s.swept(d)
+		d.sweptAt = s.Now
+		change, changed := s.sweepOf(d)
 		switch {
 		case !changed:
 		case len(change.Docs) != 1 || len(change.Budgets)+len(change.Exclusives)+len(change.Plans) > 0:
 			d.op = s.tidy(d, change, "sweep")
 		default:
-			together.add(s, d, change)
+			batch.add(s, d, change)
 		}
 	}
-	together.send(s)
+	batch.send(s)
 }
 
 func (d *document) answered(s *Sweeper, _ effect.Input) {
@@ -127,6 +127,7 @@ func (h *handOver) add(s *Sweeper, d *document, change txns.Change) {
 	}
 }
 
+// send sends the collected documents, if there are any, and begins a new collection.
 func (h *handOver) send(s *Sweeper) {
 	if len(h.docs) == 0 {
 		return
@@ -139,6 +140,8 @@ func (h *handOver) send(s *Sweeper) {
 	}
 }
 
+// answered ends the hand-over. If it has lost a compare, its documents are due again at the next sweep, without another
+// Limits.Idle: all but one are probably unchanged.
 func (h *handOver) answered(s *Sweeper, in effect.Input) {
 	a, ok := in.(effect.Amended)
 	if ok {

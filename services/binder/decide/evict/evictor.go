@@ -179,7 +179,7 @@ func (v *Evictor) trackPlan(id string) {
 	case owned && !known:
 		v.plans[id] = &plan{id: id, since: v.Now, Pacing: basis.Pacing{Retry: v.Limits.Retry}}
 	case !owned && known:
-		p.gone = true
+		p.ended = true
 		delete(v.plans, id)
 	}
 }
@@ -231,6 +231,19 @@ func (v *Evictor) advancePlan(id string) {
 	}
 }
 
+// removalsOf returns the removals of a plan, in the order of documents and entries.
+func (v *Evictor) removalsOf(id string) []*removal {
+	var out []*removal
+	for _, d := range v.Ledger.PlanDocs(id) {
+		for _, e := range d.Entries {
+			if r, ok := v.removals[e.PodUID]; ok && e.Role == ledger.RoleVictim && e.Plan == id {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}
+
 // AdvanceAll advances all plans and removals.
 func (v *Evictor) AdvanceAll() {
 	for _, id := range slices.Sorted(maps.Keys(v.plans)) {
@@ -243,9 +256,9 @@ func (v *Evictor) AdvanceAll() {
 	}
 }
 
-// Leaving returns the longest time that holds of a document may take in addition to Overdue: the grace period of the
-// pods that leave for them, or what plugins may take.
-func (v *Evictor) Leaving(d ledger.NodeDoc) time.Duration {
+// LongestGrace returns the longest time that holds of a document may take in addition to Overdue: the grace period of
+// the pods that leave for them, or what plugins may take.
+func (v *Evictor) LongestGrace(d ledger.NodeDoc) time.Duration {
 	var longest int64
 	for _, hold := range d.Entries {
 		if hold.Plan == "" || hold.Role == ledger.RoleVictim {

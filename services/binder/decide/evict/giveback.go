@@ -22,7 +22,7 @@ func (r *removal) giveBack(v *Evictor) {
 	r.returning = true
 	if r.sent && r.budgetsRead < len(r.claim.Budgets) {
 		b := v.Ledger.Budget(r.claim.Budgets[r.budgetsRead])
-		v.Emit(effect.ReadBudget{Op: r.begin(v, asking), Namespace: b.Namespace, Name: b.Name})
+		v.Emit(effect.ReadBudget{Op: r.begin(v, readingBudget), Namespace: b.Namespace, Name: b.Name})
 		return
 	}
 	d, ok := v.Ledger.Doc(r.nodeUID)
@@ -40,6 +40,7 @@ func (r *removal) giveBack(v *Evictor) {
 	r.amend(v, change, err, "evict-failed")
 }
 
+// budgetRead continues after one of the claim's budgets was read; giveBack reads the next one.
 func (r *removal) budgetRead(v *Evictor, a effect.Answered) {
 	switch a.Result {
 	case effect.Done:
@@ -54,6 +55,7 @@ func (r *removal) budgetRead(v *Evictor, a effect.Answered) {
 	}
 }
 
+// amend sends a transaction on the claim's document. err is the reason why there is no change.
 func (r *removal) amend(v *Evictor, change txns.Change, err error, why string) {
 	if err != nil {
 		// The view is ahead of the state that the change was built on; the next try uses the current one.
@@ -65,6 +67,7 @@ func (r *removal) amend(v *Evictor, change txns.Change, err error, why string) {
 	}
 }
 
+// amended continues after a transaction on the claim.
 func (r *removal) amended(v *Evictor, in effect.Amended) {
 	// The view shows the outcome by now, and follow has seen it.
 	switch {

@@ -23,30 +23,30 @@ import (
 //   - The victim does not leave: after Limits.Overdue, in addition to its grace period, the plan is
 //     aborted. A claim whose eviction was sent stays until the victim is gone.
 
-// asking returns the decision to evict that belongs to a move, if this binder knows it.
-func (v *Evictor) asking(plan string, owner ledger.Entry) (*eviction, bool) {
+// moveOrder returns the decision to evict that belongs to a move, if this binder knows it.
+func (v *Evictor) moveOrder(plan string, owner ledger.Entry) (*eviction, bool) {
 	e, known := v.evictions[basis.Attempt{Pod: owner.PodUID, Token: owner.Token}]
 	return e, known && e.plan() == plan
 }
 
-// askedToMove reports whether the eviction of a move has been requested, has had no outcome, and may still be begun.
-func (v *Evictor) askedToMove(plan string, owner ledger.Entry) bool {
-	e, known := v.asking(plan, owner)
+// moveRequested reports whether the eviction of a move has been requested, has had no outcome, and may still be begun.
+func (v *Evictor) moveRequested(plan string, owner ledger.Entry) bool {
+	e, known := v.moveOrder(plan, owner)
 	return known && !e.done && !v.Ended(e.order.NotAfter)
 }
 
-// wantsMove reports whether the victim of a move must still leave. A mark proves that the eviction was requested,
+// moveDue reports whether the victim of a move must still leave. A mark proves that the eviction was requested,
 // even to a binder that has not seen the request.
-func (v *Evictor) wantsMove(plan string, owner, victim ledger.Entry) bool {
-	if _, known := v.asking(plan, owner); !known {
+func (v *Evictor) moveDue(plan string, owner, victim ledger.Entry) bool {
+	if _, known := v.moveOrder(plan, owner); !known {
 		return victim.State == ledger.Evicting
 	}
-	return v.askedToMove(plan, owner)
+	return v.moveRequested(plan, owner)
 }
 
 // endMove aborts a move that has failed or whose time has expired.
 func (p *plan) endMove(v *Evictor, owner ledger.Entry) (ended bool) {
-	why := p.moveOver(v, owner)
+	why := p.moveEnded(v, owner)
 	if why == "" {
 		return false
 	}
@@ -62,33 +62,33 @@ func (p *plan) endMove(v *Evictor, owner ledger.Entry) (ended bool) {
 		p.Pause(v.Now)
 		return true
 	}
-	if e, known := v.asking(p.id, owner); known {
+	if e, known := v.moveOrder(p.id, owner); known {
 		e.finish(v, events.DecisionEvictRefused, why)
 	}
 	p.op = v.amend(p, change, "move-abort")
 	return true
 }
 
-// moveOver returns the reason for giving up a move; empty while there is none.
-func (p *plan) moveOver(v *Evictor, owner ledger.Entry) string {
+// moveEnded returns the reason for giving up a move; empty while there is none.
+func (p *plan) moveEnded(v *Evictor, owner ledger.Entry) string {
 	claim, marked := owner, false
 	if _, victim, ok := v.Ledger.Victim(owner.PodUID); ok && victim.Plan == p.id {
 		claim, marked = victim, victim.State == ledger.Evicting
 	}
 	fate := v.Fate(claim)
-	if fate == txns.Left && p.left.IsZero() {
-		p.left = v.Now
+	if fate == txns.Left && p.leftAt.IsZero() {
+		p.leftAt = v.Now
 	}
-	e, asked := v.asking(p.id, owner)
+	e, asked := v.moveOrder(p.id, owner)
 	held, _, _ := v.Ledger.PlanOwner(p.id)
 	switch {
 	case asked && e.failed && !marked:
 		return "its eviction was refused"
-	case fate == txns.Left && v.Now.Sub(p.left) > v.Limits.KeepPlace:
+	case fate == txns.Left && v.Now.Sub(p.leftAt) > v.Limits.KeepPlace:
 		return fmt.Sprintf("no pod took its place within %s", v.Limits.KeepPlace)
 	case fate == txns.Staying && !asked && !marked && v.Now.Sub(p.since) > v.Limits.KeepPlace:
 		return fmt.Sprintf("nobody asked for its eviction within %s", v.Limits.KeepPlace)
-	case v.Now.Sub(p.since) > v.Limits.Overdue+v.Leaving(held):
+	case v.Now.Sub(p.since) > v.Limits.Overdue+v.LongestGrace(held):
 		return "the pod did not leave in time"
 	}
 	return ""

@@ -35,9 +35,9 @@ type eviction struct {
 	basis.Pacing
 }
 
-// askedFor returns the eviction that requested a removal, if one did: a move's eviction has the token of its
+// orderOf returns the eviction that requested a removal, if one did: a move's eviction has the token of its
 // placeholder.
-func (v *Evictor) askedFor(r *removal) (*eviction, bool) {
+func (v *Evictor) orderOf(r *removal) (*eviction, bool) {
 	token, err := ledger.ParseToken(PlanToken(r.plan))
 	if err != nil {
 		return nil, false
@@ -46,8 +46,8 @@ func (v *Evictor) askedFor(r *removal) (*eviction, bool) {
 	return e, ok
 }
 
-// beginsAnew is the reason for refusing evictions that were decided before this generation of the ledger.
-const beginsAnew = "the ledger begins anew"
+// newGeneration is the reason for refusing evictions that were decided before this generation of the ledger.
+const newGeneration = "the ledger begins anew"
 
 // Order handles a decision to evict.
 func (v *Evictor) Order(key basis.Attempt, d events.Decision) {
@@ -81,6 +81,10 @@ func (e *eviction) moves() bool { return e.order.LedgerRevision > 0 }
 // plan returns the id of the plan of a move.
 func (e *eviction) plan() string { return ledger.PlanID(e.key.Token, false) }
 
+// advance takes the next step of an order, if it is time. The order of the cases is that of their authority: what the
+// ledger's generation and the order's own end forbid; facts that are older than the decision, which prove nothing; a
+// pod that has left or ended; and then the claim on the pod, if there is one. An order for another binder's partition
+// waits here for its outcome, or for the partition.
 func (e *eviction) advance(v *Evictor) {
 	if e.done || e.op != 0 || v.Facts.Cluster == nil || v.Now.Before(e.Due) || !v.MayAct(e.key.Pod) {
 		return
@@ -93,14 +97,14 @@ func (e *eviction) advance(v *Evictor) {
 	ours := claimed && PlanToken(claim.Plan) == e.key.Token.String()
 	switch {
 	case e.order.FactEpoch != 0 && e.order.FactEpoch <= v.Ledger.Generation().FactsAfter:
-		e.finish(v, events.DecisionEvictRefused, beginsAnew)
+		e.finish(v, events.DecisionEvictRefused, newGeneration)
 	case v.Ended(e.order.NotAfter) && !(ours && claim.State == ledger.Evicting) && known && !p.Deleting:
 		e.finish(v, events.DecisionEvictRefused, fmt.Sprintf("not carried out by %s, when the order ended: it is %s here",
 			e.order.NotAfter.Format(time.RFC3339), v.Now.UTC().Format(time.RFC3339)))
 	case !known && (v.Facts.Sequence < e.order.FactSequence || !v.Facts.PodProgressKnown):
 		// The decision used later facts than this binder has, or the facts are being republished.
 	case !known || p.Deleting:
-		e.left(v, known)
+		e.podLeft(v, known)
 	case p.Terminal:
 		e.remove(v)
 	case e.moves():
@@ -114,9 +118,9 @@ func (e *eviction) advance(v *Evictor) {
 	}
 }
 
-// left concludes an eviction whose pod is being deleted or gone. If the eviction was sent from here, its answer
+// podLeft concludes an eviction whose pod is being deleted or gone. If the eviction was sent from here, its answer
 // decides whether it is the cause: the facts may be faster.
-func (e *eviction) left(v *Evictor, known bool) {
+func (e *eviction) podLeft(v *Evictor, known bool) {
 	r, ok := v.removals[e.key.Pod]
 	switch {
 	case ok && r.op != 0:
@@ -200,6 +204,8 @@ func (e *eviction) claim(v *Evictor, p *state.Pod) {
 	}
 }
 
+// answered handles the end of the claim, or of the eviction of a pod that has ended. A claim that was applied is in the
+// view by now, and Follow has made its removal.
 func (e *eviction) answered(v *Evictor, in effect.Input) {
 	e.op = 0
 	if e.void && !e.done {
@@ -250,7 +256,7 @@ func (v *Evictor) Forget() {
 // refuse ends an eviction that was decided before this generation of the ledger; another binder's is forgotten.
 func (e *eviction) refuse(v *Evictor) {
 	if v.Holds(e.key.Pod) {
-		e.finish(v, events.DecisionEvictRefused, beginsAnew)
+		e.finish(v, events.DecisionEvictRefused, newGeneration)
 		return
 	}
 	delete(v.evictions, e.key)

@@ -1,13 +1,10 @@
 package evict
 
 import (
-	"fmt"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
-	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/binder/decide/basis"
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
@@ -26,31 +23,28 @@ type plan struct {
 	id string
 	op effect.OpID
 	basis.Pacing
-	// gone means that no pod has the place any more.
-	gone bool
-	// since is when the plan was first seen. left is when the victim of a move was first seen to have left.
-	since, left time.Time
+	// ended means that no pod has the place any more.
+	ended bool
+	// since is when the plan was first seen. leftAt is when the victim of a move was first seen to have left.
+	since, leftAt time.Time
 }
 
-// planOwner returns the pod that has the place of a plan that must be carried out.
-func (v *Evictor) planOwner(id string) (ledger.NodeDoc, ledger.Entry, bool) {
-	if r, ok := v.Ledger.Record(id); ledger.IsRecorded(id) && (!ok || r.State != ledger.PlanReady) {
-		return ledger.NodeDoc{}, ledger.Entry{}, false
-	}
-	return v.Ledger.PlanOwner(id)
-}
-
-// advance takes the plan's next step.
+// advance takes the plan's next step. It waits until every victim that is not marked yet has passed its checks, and
+// then marks as many of their documents as one transaction may change. Nothing is marked for a pod that does not wait
+// for its place any more.
 func (p *plan) advance(v *Evictor) {
-	doc, owner, ok := v.planOwner(p.id)
-	if !ok || p.gone || v.Facts.Cluster == nil || !v.MayAct(owner.PodUID) {
+	doc, owner, ok := planOwner(v.Base, p.id)
+	if !ok || p.ended || v.Facts.Cluster == nil || !v.MayAct(owner.PodUID) {
 		return
 	}
 	v.nominations.Nominate(doc, owner)
 	if p.op != 0 || v.Now.Before(p.Due) {
 		return
 	}
-	if owner.Role == ledger.RoleMove && (p.endMove(v, owner) || !v.askedToMove(p.id, owner)) || !v.mayStillPlace(owner) {
+	if owner.Role == ledger.RoleMove && (p.endMove(v, owner) || !v.moveRequested(p.id, owner)) {
+		return
+	}
+	if !mayStillPlace(v.Base, owner) {
 		return
 	}
 	mark := txns.EvictPlan{Plan: p.id, Owner: doc, Sender: v.ID}
@@ -96,16 +90,8 @@ func (p *plan) unmarked(v *Evictor, d ledger.NodeDoc) (victims []string, ready b
 	return victims, ready
 }
 
-// mayStillPlace reports whether the facts still show a pod that waits for its place. If they do not show the pod at
-// all, they may be late.
-func (v *Evictor) mayStillPlace(owner ledger.Entry) bool {
-	p, known, _ := v.Pod(owner.PodUID, owner.PodRV)
-	if owner.Role == ledger.RoleMove {
-		return known
-	}
-	return known && p.NodeName == "" && !p.Deleting && !p.Terminal
-}
-
+// answered handles the end of a mark, or of a move's abort, which shows in the view by now. If the mark did not cover
+// all documents, the next one follows.
 func (p *plan) answered(v *Evictor, in effect.Input) {
 	p.op = 0
 	a, ok := in.(effect.Amended)
@@ -123,76 +109,4 @@ func (p *plan) answered(v *Evictor, in effect.Input) {
 	for _, r := range v.removalsOf(p.id) {
 		r.advance(v)
 	}
-}
-
-// removalsOf returns the removals of a plan, in the order of documents and entries.
-func (v *Evictor) removalsOf(id string) []*removal {
-	var out []*removal
-	for _, d := range v.Ledger.PlanDocs(id) {
-		for _, e := range d.Entries {
-			if r, ok := v.removals[e.PodUID]; ok && e.Role == ledger.RoleVictim && e.Plan == id {
-				out = append(out, r)
-			}
-		}
-	}
-	return out
-}
-
-// refused reports to the plan's shard that a victim cannot be evicted, and rests the plan: the shard drops the victim
-// or the plan, or the plan is tried again. A move ends then.
-func (v *Evictor) refused(r *removal, problem string) {
-	r.conclude(v, events.DecisionEvictRefused, problem)
-	if _, owner, ok := v.Ledger.PlanOwner(r.plan); ok && owner.Role == ledger.RoleMove {
-		if p, ok := v.plans[r.plan]; ok {
-			p.advance(v)
-		}
-		return
-	}
-	r.Due = v.Now.Add(v.Limits.PlanPause)
-	if p, ok := v.plans[r.plan]; ok {
-		p.Due = r.Due
-	}
-}
-
-// conclude publishes how a removal ended: through the eviction that requested it, or else under the plan's token.
-func (r *removal) conclude(v *Evictor, kind events.DecisionKind, message string) {
-	if e, ok := v.askedFor(r); ok {
-		e.finish(v, kind, message)
-		return
-	}
-	d := events.Decision{Kind: kind, Pod: r.ref(), Token: PlanToken(r.plan), NodeUID: r.nodeUID, Message: message}
-	if doc, owner, ok := v.Ledger.PlanOwner(r.plan); ok {
-		d.SchedulerName = owner.SchedulerName
-		if doc.NodeUID == r.nodeUID {
-			d.NodeName = doc.NodeName
-		}
-	}
-	v.Publish(d)
-}
-
-// PlanToken returns the token from which a plan's id was derived.
-func PlanToken(id string) string { return id[max(0, len(id)-len(ledger.Token(0).String())):] }
-
-// preemptor returns the pod for which a victim is evicted, if that pod exists: a placeholder's replacement does not
-// exist yet.
-func (v *Evictor) preemptor(id string) (*state.Pod, ledger.NodeDoc, bool) {
-	doc, owner, ok := v.Ledger.PlanOwner(id)
-	if !ok || owner.Role != ledger.RoleReservation {
-		return nil, doc, false
-	}
-	p, known, _ := v.Pod(owner.PodUID, owner.PodRV)
-	return p, doc, known
-}
-
-// preempted emits the event for a victim, in kube-scheduler's words.
-func (r *removal) preempted(v *Evictor) {
-	p, doc, ok := v.preemptor(r.plan)
-	if !ok {
-		return
-	}
-	v.Emit(effect.Report{
-		Pod: r.ref(), SchedulerName: p.SchedulerName, Type: "Normal", Reason: "Preempted", Action: "Preempting",
-		Note:    fmt.Sprintf("Preempted by pod %s on node %s", p.UID, doc.NodeName),
-		Related: events.PodRef{UID: p.UID, Namespace: p.Namespace, Name: p.Name},
-	})
 }

@@ -26,8 +26,8 @@ const (
 	writingCondition
 	// sending is the eviction itself.
 	sending
-	// asking means that its budgets are read, because all evictions have failed.
-	asking
+	// moveOrder means that its budgets are read, because all evictions have failed.
+	readingBudget
 	// amending means that its claim is taken over, or given back.
 	amending
 	// confirming means that its claim is read from the ledger, because the view may be late.
@@ -78,8 +78,8 @@ type attempts struct {
 	// sent means that evictions were sent, and reported that their success is in the log. podLeaving means that the
 	// API server has reported the pod as leaving or gone: the facts will show it, and nothing is left to do.
 	sent, reported, podLeaving bool
-	// open is when the last eviction that may still be in flight was answered or found; zero without one.
-	open time.Time
+	// unansweredAt is when the last eviction that may still be in flight was answered or found; zero without one.
+	unansweredAt time.Time
 	// failures counts the refusals in a row, and problem is the last one.
 	failures int
 	problem  string
@@ -98,7 +98,7 @@ func newRemoval(v *Evictor, nodeUID string, claim ledger.Entry) *removal {
 		nodeUID: nodeUID, plan: claim.Plan, claim: claim, since: v.Now, Pacing: basis.Pacing{Retry: v.Limits.Retry},
 	}
 	if claim.State == ledger.Evicting && claim.Shard != v.ID {
-		r.sent, r.open = true, v.Now
+		r.sent, r.unansweredAt = true, v.Now
 	}
 	return r
 }
@@ -116,13 +116,13 @@ func (r *removal) follow(v *Evictor, now ledger.Entry) {
 	r.Pacing = basis.Pacing{Retry: v.Limits.Retry}
 	switch {
 	case now.State != ledger.Evicting:
-		if before.Shard == v.ID && known.failures >= r.tries(v) {
+		if before.Shard == v.ID && known.failures >= r.maxTries(v) {
 			v.refused(r, known.problem)
 		}
 	case before.State != ledger.Evicting && now.State == ledger.Evicting && now.Shard == v.ID:
 		r.cleared = known.cleared // this binder's own mark: nothing has been sent
 	default:
-		r.sent, r.open = true, v.Now
+		r.sent, r.unansweredAt = true, v.Now
 	}
 }
 
@@ -130,29 +130,29 @@ func (r *removal) ref() events.PodRef {
 	return events.PodRef{UID: r.claim.PodUID, Namespace: r.claim.Namespace, Name: r.claim.Name}
 }
 
-// actsFor returns the pod whose partition's holder evicts the victim: the pod that has the place it is cleared for,
+// responsible returns the pod whose partition's holder evicts the victim: the pod that has the place it is cleared for,
 // or the victim itself if there is none.
-func (r *removal) actsFor(v *Evictor) (uid string, wanted bool) {
+func (r *removal) responsible(v *Evictor) (uid string, wanted bool) {
 	ended := v.Ended(r.claim.NotAfter)
-	if _, owner, ok := v.planOwner(r.plan); ok {
-		return owner.PodUID, !ended && (owner.Role != ledger.RoleMove || v.wantsMove(r.plan, owner, r.claim))
+	if _, owner, ok := planOwner(v.Base, r.plan); ok {
+		return owner.PodUID, !ended && (owner.Role != ledger.RoleMove || v.moveDue(r.plan, owner, r.claim))
 	}
 	// A refusal is reported after the claim has been given back: while the claim exists, its eviction is still wanted
 	// by its requester.
-	e, asked := v.askedFor(r)
+	e, asked := v.orderOf(r)
 	return r.claim.PodUID, !ended && ledger.IsEviction(r.plan) && (!asked || !e.done)
 }
 
 // needed reports whether the pod for which the victim is evicted still waits for its place, by the facts. If it does
 // not, its shard gives the plan up; until then no pod is evicted for it.
 func (r *removal) needed(v *Evictor) bool {
-	_, owner, ok := v.planOwner(r.plan)
-	return !ok || owner.Role == ledger.RoleMove || v.mayStillPlace(owner)
+	_, owner, ok := planOwner(v.Base, r.plan)
+	return !ok || owner.Role == ledger.RoleMove || mayStillPlace(v.Base, owner)
 }
 
-// tries returns how many refusals in a row are final. The requester of a single eviction has other pods to choose
+// maxTries returns how many refusals in a row are final. The requester of a single eviction has other pods to choose
 // from; a plan has only this victim.
-func (r *removal) tries(v *Evictor) int {
+func (r *removal) maxTries(v *Evictor) int {
 	if _, owner, ok := v.Ledger.PlanOwner(r.plan); ledger.IsEviction(r.plan) || ok && owner.Role == ledger.RoleMove {
 		return 1
 	}
@@ -164,7 +164,7 @@ func (r *removal) advance(v *Evictor) {
 	if r.op != 0 || r.claimGone || v.Facts.Cluster == nil || v.Now.Before(r.Due) {
 		return
 	}
-	uid, wanted := r.actsFor(v)
+	uid, wanted := r.responsible(v)
 	if !v.MayAct(uid) {
 		return
 	}
@@ -180,13 +180,13 @@ func (r *removal) advance(v *Evictor) {
 			r.takeOver(v)
 		}
 	default:
-		r.carryOn(v, wanted)
+		r.continueEvicting(v, wanted)
 	}
 }
 
-// carryOn handles a victim whose evictions this binder has to send.
-func (r *removal) carryOn(v *Evictor, wanted bool) {
-	failed := !wanted || r.failures >= r.tries(v)
+// continueEvicting handles a victim whose evictions this binder has to send.
+func (r *removal) continueEvicting(v *Evictor, wanted bool) {
+	failed := !wanted || r.failures >= r.maxTries(v)
 	switch {
 	case r.podLeaving:
 	case r.returning || failed && !r.underWay(v):
@@ -197,7 +197,7 @@ func (r *removal) carryOn(v *Evictor, wanted bool) {
 		r.prepare(v)
 	case !r.maySend(v):
 		r.confirm(v)
-	case r.deletes(v) && !r.conditionWritten:
+	case r.ignoresBudgets(v) && !r.conditionWritten:
 		r.writeCondition(v)
 	default:
 		r.send(v)
@@ -206,14 +206,15 @@ func (r *removal) carryOn(v *Evictor, wanted bool) {
 
 // underWay reports whether an eviction may still arrive.
 func (r *removal) underWay(v *Evictor) bool {
-	return !r.open.IsZero() && v.Now.Sub(r.open) <= v.Limits.EvictionHang
+	return !r.unansweredAt.IsZero() && v.Now.Sub(r.unansweredAt) <= v.Limits.EvictionHang
 }
 
 // covered reports whether a budget is checked for the pod.
-func (r *removal) covered(v *Evictor) bool { return len(r.claim.Budgets) > 0 && !r.deletes(v) }
+func (r *removal) covered(v *Evictor) bool { return len(r.claim.Budgets) > 0 && !r.ignoresBudgets(v) }
 
-// deletes reports whether the plan's profile respects budgets only as a preference, so that the victim is deleted.
-func (r *removal) deletes(v *Evictor) bool {
+// ignoresBudgets reports whether the plan's profile respects budgets only as a preference, so that the victim is
+// deleted.
+func (r *removal) ignoresBudgets(v *Evictor) bool {
 	_, owner, ok := v.Ledger.PlanOwner(r.plan)
 	return ok && owner.Role == ledger.RoleReservation && !v.Enforces(owner.SchedulerName, basis.RuleBudgets)
 }
@@ -233,7 +234,7 @@ func (r *removal) maySend(v *Evictor) bool {
 
 // moot reports whether an eviction that waits for a worker must not be begun any more.
 func (r *removal) moot(v *Evictor) bool {
-	uid, wanted := r.actsFor(v)
+	uid, wanted := r.responsible(v)
 	return !wanted || !r.needed(v) || !v.MayAct(uid) || !r.maySend(v)
 }
 
@@ -242,7 +243,7 @@ func (r *removal) confirm(v *Evictor) {
 	if p, ok := v.plans[r.plan]; ok && p.op != 0 {
 		return
 	}
-	if e, ok := v.askedFor(r); ok && e.op != 0 {
+	if e, ok := v.orderOf(r); ok && e.op != 0 {
 		return
 	}
 	v.Emit(effect.ReadDoc{Op: r.begin(v, confirming), NodeUID: r.nodeUID})
@@ -261,6 +262,7 @@ func (r *removal) confirmed(v *Evictor, in effect.DocRead) {
 	r.advance(v)
 }
 
+// begin registers the removal's next effect, which the caller emits.
 func (r *removal) begin(v *Evictor, s removalStep) effect.OpID {
 	r.op, r.step = v.begin(r), s
 	return r.op
@@ -276,7 +278,7 @@ func (r *removal) prepare(v *Evictor) {
 // EvictionByEvictionAPI, over any other; so an eviction needs none of the binder's.
 func (r *removal) writeCondition(v *Evictor) {
 	r.conditionWritten = true
-	preemptor, _, ok := v.preemptor(r.plan)
+	by, _, ok := preemptor(v.Base, r.plan)
 	victim, known, _ := v.Pod(r.claim.PodUID, r.claim.PodRV)
 	if !ok || !known {
 		r.advance(v)
@@ -284,28 +286,31 @@ func (r *removal) writeCondition(v *Evictor) {
 	}
 	v.Emit(effect.PatchCondition{Op: r.begin(v, writingCondition), Pod: r.ref(), Condition: corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler,
-		Message:            preemptor.SchedulerName + ": preempting to accommodate a higher priority pod",
+		Message:            by.SchedulerName + ": preempting to accommodate a higher priority pod",
 		ObservedGeneration: victim.Generation(), LastTransitionTime: metav1.NewTime(v.Now), LastProbeTime: metav1.Time{},
 	}})
 }
 
+// send emits the eviction. It counts as sent from here on, although no worker may have begun it; see untaken.
 func (r *removal) send(v *Evictor) {
 	r.cleared, r.sent = false, true
 	r.evict(v, sending)
 }
 
+// evict emits the eviction or its dry run, with the options of the order that requested it, if one did. Only the
+// eviction has a NotAfter: a dry run changes nothing, however late it is.
 func (r *removal) evict(v *Evictor, s removalStep) {
 	out := effect.Evict{
-		Op: r.begin(v, s), Pod: r.ref(), DryRun: s == dryRunning, Delete: r.deletes(v), Strategy: r.purpose(v),
+		Op: r.begin(v, s), Pod: r.ref(), DryRun: s == dryRunning, Delete: r.ignoresBudgets(v), Strategy: r.strategy(v),
 	}
 	if s == sending {
 		vouched, _ := v.documents.Vouched(r.nodeUID)
 		out.NotAfter = vouched.Add(v.Limits.EvictWithin + v.Limits.Call)
 	}
-	if p, _, ok := v.preemptor(r.plan); ok {
+	if p, _, ok := preemptor(v.Base, r.plan); ok {
 		out.For = p.UID
 	}
-	if e, ok := v.askedFor(r); ok {
+	if e, ok := v.orderOf(r); ok {
 		out.GracePeriodSeconds = e.order.GracePeriodSeconds
 		out.Strategy = e.order.Strategy
 		out.TraceParent = e.order.TraceParent
@@ -313,21 +318,23 @@ func (r *removal) evict(v *Evictor, s removalStep) {
 	v.Emit(out)
 }
 
-// purpose returns the strategy of an eviction for which no requester is known.
-func (r *removal) purpose(v *Evictor) string {
+// strategy returns the strategy of an eviction for which no requester is known.
+func (r *removal) strategy(v *Evictor) string {
 	if _, owner, ok := v.Ledger.PlanOwner(r.plan); ok && owner.Role == ledger.RoleMove {
 		return "move"
 	}
 	return "preemption"
 }
 
+// answered hands an answer to the step that waits for it. If the claim has left the ledger meanwhile, one answer still
+// matters: an eviction that was carried out is reported.
 func (r *removal) answered(v *Evictor, in effect.Input) {
 	s := r.step
 	r.op, r.step = 0, 0
 	switch in := in.(type) {
 	case effect.Answered:
 		if !r.claimGone {
-			r.called(v, in, s)
+			r.callAnswered(v, in, s)
 			return
 		}
 		if s == sending && in.Result == effect.Done {
@@ -350,7 +357,8 @@ func (r *removal) untaken(v *Evictor) {
 	r.Pause(v.Now)
 }
 
-func (r *removal) called(v *Evictor, a effect.Answered, s removalStep) {
+// callAnswered handles the answer to a call to the API server.
+func (r *removal) callAnswered(v *Evictor, a effect.Answered, s removalStep) {
 	switch s {
 	case readingPod:
 		r.podRead(v, a)
@@ -360,13 +368,16 @@ func (r *removal) called(v *Evictor, a effect.Answered, s removalStep) {
 		r.advance(v) // whatever the answer: a condition delays nothing
 	case sending:
 		r.evicted(v, a)
-	case asking:
+	case readingBudget:
 		r.budgetRead(v, a)
 	}
 }
 
+// podRead continues after the pod was read. One that is leaving needs no eviction. Whether this binder's eviction is
+// the cause is decided later, by the facts (reportGone). Another binder may have become responsible in the meantime;
+// then nothing follows.
 func (r *removal) podRead(v *Evictor, a effect.Answered) {
-	uid, wanted := r.actsFor(v)
+	uid, wanted := r.responsible(v)
 	switch {
 	case a.Result == effect.Gone, a.Result == effect.Done && a.Pod.Deleting:
 		r.podLeaving = true
@@ -381,6 +392,7 @@ func (r *removal) podRead(v *Evictor, a effect.Answered) {
 	}
 }
 
+// dryRunAnswered continues after the dry run. A refusal counts as a failed eviction.
 func (r *removal) dryRunAnswered(v *Evictor, a effect.Answered) {
 	switch a.Result {
 	case effect.Done:
@@ -404,6 +416,8 @@ func (r *removal) proceed(v *Evictor) {
 	r.advance(v)
 }
 
+// evicted handles the answer to the eviction. Unknown opens the time in which it may still arrive. Gone is reported
+// when the facts show it (reportGone).
 func (r *removal) evicted(v *Evictor, a effect.Answered) {
 	switch a.Result {
 	case effect.Done:
@@ -412,7 +426,7 @@ func (r *removal) evicted(v *Evictor, a effect.Answered) {
 	case effect.Gone:
 		r.podLeaving = true
 	case effect.Unknown:
-		r.open = v.Now
+		r.unansweredAt = v.Now
 		r.Pause(v.Now)
 	default:
 		r.failed(v, a.Problem)
@@ -423,25 +437,8 @@ func (r *removal) evicted(v *Evictor, a effect.Answered) {
 func (r *removal) failed(v *Evictor, problem string) {
 	r.failures, r.problem = r.failures+1, problem
 	r.Pause(v.Now)
-	if r.claim.State != ledger.Evicting && r.failures >= r.tries(v) {
+	if r.claim.State != ledger.Evicting && r.failures >= r.maxTries(v) {
 		r.attempts, r.Retry = attempts{}, v.Limits.Retry
 		v.refused(r, problem)
-	}
-}
-
-// reportDone reports an eviction that was carried out, once.
-func (r *removal) reportDone(v *Evictor) {
-	if r.reported {
-		return
-	}
-	r.reported = true
-	r.conclude(v, events.DecisionEvicted, "")
-	r.preempted(v)
-}
-
-// reportGone reports a victim that is leaving after evictions of this binder without a known outcome.
-func (r *removal) reportGone(v *Evictor) {
-	if r.claim.State == ledger.Evicting && r.claim.Shard == v.ID && r.sent {
-		r.reportDone(v)
 	}
 }

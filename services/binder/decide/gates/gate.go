@@ -17,17 +17,17 @@ import (
 // Remover removes the quota's gate from pods when decisions order it.
 type Remover struct {
 	*basis.Base
-	ungatings map[string]*ungating
+	removals map[string]*gateRemoval
 	// dropped counts orders that were dropped because Limits.Foreign was reached.
 	dropped uint64
 }
 
 // New returns a remover without orders.
-func New(base *basis.Base) *Remover { return &Remover{Base: base, ungatings: map[string]*ungating{}} }
+func New(base *basis.Base) *Remover { return &Remover{Base: base, removals: map[string]*gateRemoval{}} }
 
 // work is a removal that waits for the answer to its effect.
 type work struct {
-	u *ungating
+	u *gateRemoval
 	g *Remover
 }
 
@@ -36,8 +36,8 @@ func (w work) Answered(in effect.Input) { w.u.answered(w.g, in) }
 
 // Advance tries to advance everything that waits.
 func (g *Remover) Advance() {
-	for _, uid := range slices.Sorted(maps.Keys(g.ungatings)) {
-		g.ungatings[uid].advance(g)
+	for _, uid := range slices.Sorted(maps.Keys(g.removals)) {
+		g.removals[uid].advance(g)
 	}
 }
 
@@ -48,19 +48,19 @@ func (g *Remover) Late(op effect.OpID) bool {
 }
 
 // Pending counts the removals that are remembered.
-func (g *Remover) Pending() int { return len(g.ungatings) }
+func (g *Remover) Pending() int { return len(g.removals) }
 
 // Dropped counts the orders that were dropped because Limits.Foreign was reached.
 func (g *Remover) Dropped() uint64 { return g.dropped }
 
-// ungating is one pod whose quota gate must be removed.
+// gateRemoval is one pod whose quota gate must be removed.
 //
 // Order: decision in the log → patch. A crash before or after the patch leaves the decision to the other binders,
 // which remember it, and if all forget it, to the queue, which requests the removal again while the facts show the
 // gate. Removing a gate that does not exist changes nothing. The removal is begun within Limits.Ungate only, and the
 // call ends at most Limits.Call after that: if the log loses the decision, the next leading queue does not know of
 // it, and gives the room to another pod after a while.
-type ungating struct {
+type gateRemoval struct {
 	order events.Decision
 	op    effect.OpID
 	basis.Pacing
@@ -70,14 +70,14 @@ type ungating struct {
 
 // Order handles a decision to remove a gate.
 func (g *Remover) Order(d events.Decision) {
-	u, ok := g.ungatings[d.Pod.UID]
+	u, ok := g.removals[d.Pod.UID]
 	if !ok {
-		if !g.Holds(d.Pod.UID) && len(g.ungatings) >= g.Limits.Foreign {
+		if !g.Holds(d.Pod.UID) && len(g.removals) >= g.Limits.Foreign {
 			g.dropped++
 			return
 		}
-		u = &ungating{Pacing: basis.Pacing{Retry: g.Limits.Retry}}
-		g.ungatings[d.Pod.UID] = u
+		u = &gateRemoval{Pacing: basis.Pacing{Retry: g.Limits.Retry}}
+		g.removals[d.Pod.UID] = u
 	}
 	if u.order.Token != d.Token {
 		u.since = g.Now
@@ -86,12 +86,12 @@ func (g *Remover) Order(d events.Decision) {
 	u.advance(g)
 }
 
-func (u *ungating) advance(g *Remover) {
+func (u *gateRemoval) advance(g *Remover) {
 	if u.op != 0 || g.Facts.Cluster == nil {
 		return
 	}
 	if u.over(g) || u.late(g) {
-		delete(g.ungatings, u.order.Pod.UID)
+		delete(g.removals, u.order.Pod.UID)
 		return
 	}
 	if g.Now.Before(u.Due) || !g.MayAct(u.order.Pod.UID) {
@@ -107,10 +107,10 @@ func (u *ungating) advance(g *Remover) {
 }
 
 // late reports whether it is too late to begin the removal; the queue requests it again.
-func (u *ungating) late(g *Remover) bool { return g.Now.Sub(u.since) > g.Limits.Ungate }
+func (u *gateRemoval) late(g *Remover) bool { return g.Now.Sub(u.since) > g.Limits.Ungate }
 
 // over reports whether the facts show that nothing is left to do.
-func (u *ungating) over(g *Remover) bool {
+func (u *gateRemoval) over(g *Remover) bool {
 	p, known, _ := g.Pod(u.order.Pod.UID, 0)
 	if !known {
 		return g.Facts.Sequence >= u.order.FactSequence && g.Facts.PodProgressKnown
@@ -124,20 +124,20 @@ func hasGate(p *state.Pod, name string) bool {
 	})
 }
 
-func (u *ungating) answered(g *Remover, in effect.Input) {
+func (u *gateRemoval) answered(g *Remover, in effect.Input) {
 	u.op = 0
 	a, ok := in.(effect.Answered)
 	if !ok { // Untaken: its time has expired, at least by the wall clock, and the queue requests it again
-		delete(g.ungatings, u.order.Pod.UID)
+		delete(g.removals, u.order.Pod.UID)
 		return
 	}
 	switch a.Result {
 	case effect.Refused:
 		u.refused(g, a.Problem)
-		delete(g.ungatings, u.order.Pod.UID) // the queue requests it again
+		delete(g.removals, u.order.Pod.UID) // the queue requests it again
 	case effect.Done, effect.Gone:
 		// The facts will show the removal; if they do not, the queue requests it again.
-		delete(g.ungatings, u.order.Pod.UID)
+		delete(g.removals, u.order.Pod.UID)
 	default:
 		u.Pause(g.Now)
 	}
@@ -145,7 +145,7 @@ func (u *ungating) answered(g *Remover, in effect.Input) {
 
 // refused informs the pod's owner that the gate stays. Most often the binder lacks the permission to change pods,
 // which it needs for nothing else and does not get by default.
-func (u *ungating) refused(g *Remover, problem string) {
+func (u *gateRemoval) refused(g *Remover, problem string) {
 	p, known, _ := g.Pod(u.order.Pod.UID, 0)
 	if !known {
 		return

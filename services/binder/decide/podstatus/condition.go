@@ -20,8 +20,8 @@ import (
 // binder remembers it until it sees its DecisionCondition, and the binder that takes over the partition writes it. A
 // crash after the patch leads to a second attempt that finds nothing to change.
 type condition struct {
-	// want is the latest decision; nil once it has been handled.
-	want *events.Decision
+	// pending is the latest decision; nil once it has been handled.
+	pending *events.Decision
 	// sent is the decision of the patch in flight, and patch the condition that it writes.
 	sent  *events.Decision
 	patch corev1.PodCondition
@@ -48,23 +48,26 @@ func (s *Writer) Require(d events.Decision) {
 		w = &condition{Pacing: basis.Pacing{Retry: s.Limits.Retry}}
 		s.conditions[d.Pod.UID] = w
 	}
-	w.want = &d
+	w.pending = &d
 	w.advance(s)
 }
 
 // Settled records that another binder has handled a decision.
 func (s *Writer) Settled(d events.Decision) {
 	w, ok := s.conditions[d.Pod.UID]
-	if ok && d.Actor != s.ID && w.want != nil && w.want.Token == d.Token {
-		w.want = nil
+	if ok && d.Actor != s.ID && w.pending != nil && w.pending.Token == d.Token {
+		w.pending = nil
 	}
 }
 
+// advance writes the condition of the latest decision, if it is time. It waits while facts or ledger are older than the
+// decision, drops it if the pod is bound or gone, and settles it without a write if the pod has been placed since or
+// the status shows all of it already.
 func (w *condition) advance(s *Writer) {
-	if w.want == nil || w.op != 0 || s.Facts.Cluster == nil || s.Now.Before(w.Due) || !s.MayAct(w.want.Pod.UID) {
+	if w.pending == nil || w.op != 0 || s.Facts.Cluster == nil || s.Now.Before(w.Due) || !s.MayAct(w.pending.Pod.UID) {
 		return
 	}
-	d := *w.want
+	d := *w.pending
 	p, known, _ := s.Pod(d.Pod.UID, 0)
 	switch {
 	case !known && (s.Facts.Sequence < d.FactSequence || !s.Facts.PodProgressKnown):
@@ -72,10 +75,10 @@ func (w *condition) advance(s *Writer) {
 	case d.Kind == events.DecisionNominated && s.Ledger.Revision() < d.LedgerRevision:
 		return // its hold, which is written along with it, is about to show
 	case !known || p.NodeName != "":
-		w.want = nil // deleted or bound: the condition is no longer needed
+		w.pending = nil // deleted or bound: the condition is no longer needed
 		return
 	}
-	if basis.BindFailed(d) && s.reservations.TakingBack(d) {
+	if basis.BindFailed(d) && s.reservations.Releasing(d) {
 		return // a write now would conflict with the fence
 	}
 	w.report(s, d)
@@ -86,13 +89,13 @@ func (w *condition) advance(s *Writer) {
 		return
 	}
 	current, rv := w.current(p)
-	w.patch = wanted(d, p, current, s.Now)
+	w.patch = conditionFor(d, p, current, s.Now)
 	nominated := nominatedByPlugin(d, p)
-	if current != nil && same(*current, w.patch) && nominated == "" {
+	if current != nil && sameCondition(*current, w.patch) && nominated == "" {
 		w.settle(s, d, rv, "")
 		return
 	}
-	w.sent, w.want = &d, nil
+	w.sent, w.pending = &d, nil
 	w.op = s.begin(w)
 	s.Emit(effect.PatchCondition{
 		Op: w.op, Pod: d.Pod, Condition: w.patch, NominatedNodeName: cmp.Or(w.nominate(s, d, p), nominated),
@@ -112,7 +115,7 @@ func nominatedByPlugin(d events.Decision, p *state.Pod) string {
 // name has yet to be written; else "".
 func (w *condition) nominate(s *Writer, d events.Decision, p *state.Pod) string {
 	m, ok := s.nominations[d.Pod.UID]
-	if !ok || !m.joins(s, d, p) {
+	if !ok || !m.joinsCondition(s, d, p) {
 		return ""
 	}
 	w.nomination = m
@@ -152,9 +155,9 @@ func (w *condition) current(p *state.Pod) (*corev1.PodCondition, uint64) {
 	return nil, p.ResourceVersion
 }
 
-// wanted returns the condition that a decision requires. As upstream, the transition time moves only when the status
-// does, and observedGeneration is the known generation of the pod.
-func wanted(d events.Decision, p *state.Pod, current *corev1.PodCondition, now time.Time) corev1.PodCondition {
+// conditionFor returns the condition that a decision requires. As upstream, the transition time moves only when the
+// status does, and observedGeneration is the known generation of the pod.
+func conditionFor(d events.Decision, p *state.Pod, current *corev1.PodCondition, now time.Time) corev1.PodCondition {
 	reason := corev1.PodReasonSchedulerError
 	switch d.Kind {
 	case events.DecisionUnplaceable, events.DecisionNominated, events.DecisionWithdrawn:
@@ -170,14 +173,15 @@ func wanted(d events.Decision, p *state.Pod, current *corev1.PodCondition, now t
 	}
 }
 
-func same(a, b corev1.PodCondition) bool {
+// sameCondition reports whether a write would change nothing but times.
+func sameCondition(a, b corev1.PodCondition) bool {
 	return a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message &&
 		a.ObservedGeneration == b.ObservedGeneration
 }
 
 // settle publishes that the decision's condition is written, with the pod's resourceVersion.
 func (w *condition) settle(s *Writer, d events.Decision, rv uint64, problem string) {
-	w.want, w.sent = nil, nil
+	w.pending, w.sent = nil, nil
 	w.Pacing = basis.Pacing{Retry: s.Limits.Retry}
 	s.Publish(events.Decision{
 		Kind: events.DecisionCondition, Pod: d.Pod, SchedulerName: d.SchedulerName,
@@ -185,6 +189,8 @@ func (w *condition) settle(s *Writer, d events.Decision, rv uint64, problem stri
 	})
 }
 
+// answered handles the end of the patch. A decision that has arrived in the meantime is handled next; without one, the
+// same is tried again if the outcome is unknown.
 func (w *condition) answered(s *Writer, in effect.Input) {
 	w.op = 0
 	if w.sent == nil {
@@ -195,8 +201,8 @@ func (w *condition) answered(s *Writer, in effect.Input) {
 		if w.nomination != nil {
 			w.nomination.op, w.nomination = 0, nil
 		}
-		if w.want == nil {
-			w.want = w.sent
+		if w.pending == nil {
+			w.pending = w.sent
 		}
 		w.advance(s)
 		return
@@ -206,7 +212,7 @@ func (w *condition) answered(s *Writer, in effect.Input) {
 		m.written(s, a)
 	}
 	d := *w.sent
-	newer := w.want
+	newer := w.pending
 	switch a.Result {
 	case effect.Done:
 		written := w.patch
@@ -224,16 +230,16 @@ func (w *condition) answered(s *Writer, in effect.Input) {
 	default:
 		w.Pause(s.Now)
 		if newer == nil {
-			w.want = &d
+			w.pending = &d
 			return
 		}
 	}
-	w.want = newer
+	w.pending = newer
 	w.advance(s)
 }
 
-// over reports whether nothing about the condition can matter any more.
-func (w *condition) over(s *Writer, uid string) bool {
+// obsolete reports whether nothing about the condition can matter any more.
+func (w *condition) obsolete(s *Writer, uid string) bool {
 	if w.op != 0 {
 		return false
 	}
@@ -241,9 +247,9 @@ func (w *condition) over(s *Writer, uid string) bool {
 	switch {
 	case s.Facts.Cluster == nil:
 		return false
-	case w.want != nil:
+	case w.pending != nil:
 		ended := !known || p.NodeName != ""
-		return ended && s.Facts.Sequence >= w.want.FactSequence
+		return ended && s.Facts.Sequence >= w.pending.FactSequence
 	default:
 		return w.written == nil || !known || p.ResourceVersion >= w.writtenRV
 	}

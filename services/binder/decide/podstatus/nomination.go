@@ -21,12 +21,12 @@ type nomination struct {
 	pod events.PodRef
 	// node is the intended value of the field while the pod is held there; empty to clear it.
 	node string
-	// wrote is the last name that was found or written, and writtenRV the pod's resourceVersion after that. unsure
+	// lastName is the last name that was found or written, and writtenRV the pod's resourceVersion after that. unconfirmed
 	// means that the write got no answer.
-	wrote     string
-	writtenRV uint64
-	unsure    bool
-	op        effect.OpID
+	lastName    string
+	writtenRV   uint64
+	unconfirmed bool
+	op          effect.OpID
 	// sent is the value that the write in flight sets.
 	sent string
 	basis.Pacing
@@ -52,6 +52,8 @@ func (s *Writer) Nominate(doc ledger.NodeDoc, owner ledger.Entry) {
 	m.advance(s)
 }
 
+// advance brings the field in line with the hold, if it is time. A name that this binder has neither written nor found
+// for a hold is another component's, and is not cleared.
 func (m *nomination) advance(s *Writer) {
 	if m.op != 0 || s.Facts.Cluster == nil || s.Now.Before(m.Due) {
 		return
@@ -74,11 +76,11 @@ func (m *nomination) advance(s *Writer) {
 	case reserved && entry.State != ledger.Held:
 		// A bind may be in flight, and clears the field.
 	case reserved && current == m.node:
-		m.wrote = m.node
-	case reserved && (m.wrote != m.node || current == ""):
+		m.lastName = m.node
+	case reserved && (m.lastName != m.node || current == ""):
 		m.write(s, m.node)
 	case reserved:
-	case current != "" && current == m.wrote, current == "" && m.unsure:
+	case current != "" && current == m.lastName, current == "" && m.unconfirmed:
 		m.write(s, "")
 	case p.ResourceVersion < m.writtenRV:
 		// The facts do not show this binder's write yet.
@@ -87,14 +89,15 @@ func (m *nomination) advance(s *Writer) {
 	}
 }
 
+// write emits a write of the field; an empty node clears it.
 func (m *nomination) write(s *Writer, node string) {
 	m.op, m.sent = s.begin(m), node
 	s.Emit(effect.Nominate{Op: m.op, Pod: m.pod, NodeName: node})
 }
 
-// joins reports whether the name can be written together with the condition of a decision: the decision is about the
-// hold that the nomination is for, and the name has yet to be written.
-func (m *nomination) joins(s *Writer, d events.Decision, p *state.Pod) bool {
+// joinsCondition reports whether the name can be written together with the condition of a decision: the decision is
+// about the hold that the nomination is for, and the name has yet to be written.
+func (m *nomination) joinsCondition(s *Writer, d events.Decision, p *state.Pod) bool {
 	if m.op != 0 || d.Kind != events.DecisionNominated || m.node == p.Status().NominatedNodeName {
 		return false
 	}
@@ -114,9 +117,9 @@ func (m *nomination) answered(s *Writer, in effect.Input) {
 func (m *nomination) written(s *Writer, a effect.Answered) {
 	m.op = 0
 	if m.sent != "" && (a.Result == effect.Done || a.Result == effect.Unknown) {
-		m.wrote = m.sent
+		m.lastName = m.sent
 	}
-	m.unsure = a.Result == effect.Unknown
+	m.unconfirmed = a.Result == effect.Unknown
 	m.writtenRV = max(m.writtenRV, a.ResourceVersion)
 	// The facts show the outcome. Until then, and after a refusal, the name is not written again.
 	m.Due = s.Now.Add(s.Limits.Idle)

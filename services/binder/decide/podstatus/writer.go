@@ -14,8 +14,8 @@ import (
 type Reservations interface {
 	// Placed reports whether the ledger holds a reservation of the pod for which a bind may be in flight.
 	Placed(podUID string) bool
-	// TakingBack reports whether the place of a decision's attempt has yet to be given back.
-	TakingBack(d events.Decision) bool
+	// Releasing reports whether the place of a decision's attempt has yet to be given back.
+	Releasing(d events.Decision) bool
 }
 
 // Writer keeps conditions and nominated node names as decisions and holds require.
@@ -59,7 +59,7 @@ func (s *Writer) begin(m machine) effect.OpID { return s.Begin(work{m, s}) }
 func (s *Writer) AdvanceConditions() {
 	var waiting []string
 	for uid, w := range s.conditions {
-		if w.want != nil && w.op == 0 && s.MayAct(uid) {
+		if w.pending != nil && w.op == 0 && s.MayAct(uid) {
 			waiting = append(waiting, uid)
 		}
 	}
@@ -107,7 +107,7 @@ func (s *Writer) ForgetVersions() {
 
 // Forget drops the conditions about which nothing can matter any more.
 func (s *Writer) Forget() {
-	maps.DeleteFunc(s.conditions, func(uid string, w *condition) bool { return w.over(s, uid) })
+	maps.DeleteFunc(s.conditions, func(uid string, w *condition) bool { return w.obsolete(s, uid) })
 }
 
 // Stats counts what a writer remembers.

@@ -87,7 +87,7 @@ func TestFailingFenceIsToldOf(t *testing.T) {
 		t.Errorf("%d tries in an hour, want about one a minute", tries)
 	}
 	told := r.toldOf("FailedRelease")
-	if most := int(time.Hour / defaults.Refusals.Again); len(told) > most || len(told) < most/2 ||
+	if most := int(time.Hour / defaults.Refusals.ReportEvery); len(told) > most || len(told) < most/2 ||
 		!strings.Contains(told[0].Note, "failed calling webhook") {
 		t.Fatalf("events %+v, want at most %d that say why", told, most)
 	}

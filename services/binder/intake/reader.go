@@ -32,6 +32,7 @@ const readQuiet = time.Minute
 
 // Deps holds the systems that the reader reads from.
 type Deps struct {
+	// Log is read for decisions only. The facts come through Facts, which reads the log once for the whole process.
 	Log    eventlog.Log
 	Facts  *feed.Feed
 	Ledger ledger.Store
@@ -49,6 +50,7 @@ type Reader struct {
 }
 
 // New returns the intake of binder id, which sends to out.
+// Nothing runs before its methods are called.
 func New(id string, deps Deps, out chan<- effect.Input) *Reader {
 	return &Reader{
 		id: id, deps: deps, out: out,
@@ -56,6 +58,7 @@ func New(id string, deps Deps, out chan<- effect.Input) *Reader {
 	}
 }
 
+// send blocks until the core accepts an input. It returns ctx's error if ctx ends first.
 func (r *Reader) send(ctx context.Context, in effect.Input) error {
 	select {
 	case r.out <- in:
@@ -66,6 +69,8 @@ func (r *Reader) send(ctx context.Context, in effect.Input) error {
 }
 
 // Facts follows the log of facts until ctx ends.
+// The steps are turned into inputs in a goroutine of their own, so that the feed goes on while the core is busy. A core
+// that stays behind gets fewer and larger steps: the feed merges those that wait.
 func (r *Reader) Facts(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	steps := make(chan feed.Step, batchBuffer)
@@ -88,6 +93,7 @@ func (r *Reader) Facts(ctx context.Context) error {
 }
 
 // Ledger follows the ledger until ctx ends: documents first, then the partitions that this binder holds.
+// It returns the error of a batch that cannot be folded in, which ends the binder.
 func (r *Reader) Ledger(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	batches := make(chan replica.Batch, batchBuffer)
@@ -112,6 +118,7 @@ func (r *Reader) Ledger(ctx context.Context) error {
 	return g.Wait()
 }
 
+// deliver sends inputs in their order.
 func (r *Reader) deliver(ctx context.Context, ins []effect.Input) error {
 	for _, in := range ins {
 		if p, ok := in.(effect.PartitionsChanged); ok {
@@ -124,15 +131,15 @@ func (r *Reader) deliver(ctx context.Context, ins []effect.Input) error {
 	return nil
 }
 
-// readBack is how many of the most recently read records are remembered, in case the decision log loses some.
-const readBack = 4 * eventlog.MaxBatch
+// recordsKept is how many of the most recently read records are remembered, in case the decision log loses some.
+const recordsKept = 4 * eventlog.MaxBatch
 
 // Decisions follows the decision log from its last record at start until ctx ends. What was reported before is in the
 // ledger and the facts, or will be reported again. If the log loses records that were read, the records that it has
-// stored instead are read, if they are among its last readBack records.
+// stored instead are read, if they are among its last recordsKept records.
 func (r *Reader) Decisions(ctx context.Context) error {
 	delay := readPause.DelayWithReset(r.deps.Clock, readQuiet)
-	var at place
+	var at cursor
 	err := delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		if err := r.readDecisions(ctx, &at); ctx.Err() == nil {
 			r.deps.Logger.Warn("decision log interrupted; resuming", "from", at.next, telemetry.KeyError, err)
@@ -145,68 +152,73 @@ func (r *Reader) Decisions(ctx context.Context) error {
 	return err
 }
 
-// place is the position at which the decision log is read.
-type place struct {
+// cursor is the position at which the decision log is read.
+type cursor struct {
 	// next is the sequence to read next, 0 before the start.
 	next uint64
-	// started is the last sequence at start: records up to it are remembered, and not passed on.
-	started uint64
-	// first is the lowest sequence that is remembered, or next. Records before it were read, or are from before the
+	// startedAt is the last sequence at start: records up to it are remembered, and not passed on.
+	startedAt uint64
+	// oldest is the lowest sequence that is remembered, or next. Records before it were read, or are from before the
 	// start.
-	first uint64
-	// read holds the records from first on, each at its sequence modulo readBack.
-	read []mark
+	oldest uint64
+	// read holds the records from oldest on, each at its sequence modulo recordsKept.
+	read []recordID
 	// latest is when the record read last was stored. until is the latest of before a loss of everything that was
-	// remembered: records stored later than that are passed on, even up to started.
+	// remembered: records stored later than that are passed on, even up to startedAt.
 	latest, until time.Time
 }
 
-// mark distinguishes a record from one that the log has stored in its place. Their times alone would not show which
+// recordID distinguishes a record from one that the log has stored in its place. Their times alone would not show which
 // of two records is the later one, because the servers that stored them have different clocks.
-type mark struct {
+type recordID struct {
 	sequence uint64
 	stored   time.Time
 }
 
-// pass moves the place behind the record, and reports whether the record must be passed on.
-func (p *place) pass(record eventlog.Record) bool {
-	p.next = record.Sequence + 1
-	m := &p.read[record.Sequence%readBack]
+// observe moves the cursor behind the record, and reports whether the record must be passed on.
+func (c *cursor) observe(record eventlog.Record) bool {
+	c.next = record.Sequence + 1
+	m := &c.read[record.Sequence%recordsKept]
 	if m.sequence == record.Sequence && m.stored.Equal(record.Time) {
 		return false
 	}
-	*m, p.latest = mark{sequence: record.Sequence, stored: record.Time}, record.Time
-	if p.next > readBack {
-		p.first = max(p.first, p.next-readBack)
+	*m, c.latest = recordID{sequence: record.Sequence, stored: record.Time}, record.Time
+	if c.next > recordsKept {
+		c.oldest = max(c.oldest, c.next-recordsKept)
 	}
-	return record.Sequence > p.started || !p.until.IsZero() && record.Time.After(p.until)
+	return record.Sequence > c.startedAt || !c.until.IsZero() && record.Time.After(c.until)
 }
 
-// lost moves the place back after the log has lost records: to the first remembered record, or to a new start if none
-// of those is left or the start had not ended.
-func (p *place) lost() {
+// rewind moves the cursor back after the log has lost records: to the first remembered record, or to a new start if
+// none of those is left or the start had not ended.
+func (c *cursor) rewind() {
 	switch {
-	case p.next <= p.started:
-		p.next = 0
-	case p.next == p.first:
-		p.next, p.until = 0, p.latest
+	case c.next <= c.startedAt:
+		c.next = 0
+	case c.next == c.oldest:
+		c.next, c.until = 0, c.latest
 	default:
-		p.next, p.started = p.first, 0
+		c.next, c.startedAt = c.oldest, 0
 	}
 }
 
-// start sets the place to readBack records before the end of the log.
-func (r *Reader) start(ctx context.Context, at *place) error {
+// start sets the cursor to recordsKept records before the end of the log. Those records are read without being passed
+// on: what they say is in the ledger and the facts. They are only read so that the loss of some of them is noticed, and
+// the records that take their places are recognized as new.
+func (r *Reader) start(ctx context.Context, at *cursor) error {
 	last, err := r.deps.Log.Last(ctx, eventlog.Decisions)
 	if err != nil {
 		return err
 	}
-	next := last + 1 - min(last, readBack)
-	*at = place{next: next, started: last, first: next, read: make([]mark, readBack), until: at.until}
+	next := last + 1 - min(last, recordsKept)
+	*at = cursor{next: next, startedAt: last, oldest: next, read: make([]recordID, recordsKept), until: at.until}
 	return nil
 }
 
-func (r *Reader) readDecisions(ctx context.Context, at *place) error {
+// readDecisions reads from the cursor on until an error, and leaves the cursor where the next call continues. It
+// evaluates gaps. If the oldest record is not beyond the cursor, the log has lost records at its end, and the cursor
+// goes back. If it is beyond, retention has deleted records: that is an error only if they had to be passed on.
+func (r *Reader) readDecisions(ctx context.Context, at *cursor) error {
 	if at.next == 0 {
 		if err := r.start(ctx, at); err != nil {
 			return err
@@ -219,9 +231,9 @@ func (r *Reader) readDecisions(ctx context.Context, at *place) error {
 		case !is:
 			return err
 		case gap.Have <= at.next:
-			at.lost()
+			at.rewind()
 			return err
-		case at.next > at.started:
+		case at.next > at.startedAt:
 			at.next = gap.Have
 			return err
 		}
@@ -229,7 +241,9 @@ func (r *Reader) readDecisions(ctx context.Context, at *place) error {
 	}
 }
 
-func (r *Reader) readFrom(ctx context.Context, at *place) error {
+// readFrom sends the decisions from the cursor on until an error. A record that cannot be decoded is logged and
+// skipped: no retry would help.
+func (r *Reader) readFrom(ctx context.Context, at *cursor) error {
 	reader, err := r.deps.Log.Read(ctx, eventlog.Decisions, at.next)
 	if err != nil {
 		return err
@@ -241,7 +255,7 @@ func (r *Reader) readFrom(ctx context.Context, at *place) error {
 			return err
 		}
 		for _, record := range records {
-			if !at.pass(record) {
+			if !at.observe(record) {
 				continue
 			}
 			d, err := events.DecodeOutcome(record)

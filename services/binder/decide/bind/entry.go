@@ -1,6 +1,7 @@
 package bind
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -15,8 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
-// promise is the entry as the ledger shows it, and the hint from the log.
-type promise struct {
+// trackedEntry is the entry as the ledger shows it, and the hint from the log.
+type trackedEntry struct {
 	key               basis.Attempt
 	nodeUID, nodeName string
 	entry             ledger.Entry
@@ -26,11 +27,13 @@ type promise struct {
 	hint  events.Decision
 }
 
-func (r *promise) ref() events.PodRef {
+func (r *trackedEntry) ref() events.PodRef {
 	return events.PodRef{UID: r.entry.PodUID, Namespace: r.entry.Namespace, Name: r.entry.Name}
 }
 
-func (r *promise) decision(kind events.DecisionKind) events.Decision {
+// decision returns a decision about the attempt that made the entry. The attempt's number and trace are known from the
+// hint only, and missing without one.
+func (r *trackedEntry) decision(kind events.DecisionKind) events.Decision {
 	return events.Decision{
 		Kind: kind, Pod: r.ref(), SchedulerName: r.entry.SchedulerName,
 		Attempt: r.hint.Attempt, Token: r.key.Token.String(),
@@ -40,10 +43,10 @@ func (r *promise) decision(kind events.DecisionKind) events.Decision {
 
 // older reports whether p is the pod as it was before the decision: an objection based on it (its gates, its
 // tolerations, its requests) proves nothing.
-func (r *promise) older(p *state.Pod) bool { return p.ResourceVersion < r.entry.PodRV }
+func (r *trackedEntry) older(p *state.Pod) bool { return p.ResourceVersion < r.entry.PodRV }
 
 // devices returns what must be written to device claims before the Binding; nil for nothing.
-func (r *promise) devices(b *basis.Base, first bool) *effect.DeviceWork {
+func (r *trackedEntry) devices(b *basis.Base, first bool) *effect.DeviceWork {
 	if len(r.entry.Devices) == 0 {
 		return nil
 	}
@@ -60,7 +63,7 @@ func (r *promise) devices(b *basis.Base, first bool) *effect.DeviceWork {
 
 // knownClaims returns the claims that the facts show at the version that the decision used, for the first try. A
 // retry has to read their current state.
-func (r *promise) knownClaims(b *basis.Base, first bool) map[string]*resourcev1.ResourceClaim {
+func (r *trackedEntry) knownClaims(b *basis.Base, first bool) map[string]*resourcev1.ResourceClaim {
 	if !first || b.Facts.Claim == nil {
 		return nil
 	}
@@ -74,9 +77,9 @@ func (r *promise) knownClaims(b *basis.Base, first bool) map[string]*resourcev1.
 	return known
 }
 
-// claimsOpen reports whether, by the facts, a write to one of the claims may still be in flight. The entry cannot
+// claimsUnsettled reports whether, by the facts, a write to one of the claims may still be in flight. The entry cannot
 // leave before that is excluded.
-func (r *promise) claimsOpen(b *basis.Base) bool {
+func (r *trackedEntry) claimsUnsettled(b *basis.Base) bool {
 	if len(r.entry.Devices) == 0 {
 		return false
 	}
@@ -85,7 +88,7 @@ func (r *promise) claimsOpen(b *basis.Base) bool {
 }
 
 // volumes returns what must be done before the Binding; nil for nothing.
-func (r *promise) volumes(b *basis.Base, written bool) *effect.VolumeWork {
+func (r *trackedEntry) volumes(b *basis.Base, written bool) *effect.VolumeWork {
 	if len(r.entry.Volumes) == 0 {
 		return nil
 	}
@@ -98,7 +101,7 @@ func (r *promise) volumes(b *basis.Base, written bool) *effect.VolumeWork {
 
 // bindDeadline returns the deadline of a bind, which is longer for a pod whose volumes have to be created or whose
 // devices are not ready.
-func (r *promise) bindDeadline(b *basis.Base, requested bool) time.Duration {
+func (r *trackedEntry) bindDeadline(b *basis.Base, requested bool) time.Duration {
 	deadline := b.Limits.BindDeadline
 	if slices.ContainsFunc(r.entry.Volumes, func(p ledger.VolumePick) bool { return !p.HasVolume }) {
 		deadline += b.Limits.Volumes.For(r.entry.SchedulerName)
@@ -107,4 +110,19 @@ func (r *promise) bindDeadline(b *basis.Base, requested bool) time.Duration {
 		deadline += b.Limits.Devices.For(r.entry.SchedulerName)
 	}
 	return deadline
+}
+
+// announceBound publishes the bind to the log and then, if users is set, emits an event. rv is the resourceVersion that
+// the Binding named.
+func (r *trackedEntry) announceBound(b *basis.Base, rv uint64, users bool) {
+	d := r.decision(events.DecisionBound)
+	d.PodResourceVersion = rv
+	b.Publish(d)
+	if !users {
+		return
+	}
+	b.Emit(effect.Report{
+		Pod: r.ref(), SchedulerName: r.entry.SchedulerName, Type: "Normal", Reason: "Scheduled", Action: "Binding",
+		Note: fmt.Sprintf("Successfully assigned %s/%s to %s", r.entry.Namespace, r.entry.Name, r.nodeName), Once: true,
+	})
 }
