@@ -31,7 +31,6 @@ type Core struct {
 	shard    *shard.State
 	attempts *attempt.Queues
 	effects  *step.Effects
-	record   *record.Recorder
 	life     *lifecycle.Attempts
 	slot     *txn.Slot
 	rules    *crossnode.Rules
@@ -43,7 +42,8 @@ type Core struct {
 	performing *advice.Plugins
 	consults   *advice.Consults
 	preempt    *preempt.Preemption
-	turns      *avoid.Turns
+	turns      *ownTurns
+	placer     *placer
 
 	// window is how many offers the shard holds at once; term the term of the queue leader that sent the last ones.
 	window int
@@ -63,21 +63,24 @@ func New(cfg Config) *Core {
 	}
 	c.shard.Home, c.shard.HomeFirst = cfg.Home, cfg.HomeFirst
 	c.shard.NoEvidence, c.shard.Laps = cfg.NoEvidence, cfg.Laps
-	c.record = &record.Recorder{
+	recorder := &record.Recorder{
 		Shard: c.shard, Attempts: c.attempts, Effects: c.effects,
 		Start: func() (all, home int) { return c.search.Start[0], c.search.Start[1] },
 	}
-	c.life = &lifecycle.Attempts{Shard: c.shard, Attempts: c.attempts, Record: c.record, Undo: c.performing.UndoInCycle}
+	c.life = &lifecycle.Attempts{Shard: c.shard, Attempts: c.attempts, Record: recorder, Undo: c.performing.UndoInCycle}
 	c.slot = &txn.Slot{
-		Shard: c.shard, Attempts: c.attempts, Record: c.record, Effects: c.effects, Moved: c.ledgerMoved,
+		Shard: c.shard, Attempts: c.attempts, Record: recorder, Effects: c.effects, Moved: c.ledgerMoved,
 	}
 	c.shard.Claims.Staged, c.shard.Claims.Wrote = c.attempts.Supplies, c.slot.Wrote
 	c.rules = crossnode.NewRules(c.shard, c.life, c.slot)
 	c.terms = &crossnode.Terms{Shard: c.shard, Life: c.life, Slot: c.slot, Rules: c.rules}
 	c.search = &search.Searcher{
-		Shard: c.shard, Record: c.record, Rules: c.rules, Extend: c.consults.Extend, Held: c.preempt.Promised,
+		Shard: c.shard, Record: recorder, Rules: c.rules, Extend: c.consults.Extend, Held: c.preempt.Promised,
 	}
-	c.turns = avoid.NewTurns(c.shard.Avoid, cfg.Shard, c.shard.IsHome)
+	c.turns = &ownTurns{
+		Turns: avoid.NewTurns(c.shard.Avoid, cfg.Shard, c.shard.IsHome),
+		shard: c.shard, attempts: c.attempts, life: c.life,
+	}
 	*c.performing = *advice.NewPlugins(c.life, c.preempt, cfg.Acts, cfg.PostFilters)
 	c.performing.Missed = c.preempt.Missed
 	*c.consults = *advice.NewConsults(c.life, c.performing, c.preempt, cfg.Gates)
@@ -87,8 +90,13 @@ func New(cfg Config) *Core {
 	})
 	c.admitter = &reserve.Admitter{Shard: c.shard, Slot: c.slot}
 	c.reserver = &reserve.Reserver{
-		Shard: c.shard, Attempts: c.attempts, Record: c.record, Effects: c.effects, Life: c.life, Slot: c.slot,
-		Settle: c.performing.Settle, Missed: c.preempt.Missed, AskTurn: c.askTurn,
+		Shard: c.shard, Attempts: c.attempts, Record: recorder, Effects: c.effects, Life: c.life, Slot: c.slot,
+		Settle: c.performing.Settle, Missed: c.preempt.Missed, AskTurn: c.turns.request,
+	}
+	c.placer = &placer{
+		shard: c.shard, attempts: c.attempts, effects: c.effects, record: recorder, life: c.life,
+		rules: c.rules, terms: c.terms, search: c.search, reserver: c.reserver,
+		performing: c.performing, consults: c.consults, preempt: c.preempt,
 	}
 	return c
 }
@@ -154,12 +162,15 @@ func (c *Core) more() bool {
 		!c.slot.Busy() && !c.shard.Draining && c.preempt.Pending()
 }
 
+// soon reports whether time alone will change something before the next heartbeat.
+func (c *Core) soon() bool { return c.turns.pending() || !c.slot.Busy() && c.terms.Waiting() }
+
 // pass applies the messages of other shards, and ends what has lasted long enough.
 func (c *Core) pass(in step.Input) {
 	for _, t := range in.Turns {
 		c.turns.Hear(t, c.shard.Now)
 	}
-	c.passTurns()
+	c.turns.advance()
 	if in.Beat {
 		c.shard.Avoid.Expire(c.shard.Now)
 		c.preempt.Expire()
@@ -297,6 +308,47 @@ func (c *Core) request() *work.Request {
 	most := min(len(c.activated), work.MaxActivate)
 	r.Activate, c.activated = c.activated[:most:most], c.activated[most:]
 	return r
+}
+
+// decisionsPerStep bounds a step, so that facts and results are applied without much delay.
+const decisionsPerStep = 24
+
+// decide tries pending attempts in order until the next batch is full.
+func (c *Core) decide() {
+	for n := 0; n < decisionsPerStep && c.attempts.Count(attempt.Pending) > 0 && c.hasRoom(); n++ {
+		c.placer.try(c.attempts.Next())
+	}
+}
+
+// hasRoom reports whether the next batch may take one more attempt.
+func (c *Core) hasRoom() bool {
+	return c.attempts.Count(attempt.Staged) < txn.BatchPods && !c.shard.Draining && !c.preempt.Quiet()
+}
+
+// submit sends the staged batch if no transaction is in flight. Nodes and terms that attempts wait for come first,
+// each in a transaction of its own; then changes of plans and batches alternate.
+func (c *Core) submit() {
+	if c.slot.Busy() || c.slot.Waits() || c.admitter.Admit() || c.terms.Register() {
+		return
+	}
+	waiting := c.attempts.Count(attempt.Staged) > 0
+	if (!c.alternate || !waiting) && c.preempt.Propose() {
+		c.alternate = true
+		return
+	}
+	c.alternate = false
+	for !c.slot.Busy() && c.attempts.Count(attempt.Staged) > 0 {
+		c.reserver.Send()
+	}
+}
+
+// ledgerMoved passes changes of the ledger's view on to the parts.
+func (c *Core) ledgerMoved(changes replica.Changes) {
+	c.shard.View.ApplyLedger(changes)
+	c.shard.Claims.FollowLedger(changes)
+	c.preempt.FollowLedger(changes)
+	c.shard.Avoid.FollowDocs(changes.Docs)
+	c.performing.FollowLedger(changes.PodUIDs)
 }
 
 // activate requests that the queue tries pods that plugins want tried. A pod that the facts do not show is skipped:

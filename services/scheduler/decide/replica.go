@@ -155,7 +155,7 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 		err = r.oust(a, profile)
 	default:
 		t := trial{attempt: a, profile: profile}
-		c.finish(&t, c.place(&t))
+		c.placer.finish(&t, c.placer.place(&t))
 	}
 	if err != nil {
 		return events.Decision{}, err
@@ -167,7 +167,7 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 func (r *Replica) seek(a *attempt.Attempt, profile *placement.Profile, d events.Decision) (events.Decision, error) {
 	c := r.core
 	c.preempt.SetSpared(d.Evidence.Basis.Spared)
-	again := c.record.Decision(events.DecisionNominated, a)
+	again := c.placer.record.Decision(events.DecisionNominated, a)
 	again.Evidence = &evidence.Evidence{Config: profile.Hash(), Basis: evidence.Basis{Way: evidence.WayHeld}}
 	node, err := c.preempt.RemakeSearch(a, profile, d.Seed)
 	if err != nil {
@@ -302,7 +302,7 @@ func (r *Replica) chosen(a *attempt.Attempt, b evidence.Basis) (events.Decision,
 		}
 		node = a.Others[n-1].Node.Node.Name
 	}
-	d := r.core.record.Decision(events.DecisionPlaced, a)
+	d := r.core.placer.record.Decision(events.DecisionPlaced, a)
 	d.NodeName = node
 	d.NodesTotal = int32(a.Pick.Total)
 	d.NodesFeasible = int32(a.Pick.Feasible)
