@@ -75,7 +75,8 @@ func New(cfg Config) *Core {
 	c.rules = crossnode.NewRules(c.shard, c.life, c.slot)
 	c.terms = &crossnode.Terms{Shard: c.shard, Life: c.life, Slot: c.slot, Rules: c.rules}
 	c.search = &search.Searcher{
-		Shard: c.shard, Record: recorder, Rules: c.rules, Extend: c.consults.Extend, Held: c.preempt.Promised,
+		Shard: c.shard, Record: recorder, Rules: c.rules, Extend: c.consults.Extend,
+		Held: func() map[string]int32 { return c.preempt.Holds.Promised() },
 	}
 	c.turns = &ownTurns{
 		Turns: avoid.NewTurns(c.shard.Avoid, cfg.Shard, c.shard.IsHome),
@@ -192,7 +193,7 @@ func (c *Core) Ownership() (picture membership.Picture, ok bool) {
 }
 
 // Holds returns how many places are held for pods of this shard.
-func (c *Core) Holds() int { return c.preempt.Held() }
+func (c *Core) Holds() int { return c.preempt.Holds.Count() }
 
 // Sizes returns how many nodes exist, how many pods count on them, and how many of those pods are not bound yet.
 func (c *Core) Sizes() (nodes, pods, reserved int) { return c.shard.View.Sizes() }
@@ -212,7 +213,7 @@ func (c *Core) applyFacts(step feed.Step) {
 	if step.Reset {
 		c.shard.Replace(step)
 		c.rules.CountHosts(c.shard.View.Nodes())
-		c.preempt.Reset()
+		c.preempt.Holds.Reset()
 		return
 	}
 	changes := step.Changes
@@ -221,7 +222,7 @@ func (c *Core) applyFacts(step feed.Step) {
 	c.performing.FollowFacts(changes.Pods)
 	c.shard.Claims.FollowFacts(changes.Others)
 	c.shard.Avoid.FollowFacts(changes, c.shard.Now)
-	c.preempt.FollowFacts(changes)
+	c.preempt.Holds.FollowFacts(changes)
 	if slices.ContainsFunc(changes.Others, engine.ObjectsMatter) {
 		c.shard.Engine.SetObjects(c.shard.View.Snapshot())
 	} else {
@@ -346,7 +347,7 @@ func (c *Core) submit() {
 func (c *Core) ledgerMoved(changes replica.Changes) {
 	c.shard.View.ApplyLedger(changes)
 	c.shard.Claims.FollowLedger(changes)
-	c.preempt.FollowLedger(changes)
+	c.preempt.Holds.FollowLedger(changes)
 	c.shard.Avoid.FollowDocs(changes.Docs)
 	c.performing.FollowLedger(changes.PodUIDs)
 }

@@ -179,7 +179,7 @@ func (p *placer) takeKept(t *trial) outcome {
 	if t.concern.Uncertain || t.volumes.Any() || t.profile.Extended(t.attempt.Pod) {
 		return outcome{}
 	}
-	if p.preempt.PlaceKept(t.attempt, t.profile, &t.concern, t.avoided) {
+	if p.preempt.Places.Place(t.attempt, t.profile, &t.concern, t.avoided) {
 		return outcome{is: passed}
 	}
 	return outcome{}

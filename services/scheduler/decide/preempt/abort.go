@@ -93,14 +93,6 @@ func (rc *reconciler) abortOf(plan string) txns.Abort {
 	return a
 }
 
-func victimsOf(docs []ledger.NodeDoc, plan string) []ledger.Entry {
-	var out []ledger.Entry
-	for _, d := range docs {
-		out = append(out, d.Victims(plan)...)
-	}
-	return out
-}
-
 // pinning returns the other documents that record a pod as a dependent of one of their pods.
 func (rc *reconciler) pinning(podUID string, known []ledger.NodeDoc) []ledger.NodeDoc {
 	relies := func(x ledger.Dependent) bool { return x.PodUID == podUID }
@@ -197,8 +189,4 @@ func (o *orphan) Undone(_ txns.Outcome) {
 	if len(rc.shard.Ledger.PlanDocs(o.plan)) > 0 {
 		rc.holds.orphans[o.plan] = struct{}{}
 	}
-}
-
-func refOf(e ledger.Entry) events.PodRef {
-	return events.PodRef{UID: e.PodUID, Namespace: e.Namespace, Name: e.Name}
 }

@@ -15,9 +15,6 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
-// maxDisplacements bounds the holds that one decision tries to take over.
-const maxDisplacements = 64
-
 // takeover is a hold that a more important pod could take over.
 type takeover struct {
 	node *state.NodeInfo
@@ -84,7 +81,7 @@ func (nm *nominator) fitsInstead(s seeker, t takeover) bool {
 
 func (nm *nominator) sendDisplacement(s seeker, t takeover) bool {
 	a := s.Attempt
-	b, ok := nm.newPlan(a, t.node)
+	b, ok := newPlan(nm.shard, a, t.node)
 	entry, err := a.Entry(nm.shard.ID)
 	if err != nil {
 		nm.life.Fail(a, err.Error())
@@ -139,11 +136,6 @@ func (nm *nominator) sendDisplacement(s seeker, t takeover) bool {
 		return false
 	}
 	return nm.unsent(a, err)
-}
-
-// except returns all documents of the build but one.
-func (b *planBuild) except(nodeUID string) []ledger.NodeDoc {
-	return slices.DeleteFunc(b.documents(), func(d ledger.NodeDoc) bool { return d.NodeUID == nodeUID })
 }
 
 // displacement is a T4 in flight.

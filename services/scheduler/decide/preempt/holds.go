@@ -4,7 +4,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -18,9 +17,9 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
-// holds indexes the places in the ledger that are held for this shard's pods until their victims have gone, and
+// Holds indexes the places in the ledger that are held for this shard's pods until their victims have gone, and
 // notes which holds must be inspected.
-type holds struct {
+type Holds struct {
 	shard      *shard.State
 	performing *advice.Plugins
 	loops      *loops
@@ -43,40 +42,23 @@ type holds struct {
 	unbegun int
 }
 
-// hold is a place that is held for a pod of this shard.
-type hold struct {
-	podUID, nodeUID, plan string
-	token                 ledger.Token
-	// since is when this shard first saw it, moved when its plan last changed.
-	since, moved time.Time
-	// refused is when an eviction of the plan was last taken back because it failed.
-	refused time.Time
-	// attempt and traceParent are those of the offer, if this shard got the offer.
-	attempt     int32
-	traceParent string
-	// rest are the victims that a plan with a record must still claim.
-	rest     []txns.NodeEntry
-	yielding yielding
-	// deal is the deal of its plugins, nil for none.
-	deal *attempt.Deal
-	// begun: a binder has begun to evict for it, or no pod has to be evicted, as of the last look.
-	begun bool
-	// awaitsClaims: all victims have gone, but their claims still hold the devices.
-	awaitsClaims bool
-	// vetting is the question to extenders about the place, asked once all victims have gone.
-	vetting vetting
-}
-
-func newHolds(s *shard.State) *holds {
-	return &holds{
+func newHolds(s *shard.State) *Holds {
+	return &Holds{
 		shard: s, held: map[string]*hold{}, byPlan: map[string]*hold{}, due: map[string]struct{}{},
 		orphans: map[string]struct{}{}, protected: map[string]struct{}{},
 		promised: map[string]int32{}, kept: map[string]int32{},
 	}
 }
 
-// followLedger applies changes of the ledger.
-func (hs *holds) followLedger(changes replica.Changes) {
+// Promised returns the UIDs of the nodes with held places, with the priority of the least important pod there. The
+// caller must not change the map.
+func (hs *Holds) Promised() map[string]int32 { return hs.promised }
+
+// Count returns how many places are held for pods of this shard.
+func (hs *Holds) Count() int { return len(hs.held) }
+
+// FollowLedger applies changes of the ledger.
+func (hs *Holds) FollowLedger(changes replica.Changes) {
 	hs.budgets.followLedger(changes.Reset || len(changes.Budgets) > 0)
 	if changes.Reset {
 		hs.promised, hs.kept = map[string]int32{}, map[string]int32{}
@@ -101,7 +83,7 @@ func (hs *holds) followLedger(changes replica.Changes) {
 	}
 }
 
-func (hs *holds) notePromises(d ledger.NodeDoc) {
+func (hs *Holds) notePromises(d ledger.NodeDoc) {
 	delete(hs.promised, d.NodeUID)
 	delete(hs.kept, d.NodeUID)
 	for i := range d.Entries {
@@ -120,7 +102,7 @@ func (hs *holds) notePromises(d ledger.NodeDoc) {
 }
 
 // followDoc applies one change of a document.
-func (hs *holds) followDoc(d *replica.DocChange) {
+func (hs *Holds) followDoc(d *replica.DocChange) {
 	if !concernsPlans(&d.Before) && !concernsPlans(&d.After) {
 		return
 	}
@@ -166,14 +148,14 @@ func concernsPlans(d *ledger.NodeDoc) bool {
 }
 
 // touch notes that a plan has changed.
-func (hs *holds) touch(h *hold) {
+func (hs *Holds) touch(h *hold) {
 	h.moved = hs.shard.Now
 	hs.due[h.podUID] = struct{}{}
 }
 
 // followHold applies a change of a pod's reservation. The shard that holds the partition manages its holds,
 // whichever shard made them.
-func (hs *holds) followHold(uid string) {
+func (hs *Holds) followHold(uid string) {
 	doc, e, ok := hs.shard.Ledger.Entry(uid)
 	if ok && shard.IsHold(&e) {
 		_, ok = hs.shard.Holds(e.Partition())
@@ -190,7 +172,7 @@ func (hs *holds) followHold(uid string) {
 	}
 }
 
-func (hs *holds) addHold(h *hold) {
+func (hs *Holds) addHold(h *hold) {
 	h.since, h.moved = hs.shard.Now, hs.shard.Now
 	if old, known := hs.held[h.podUID]; known {
 		hs.setBegun(old, true)
@@ -201,7 +183,7 @@ func (hs *holds) addHold(h *hold) {
 }
 
 // setBegun notes whether a binder has begun to evict for a hold.
-func (hs *holds) setBegun(h *hold, begun bool) {
+func (hs *Holds) setBegun(h *hold, begun bool) {
 	switch {
 	case begun && !h.begun:
 		hs.unbegun--
@@ -211,7 +193,7 @@ func (hs *holds) setBegun(h *hold, begun bool) {
 	h.begun = begun
 }
 
-func (hs *holds) forgetHold(h *hold) {
+func (hs *Holds) forgetHold(h *hold) {
 	d := h.deal
 	h.deal = nil
 	hs.performing.Leave(h.podUID, d)
@@ -226,8 +208,8 @@ func (hs *holds) forgetHold(h *hold) {
 	}
 }
 
-// followFacts applies facts that plans wait for.
-func (hs *holds) followFacts(changes state.Changes) {
+// FollowFacts applies facts that plans wait for.
+func (hs *Holds) FollowFacts(changes state.Changes) {
 	for _, n := range changes.Nodes {
 		if n.After != nil {
 			hs.protect(n.After.UID)
@@ -246,7 +228,7 @@ func (hs *holds) followFacts(changes state.Changes) {
 }
 
 // claimsMoved makes the holds due that wait for devices.
-func (hs *holds) claimsMoved() {
+func (hs *Holds) claimsMoved() {
 	for uid, h := range hs.held {
 		if h.awaitsClaims {
 			hs.due[uid] = struct{}{}
@@ -255,7 +237,7 @@ func (hs *holds) claimsMoved() {
 }
 
 // podMoved makes the hold due that a change of a pod concerns.
-func (hs *holds) podMoved(pod *state.PodChange) {
+func (hs *Holds) podMoved(pod *state.PodChange) {
 	if pod.After != nil && pod.After.NodeName != "" && pod.Before != nil && pod.Before.NodeName == "" {
 		hs.loops.bound(pod.After)
 	}
@@ -281,11 +263,8 @@ func uidOf(p *state.Pod) string {
 	return p.UID
 }
 
-// isLeaving reports whether a pod is gone, has ended or is being deleted.
-func isLeaving(p *state.Pod) bool { return p == nil || p.Deleting || p.Terminal }
-
-// reset makes everything due, after the facts were rebuilt.
-func (hs *holds) reset() {
+// Reset makes everything due, after the facts were rebuilt.
+func (hs *Holds) Reset() {
 	hs.budgets.stale = true
 	for d := range hs.shard.Ledger.Docs() {
 		if concernsPlans(&d) {
@@ -295,7 +274,7 @@ func (hs *holds) reset() {
 	hs.allDue()
 }
 
-func (hs *holds) allDue() {
+func (hs *Holds) allDue() {
 	for uid := range hs.held {
 		hs.due[uid] = struct{}{}
 	}
@@ -304,7 +283,7 @@ func (hs *holds) allDue() {
 // protect sets which pods on a node the engine must not take as victims: pods that a plan has claimed, pods that a
 // placement relies on, and pods that a place is held for (T4 takes such a place, not an eviction). Reservations that
 // can be bound may be victims: their binders give them back.
-func (hs *holds) protect(nodeUID string) {
+func (hs *Holds) protect(nodeUID string) {
 	n, ok := hs.shard.View.Node(nodeUID)
 	if !ok {
 		return
@@ -332,7 +311,7 @@ func (hs *holds) protect(nodeUID string) {
 
 // followYields makes the holds due that wait for reservations on other nodes, when a reservation that was asked back
 // is gone.
-func (hs *holds) followYields(d *replica.DocChange) {
+func (hs *Holds) followYields(d *replica.DocChange) {
 	gone := false
 	for i := range d.Before.Entries {
 		if e := &d.Before.Entries[i]; e.Role == ledger.RoleReservation && e.Wanted && !gone {
@@ -351,7 +330,7 @@ func (hs *holds) followYields(d *replica.DocChange) {
 }
 
 // keepsBelow reports whether there are less important pods that must not be victims for now and are not leaving.
-func (hs *holds) keepsBelow(priority int32) bool {
+func (hs *Holds) keepsBelow(priority int32) bool {
 	stays := func(uid string) bool {
 		pod, ok := hs.shard.View.Pod(uid)
 		return ok && !isLeaving(pod) && pod.Priority < priority
@@ -374,7 +353,7 @@ func (hs *holds) keepsBelow(priority int32) bool {
 }
 
 // holdPlace adds the hold of a pod whose plugins prepare its bind. No pod has to be evicted for it.
-func (hs *holds) holdPlace(d *attempt.Deal) {
+func (hs *Holds) holdPlace(d *attempt.Deal) {
 	a := d.Attempt
 	h := &hold{
 		podUID: a.Offer.Pod.UID, nodeUID: d.NodeUID, plan: txns.PreparedPlan(d.Token), token: d.Token,
@@ -385,14 +364,14 @@ func (hs *holds) holdPlace(d *attempt.Deal) {
 }
 
 // prepared makes the hold due of a pod whose plugins have prepared its bind, or have failed to.
-func (hs *holds) prepared(d *attempt.Deal) {
+func (hs *Holds) prepared(d *attempt.Deal) {
 	if h, held := hs.held[d.Attempt.Offer.Pod.UID]; held && h.deal == d {
 		hs.touch(h)
 	}
 }
 
 // vetted applies the answer of extenders about a held place.
-func (hs *holds) vetted(plan string, advice step.Advice) {
+func (hs *Holds) vetted(plan string, advice step.Advice) {
 	h, held := hs.byPlan[plan]
 	if !held || h.vetting.id != advice.ID {
 		return

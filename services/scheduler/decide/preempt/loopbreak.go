@@ -33,8 +33,8 @@ const (
 // loops is a shard's memory of plans that failed.
 type loops struct {
 	shard *shard.State
-	// protect updates which pods on a node are protected from being victims.
-	protect func(nodeUID string)
+	// changed is called with a node on which another pod is spared, or no longer spared.
+	changed func(nodeUID string)
 	pods    map[string][]time.Time
 	pairs   map[[2]string][]time.Time
 	// spared are pods that could not be evicted, by UID.
@@ -178,7 +178,7 @@ func (l *loops) spare(victims []ledger.Entry) {
 		}
 		if n, ok := l.shard.View.Snapshot().NodeByName(pod.NodeName); ok {
 			l.spared[v.PodUID] = sparedPod{nodeUID: n.UID, until: l.shard.Now.Add(spareTime)}
-			l.protect(n.UID)
+			l.changed(n.UID)
 		}
 	}
 }
@@ -204,7 +204,7 @@ func (l *loops) expire() {
 	for uid, s := range l.spared {
 		if !l.shard.Now.Before(s.until) {
 			delete(l.spared, uid)
-			l.protect(s.nodeUID)
+			l.changed(s.nodeUID)
 		}
 	}
 }

@@ -2,19 +2,13 @@ package preempt
 
 import (
 	"errors"
-	"slices"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/placement"
-	"github.com/berth-scheduler/berth/pkg/placement/engine"
-	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/placement/preempt"
-	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/advice"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
@@ -26,22 +20,6 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/shard"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/txn"
-)
-
-// seeksPerStep bounds how many attempts one step considers for preemption: a decision from scratch takes
-// milliseconds on a large cluster.
-const seeksPerStep = 16
-
-const (
-	// maxUnbegun is how many plans of a shard may wait for binders to begin their evictions. An attempt that needs a
-	// further plan waits with its offer: it is decided later, on the state at that time, while a plan that only
-	// waits ages until it is given up. The bound is larger than the number of evictions that all binders send at
-	// once, so that binders never wait for plans.
-	maxUnbegun = 64
-	// maxSeekers is how many attempts wait in that way; further ones are parked. retriesPerBeat is how many of them
-	// one heartbeat tries again, at a cost of microseconds each.
-	maxSeekers     = 2048
-	retriesPerBeat = 64
 )
 
 // nominator looks for pods that can be evicted for a more important pod that fits nowhere, and holds the place for
@@ -58,15 +36,10 @@ type nominator struct {
 	search   *search.Searcher
 
 	consults *advice.Consults
-	holds    *holds
+	holds    *Holds
 	loops    *loops
 	budgets  *budgetBook
-	places   *places
-
-	// sought counts the attempts that were lined up for a plan; retried is the index of the next waiting one to try
-	// again.
-	sought  uint64
-	retried int
+	places   *Places
 }
 
 // seeker is an attempt that fits nowhere, with the state that the search for victims needs.
@@ -79,174 +52,6 @@ type seeker struct {
 	volumes claims.Supply
 }
 
-// retrySeekers retries some of the attempts that wait for plans, in turns: they may fit now.
-func (nm *nominator) retrySeekers() {
-	waiting := nm.attempts.Count(attempt.Seeking)
-	if waiting == 0 || nm.pending() {
-		return
-	}
-	if nm.retried >= waiting {
-		nm.retried = 0
-	}
-	end := min(nm.retried+retriesPerBeat, waiting)
-	again := nm.attempts.TakeSeekers(nm.retried, end)
-	nm.retried = end
-	for _, a := range slices.Backward(again) {
-		nm.life.Again(a)
-	}
-}
-
-// pending reports whether attempts wait for a search for victims, and another plan is allowed.
-func (nm *nominator) pending() bool {
-	return nm.attempts.Count(attempt.Seeking) > 0 && nm.holds.unbegun < maxUnbegun
-}
-
-// seek considers attempts that fit nowhere for preemption, in their order, until one has a plan; true if a
-// transaction has been sent.
-func (nm *nominator) seek() bool {
-	if !nm.pending() {
-		return false
-	}
-	for n := 0; n < seeksPerStep && nm.attempts.Count(attempt.Seeking) > 0; n++ {
-		for _, a := range nm.attempts.TakeSeekers(0, 1) {
-			if nm.seekFor(*a.Verdict) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func (nm *nominator) seekFor(r attempt.Rejection) bool {
-	a := r.Attempt
-	s := seeker{by: nm, Rejection: r, pod: a.Pod, profile: nm.shard.Profiles[a.Pod.SchedulerName]}
-	pod, known := nm.shard.View.Pod(a.Offer.Pod.UID)
-	_, _, reserved := nm.shard.Ledger.Entry(a.Offer.Pod.UID)
-	_, held := nm.shard.Holds(a.Offer.Partition)
-	if !known || pod != a.Pod || reserved || !held || nm.terms.MustWait(a) || nm.shard.View.Settle() > 0 {
-		nm.life.Again(a)
-		return false
-	}
-	var err error
-	if s.concern, err = nm.rules.ConcernOf(pod, s.profile); err != nil {
-		nm.life.Fail(a, err.Error())
-		return false
-	}
-	if s.concern.Uncertain {
-		nm.life.Defer(a)
-		return false
-	}
-	nm.effects.Plan(step.PlanReport{What: step.PlanAsked, Pod: a.Offer.Pod})
-	if no := nm.loops.refusesPod(pod, nm.shard.Now); no.why != "" {
-		nm.refusePlan(s, no)
-		return false
-	}
-	if s.volumes, err = nm.shard.Claims.Of(pod, s.profile); err != nil {
-		nm.life.Fail(a, err.Error())
-		return false
-	}
-	if !nm.shard.Claims.Free(s.volumes) {
-		nm.life.Defer(a)
-		return false
-	}
-	if !s.volumes.Any() && !advice.IsConsulted(s.profile, s.pod) {
-		if nm.places.displaceKept(s) {
-			return false
-		}
-		if tried, sent := nm.displace(s); tried {
-			return sent
-		}
-	}
-	return nm.seekVictims(s)
-}
-
-// seekVictims searches for victims, and nominates the pod if that finds a plan.
-func (nm *nominator) seekVictims(s seeker) bool {
-	a := s.Attempt
-	plan, ok := nm.advisedPlan(s, engine.PreemptQuery{Pod: s.pod, Seed: s.Decision.Seed, Budgets: nm.budgets.now()})
-	if !ok {
-		return false
-	}
-	var fits *preempt.FitsError
-	switch {
-	case errors.As(plan.Err, &fits):
-		nm.life.Again(a)
-	case plan.Err != nil:
-		nm.life.Fail(a, plan.Err.Error())
-	case plan.Node == nil && plan.Kept && nm.budgets.unknown:
-		// What is left of a budget is not known yet, and no event will show when it is known.
-		nm.life.Defer(a)
-	case plan.Node == nil:
-		nm.inVain(s, plan)
-	case nm.planRestsOnHolds(s, plan):
-		s.Awaits(names.PodTopologySpread)
-		nm.life.Unplaceable(s.Rejection)
-	default:
-		return nm.nominate(s, plan)
-	}
-	return false
-}
-
-// planRestsOnHolds is search.Searcher.RestsOnHolds without the victims of a plan.
-func (nm *nominator) planRestsOnHolds(s seeker, plan preempt.Result) bool {
-	gone := make(map[string]bool, len(plan.Victims))
-	for _, v := range plan.Victims {
-		gone[v.Pod.UID] = true
-	}
-	in := placement.Input{Pod: s.pod, Nodes: nm.shard.View.Nodes(), Objects: s.volumes.Lookups(nm.shard.View.Snapshot())}
-	return nm.search.RestsOnHolds(in, s.profile, &s.concern, plan.Node, gone)
-}
-
-// preempt makes the engine search for victims.
-func (nm *nominator) preempt(s seeker, q engine.PreemptQuery) preempt.Result {
-	return nm.victimsFor(s, func() preempt.Result { return nm.shard.Engine.Preempt(s.profile, q) })
-}
-
-// victimsFor runs a search of the engine for victims, and measures its time.
-func (nm *nominator) victimsFor(s seeker, look func() preempt.Result) preempt.Result {
-	defer nm.shard.LookUp(s.volumes)()
-	if nm.shard.Laps == nil {
-		return look()
-	}
-	nm.shard.Laps.Begin(s.pod.SchedulerName)
-	plan := look()
-	code := rule.Success
-	if plan.Node == nil {
-		code = rule.Unschedulable
-	}
-	nm.shard.Laps.Lap(engine.PointPostFilter, "", code)
-	return plan
-}
-
-// inVain ends an attempt that preemption does not help, with upstream's message and with what Berth has to add.
-func (nm *nominator) inVain(s seeker, plan preempt.Result) {
-	r := s.Rejection
-	if r.Attempt.Counsel.Victims.Answered {
-		r.Awaits(placement.Extenders)
-	}
-	if plan.Message != "" {
-		r.Decision.Message += " " + plan.Message
-	}
-	for _, sentence := range plan.Advice {
-		r.Decision.Message += " " + sentence
-	}
-	if plan.Kept || !isNever(s.pod) && nm.holds.keepsBelow(s.pod.Priority) {
-		r.Awaits(names.DefaultPreemption)
-		r.Decision.RetryAfter = nm.loops.spareEnds(s.pod.Priority)
-	}
-	nm.life.Unplaceable(r)
-}
-
-// refusePlan ends an attempt whose plan is refused, before or after the search for one.
-func (nm *nominator) refusePlan(s seeker, no refusal) {
-	r := s.Rejection
-	r.Decision.Message += " preemption: refused: " + no.why + "."
-	r.Decision.RetryAfter = no.ends
-	nm.effects.Plan(step.PlanReport{What: step.PlanRefused, Pod: s.Attempt.Offer.Pod, Detail: no.why})
-	r.Awaits(names.DefaultPreemption)
-	nm.life.Unplaceable(r)
-}
-
 // nominate builds and sends T2; false if nothing was sent.
 func (nm *nominator) nominate(s seeker, plan preempt.Result) bool {
 	a := s.Attempt
@@ -254,7 +59,7 @@ func (nm *nominator) nominate(s seeker, plan preempt.Result) bool {
 		nm.refusePlan(s, no)
 		return false
 	}
-	b, ok := nm.newPlan(a, plan.Node)
+	b, ok := newPlan(nm.shard, a, plan.Node)
 	if !ok || nm.places.stoodIn(plan.Node.Node.UID) || !b.victims(plan.Victims) || !b.keep(plan.Keepers) {
 		// A victim or keeper is only reserved by what is in flight, or has changed since.
 		nm.life.Defer(a)
@@ -276,7 +81,7 @@ func (nm *nominator) nominate(s seeker, plan preempt.Result) bool {
 		a.Pick = attempt.Pick{}
 		return false
 	}
-	n := b.nomination(plan.Node, entry)
+	n := b.request(plan.Node, entry)
 	n.Budgets = rooms
 	n.Guards = demanded.Guards
 	n.Exclusives = held
@@ -338,6 +143,40 @@ func (nm *nominator) sendNomination(d *nomination, n txns.Nomination) bool {
 		return nm.sendFirstPart(d, n)
 	}
 	return nm.unsent(a, err)
+}
+
+// sendFirstPart sends the first transaction of a plan that is too large for one: the place and the plan's record.
+// The victims follow, see form.
+func (nm *nominator) sendFirstPart(d *nomination, n txns.Nomination) bool {
+	a := d.Attempt
+	all := n.Victims
+	n.Victims, n.Budgets = nil, nil
+	var docs []ledger.NodeDoc
+	for _, doc := range n.Docs {
+		if doc.NodeUID == n.Hold.NodeUID || isAmong(n.Keepers, doc.NodeUID) {
+			docs = append(docs, doc)
+		}
+	}
+	n.Docs = docs
+	change, err := txns.FormPlan(n, len(all))
+	if err == nil {
+		d.plan, d.rest = n.RecordedPlan(), all
+		nm.pickFor(a, d.node, &d.Decision)
+		if err = nm.slot.Launch(d, change, a); err == nil {
+			return true
+		}
+		nm.unpick(a)
+	}
+	return nm.unsent(a, err)
+}
+
+func isAmong(list []txns.NodeEntry, nodeUID string) bool {
+	for _, e := range list {
+		if e.NodeUID == nodeUID {
+			return true
+		}
+	}
+	return false
 }
 
 // unsent ends a try that could not be made into a transaction: either the state that it was decided on has changed
@@ -429,46 +268,6 @@ func (n *nomination) TooLarge(why string) {
 		return
 	}
 	nm.life.Fail(n.Attempt, why)
-}
-
-// isNever reports whether a pod's preemption policy is Never.
-func isNever(p *state.Pod) bool {
-	policy := p.Template.Spec.PreemptionPolicy
-	return policy != nil && *policy == corev1.PreemptNever
-}
-
-// sendFirstPart sends the first transaction of a plan that is too large for one: the place and the plan's record.
-// The victims follow, see form.
-func (nm *nominator) sendFirstPart(d *nomination, n txns.Nomination) bool {
-	a := d.Attempt
-	all := n.Victims
-	n.Victims, n.Budgets = nil, nil
-	var docs []ledger.NodeDoc
-	for _, doc := range n.Docs {
-		if doc.NodeUID == n.Hold.NodeUID || isAmong(n.Keepers, doc.NodeUID) {
-			docs = append(docs, doc)
-		}
-	}
-	n.Docs = docs
-	change, err := txns.FormPlan(n, len(all))
-	if err == nil {
-		d.plan, d.rest = n.RecordedPlan(), all
-		nm.pickFor(a, d.node, &d.Decision)
-		if err = nm.slot.Launch(d, change, a); err == nil {
-			return true
-		}
-		nm.unpick(a)
-	}
-	return nm.unsent(a, err)
-}
-
-func isAmong(list []txns.NodeEntry, nodeUID string) bool {
-	for _, e := range list {
-		if e.NodeUID == nodeUID {
-			return true
-		}
-	}
-	return false
 }
 
 // lostDeed puts an attempt back whose change of a plan was lost, or gives it back if it has lost too often.

@@ -1,6 +1,8 @@
 package preempt
 
 import (
+	"slices"
+
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/placement/preempt"
@@ -20,9 +22,9 @@ type planBuild struct {
 	yields  int
 }
 
-func (nm *nominator) newPlan(a *attempt.Attempt, node *state.NodeInfo) (*planBuild, bool) {
-	mandate, ok := nm.shard.Mandate(a.Offer.Partition)
-	b := &planBuild{shard: nm.shard, mandate: mandate, docs: map[string]ledger.NodeDoc{}}
+func newPlan(s *shard.State, a *attempt.Attempt, node *state.NodeInfo) (*planBuild, bool) {
+	mandate, ok := s.Mandate(a.Offer.Partition)
+	b := &planBuild{shard: s, mandate: mandate, docs: map[string]ledger.NodeDoc{}}
 	doc := b.open(node.Node).Cover(ledger.KindNode, node.Node.ResourceVersion)
 	b.docs[node.Node.UID] = doc
 	return b, ok
@@ -81,7 +83,7 @@ func (b *planBuild) keep(keepers []preempt.Keeper) bool {
 	return true
 }
 
-func (b *planBuild) nomination(node *state.NodeInfo, entry ledger.Entry) txns.Nomination {
+func (b *planBuild) request(node *state.NodeInfo, entry ledger.Entry) txns.Nomination {
 	return txns.Nomination{
 		Authority: b.mandate, Hold: txns.NodeEntry{NodeUID: node.Node.UID, Entry: entry},
 		Victims: b.claims, Yields: b.yields, Keepers: b.keepers, Docs: b.documents(), Facts: b.shard.View,
@@ -94,4 +96,9 @@ func (b *planBuild) documents() []ledger.NodeDoc {
 		out = append(out, b.docs[uid])
 	}
 	return out
+}
+
+// except returns all documents of the build but one.
+func (b *planBuild) except(nodeUID string) []ledger.NodeDoc {
+	return slices.DeleteFunc(b.documents(), func(d ledger.NodeDoc) bool { return d.NodeUID == nodeUID })
 }

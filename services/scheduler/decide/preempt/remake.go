@@ -10,14 +10,14 @@ import (
 
 // SetSpared makes exactly these pods be spared as victims.
 func (p *Preemption) SetSpared(uids []string) {
-	snapshot := p.holds.shard.View.Snapshot()
+	snapshot := p.Holds.shard.View.Snapshot()
 	nodes := map[string]bool{}
 	for _, s := range p.loops.spared {
 		nodes[s.nodeUID] = true
 	}
 	p.loops.spared = map[string]sparedPod{}
 	for _, uid := range uids {
-		pod, ok := p.holds.shard.View.Pod(uid)
+		pod, ok := p.Holds.shard.View.Pod(uid)
 		if !ok {
 			continue
 		}
@@ -27,7 +27,7 @@ func (p *Preemption) SetSpared(uids []string) {
 		}
 	}
 	for uid := range nodes {
-		p.holds.protect(uid)
+		p.Holds.protect(uid)
 	}
 }
 
@@ -62,7 +62,7 @@ func (p *Preemption) RemakeOusting(a *attempt.Attempt, profile *placement.Profil
 	if err != nil {
 		return err
 	}
-	if !p.places.displaceKept(s) {
+	if !p.Places.displaceKept(s.Attempt, s.profile, &s.concern) {
 		return errors.New("no place that is kept could be ousted")
 	}
 	return nil

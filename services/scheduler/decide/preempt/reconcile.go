@@ -1,0 +1,116 @@
+package preempt
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
+)
+
+// reconcile inspects the holds that are due, until one needs a transaction; true if that has been sent.
+func (rc *reconciler) reconcile() bool {
+	rc.quiet = false
+	for _, plan := range slices.Sorted(maps.Keys(rc.holds.orphans)) {
+		delete(rc.holds.orphans, plan)
+		if rc.dropOrphan(plan) {
+			return true
+		}
+	}
+	if len(rc.holds.queue) == 0 {
+		rc.holds.queue = slices.Sorted(maps.Keys(rc.holds.due))
+	}
+	for len(rc.holds.queue) > 0 {
+		uid := rc.holds.queue[0]
+		rc.holds.queue = rc.holds.queue[1:]
+		h, ok := rc.holds.held[uid]
+		if _, due := rc.holds.due[uid]; !due || !ok {
+			delete(rc.holds.due, uid)
+			continue
+		}
+		switch rc.inspect(h) {
+		case lookSent:
+			delete(rc.holds.due, uid)
+			return true
+		case lookLater:
+			delete(rc.holds.due, uid)
+		case lookAgain:
+		}
+	}
+	return false
+}
+
+func (rc *reconciler) inspect(h *hold) look {
+	s := standing{by: rc, hold: h}
+	doc, entry, ok := rc.shard.Ledger.Entry(h.podUID)
+	if s.doc, s.entry = doc, entry; !ok || s.entry.Token != h.token || s.entry.State != ledger.Held {
+		return lookLater
+	}
+	for _, d := range rc.shard.Ledger.PlanDocs(h.plan) {
+		if d.NodeUID != s.doc.NodeUID {
+			s.others = append(s.others, d)
+		}
+	}
+	progress := rc.shard.View.PodProgress()
+	s.pod, ok = rc.shard.View.Pod(h.podUID)
+	switch {
+	case !ok && progress < s.entry.PodRV:
+		return lookAgain
+	case !ok || s.pod.Deleting || s.pod.Terminal:
+		return rc.giveUp(s, end{reason: "the pod is gone", silent: true})
+	case s.pod.NodeName != "":
+		return rc.giveUp(s, end{reason: "somebody else has bound the pod", silent: true})
+	case s.doc.SupersededBy != "":
+		return rc.giveUp(s, end{reason: "another node has registered under the name of the node"})
+	}
+	var l look
+	switch {
+	case ledger.IsRecorded(h.plan):
+		l = rc.form(s)
+	case txns.IsPrepared(h.plan):
+		l = rc.prepared(s)
+	}
+	if l != lookOpen {
+		return l
+	}
+	if left, grace := rc.victimsLeft(s); left && !txns.IsPrepared(h.plan) {
+		return rc.await(s, grace)
+	}
+	rc.holds.setBegun(s.hold, true)
+	for _, d := range append(s.others, s.doc) {
+		if progress < d.HighWater(ledger.KindPod) {
+			return lookAgain
+		}
+	}
+	return rc.promote(s)
+}
+
+// prepared inspects a hold whose bind plugins prepare; lookOpen if they have finished.
+func (rc *reconciler) prepared(s standing) look {
+	switch d := s.deal; {
+	case d == nil || d.Over && d.Outcome == nil:
+		return rc.giveUp(s, end{reason: noPlace})
+	case d.Outcome == nil && rc.shard.Now.Sub(s.since) > txns.PreparedFor:
+		return rc.giveUp(s, end{reason: fmt.Sprintf("plugins have not come to an end within %v", txns.PreparedFor)})
+	case d.Outcome == nil:
+		return lookLater
+	case d.Outcome.Failed():
+		return rc.giveUp(s, end{reason: "a plugin will not have the pod bound there"})
+	}
+	return lookOpen
+}
+
+// noPlace is the reason for giving up a place that this shard's plugins do not know.
+const noPlace = "the scheduler whose plugins prepared the bind is gone"
+
+// drain makes plugins take back the work that this shard will not complete.
+func (rc *reconciler) drain() {
+	for _, uid := range slices.Sorted(maps.Keys(rc.holds.held)) {
+		h := rc.holds.held[uid]
+		if p, promoting := rc.slot.InFlight().(*promotion); promoting && p.hold == h {
+			continue
+		}
+		rc.performing.Undo(h.deal, false)
+	}
+}

@@ -1,0 +1,138 @@
+package preempt
+
+import (
+	"errors"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
+	"github.com/berth-scheduler/berth/pkg/placement/preempt"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
+)
+
+// seekVictims searches for victims, and nominates the pod if that finds a plan.
+func (nm *nominator) seekVictims(s seeker) bool {
+	a := s.Attempt
+	plan, ok := nm.advisedPlan(s, engine.PreemptQuery{Pod: s.pod, Seed: s.Decision.Seed, Budgets: nm.budgets.now()})
+	if !ok {
+		return false
+	}
+	var fits *preempt.FitsError
+	switch {
+	case errors.As(plan.Err, &fits):
+		nm.life.Again(a)
+	case plan.Err != nil:
+		nm.life.Fail(a, plan.Err.Error())
+	case plan.Node == nil && plan.Kept && nm.budgets.unknown:
+		// What is left of a budget is not known yet, and no event will show when it is known.
+		nm.life.Defer(a)
+	case plan.Node == nil:
+		nm.inVain(s, plan)
+	case nm.planRestsOnHolds(s, plan):
+		s.Awaits(names.PodTopologySpread)
+		nm.life.Unplaceable(s.Rejection)
+	default:
+		return nm.nominate(s, plan)
+	}
+	return false
+}
+
+// advisedPlan returns the plan for a pod, limited to the victims that extenders accept if they must be asked. It
+// returns false while they are being asked, or if the attempt has ended.
+func (nm *nominator) advisedPlan(s seeker, q engine.PreemptQuery) (preempt.Result, bool) {
+	a := s.Attempt
+	q.Opinions = a.Counsel.Opinions
+	if !s.profile.AdvisedOnVictims(s.pod) {
+		return nm.preempt(s, q), true
+	}
+	if a.Counsel.Victims.Answered {
+		current := nm.asFound(a.Counsel.Victims.Left)
+		plan := nm.victimsFor(s, func() preempt.Result { return nm.shard.Engine.PreemptAmong(s.profile, q, current) })
+		if plan.Node != nil || plan.Err != nil || len(current) == len(a.Counsel.Victims.Left) {
+			return plan, true
+		}
+	}
+	var list []preempt.Candidate
+	plan := nm.victimsFor(s, func() (plan preempt.Result) {
+		list, plan = nm.shard.Engine.PreemptCandidates(s.profile, q)
+		return plan
+	})
+	if len(list) == 0 {
+		a.Counsel.Victims = attempt.VictimCounsel{}
+		return plan, true
+	}
+	nm.consults.AskAboutVictims(s.Rejection, list)
+	return preempt.Result{}, false
+}
+
+// asFound returns the candidates whose nodes have not changed since they were found.
+func (nm *nominator) asFound(given []preempt.Candidate) (list []preempt.Candidate) {
+	for _, one := range given {
+		if n, ok := nm.shard.View.Node(one.Node.UID); ok && n.Generation == one.Generation {
+			list = append(list, one)
+		}
+	}
+	return list
+}
+
+// planRestsOnHolds is search.Searcher.RestsOnHolds without the victims of a plan.
+func (nm *nominator) planRestsOnHolds(s seeker, plan preempt.Result) bool {
+	gone := make(map[string]bool, len(plan.Victims))
+	for _, v := range plan.Victims {
+		gone[v.Pod.UID] = true
+	}
+	in := placement.Input{Pod: s.pod, Nodes: nm.shard.View.Nodes(), Objects: s.volumes.Lookups(nm.shard.View.Snapshot())}
+	return nm.search.RestsOnHolds(in, s.profile, &s.concern, plan.Node, gone)
+}
+
+// preempt makes the engine search for victims.
+func (nm *nominator) preempt(s seeker, q engine.PreemptQuery) preempt.Result {
+	return nm.victimsFor(s, func() preempt.Result { return nm.shard.Engine.Preempt(s.profile, q) })
+}
+
+// victimsFor runs a search of the engine for victims, and measures its time.
+func (nm *nominator) victimsFor(s seeker, look func() preempt.Result) preempt.Result {
+	defer nm.shard.LookUp(s.volumes)()
+	if nm.shard.Laps == nil {
+		return look()
+	}
+	nm.shard.Laps.Begin(s.pod.SchedulerName)
+	plan := look()
+	code := rule.Success
+	if plan.Node == nil {
+		code = rule.Unschedulable
+	}
+	nm.shard.Laps.Lap(engine.PointPostFilter, "", code)
+	return plan
+}
+
+// inVain ends an attempt that preemption does not help, with upstream's message and with what Berth has to add.
+func (nm *nominator) inVain(s seeker, plan preempt.Result) {
+	r := s.Rejection
+	if r.Attempt.Counsel.Victims.Answered {
+		r.Awaits(placement.Extenders)
+	}
+	if plan.Message != "" {
+		r.Decision.Message += " " + plan.Message
+	}
+	for _, sentence := range plan.Advice {
+		r.Decision.Message += " " + sentence
+	}
+	if plan.Kept || !isNever(s.pod) && nm.holds.keepsBelow(s.pod.Priority) {
+		r.Awaits(names.DefaultPreemption)
+		r.Decision.RetryAfter = nm.loops.spareEnds(s.pod.Priority)
+	}
+	nm.life.Unplaceable(r)
+}
+
+// refusePlan ends an attempt whose plan is refused, before or after the search for one.
+func (nm *nominator) refusePlan(s seeker, no refusal) {
+	r := s.Rejection
+	r.Decision.Message += " preemption: refused: " + no.why + "."
+	r.Decision.RetryAfter = no.ends
+	nm.effects.Plan(step.PlanReport{What: step.PlanRefused, Pod: s.Attempt.Offer.Pod, Detail: no.why})
+	r.Awaits(names.DefaultPreemption)
+	nm.life.Unplaceable(r)
+}
