@@ -242,7 +242,10 @@ func (p *placer) choose(t *trial) outcome {
 
 // supply picks the volumes and devices for a pod's claims on its node, and gets its terms registered.
 func (p *placer) supply(t *trial) outcome {
-	v, ok, err := p.shard.Claims.Pick(t.volumes, t.profile, t.attempt.On(t.node.Node))
+	a := t.attempt
+	v, ok, err := p.shard.Claims.Pick(t.volumes, t.profile, claims.Target{
+		Pod: a.Pod, Node: t.node.Node, Seed: attempt.Seed(a.Pod.UID, a.Offer.Attempt),
+	})
 	switch {
 	case err != nil:
 		return failure(err)
@@ -250,7 +253,7 @@ func (p *placer) supply(t *trial) outcome {
 		return outcome{is: deferred}
 	}
 	t.volumes = v
-	if !p.terms.Registered(t.attempt, t.needs, v) {
+	if !p.terms.Registered(a, t.needs, v) {
 		return outcome{is: passed}
 	}
 	return outcome{}

@@ -106,12 +106,9 @@ func (pl *Plugins) Idle() bool {
 	return len(pl.preparing)+len(pl.binding)+len(pl.undoing) == 0
 }
 
-// acts reports whether plugins act on a pod once a node has been chosen.
-func (pl *Plugins) acts(pod *state.Pod) bool { return pl.actsFor[pod.SchedulerName] }
-
 // Proceed continues with an attempt that has been staged: plugins come first, if they act.
 func (pl *Plugins) Proceed(a *attempt.Attempt) {
-	if !pl.acts(a.Pod) {
+	if !pl.actsFor[a.Pod.SchedulerName] {
 		pl.attempts.Append(attempt.Staged, a)
 		return
 	}
@@ -339,5 +336,5 @@ func (pl *Plugins) SeeAll() {
 
 // preparable reports whether one more pod of a profile whose plugins act may be tried.
 func (pl *Plugins) preparable(p *placement.Profile, pod *state.Pod) bool {
-	return !p.Custom() || !pl.acts(pod) || len(pl.preparing) < maxPreparing
+	return !p.Custom() || !pl.actsFor[pod.SchedulerName] || len(pl.preparing) < maxPreparing
 }

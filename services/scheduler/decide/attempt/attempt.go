@@ -149,11 +149,6 @@ func (p *Pick) Enter(d ledger.NodeDoc, e ledger.Entry) (ledger.NodeDoc, error) {
 	}
 }
 
-// On returns the attempt's pod on a node as the target of a search for its claims.
-func (a *Attempt) On(node *state.Node) claims.Target {
-	return claims.Target{Pod: a.Pod, Node: node, Seed: Seed(a.Pod.UID, a.Offer.Attempt)}
-}
-
 // Seed returns the seed that breaks ties in one attempt at one pod. The same attempt always gets the same seed, so
 // that a decision can be rerun.
 func Seed(podUID string, attempt int32) uint64 {

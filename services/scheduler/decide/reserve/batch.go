@@ -98,7 +98,9 @@ func (b *batch) add(a *attempt.Attempt, entry ledger.Entry) joining {
 	if own.doc, err = a.Pick.Enter(own.doc, entry); err != nil {
 		return b.unfit(err)
 	}
-	held, err := b.hold(a, entry)
+	held, err := b.by.Shard.Claims.Take(a.Pick.Volumes.Holdings(), ledger.Holder{
+		PodUID: entry.PodUID, Token: entry.Token, NodeUID: a.Pick.NodeUID,
+	}, b.exclusives)
 	if err != nil {
 		return b.unfit(err)
 	}
@@ -122,6 +124,7 @@ func (b *batch) add(a *attempt.Attempt, entry ledger.Entry) joining {
 // pin returns the document of an attempt's node, which comes first, and the documents of the pods that it relies on,
 // with pins on these pods.
 func (b *batch) pin(a *attempt.Attempt, entry ledger.Entry) (next []draft, err error) {
+	follower := ledger.Dependent{PodUID: entry.PodUID, PodRV: entry.PodRV}
 	next = append(make([]draft, 0, 1+len(a.Pick.Needs.Pins)), draft{doc: b.open(a.Pick.NodeUID, a.Pick.NodeName)})
 	for _, p := range a.Pick.Needs.Pins {
 		at := slices.IndexFunc(next, func(d draft) bool { return d.doc.NodeUID == p.NodeUID })
@@ -129,7 +132,7 @@ func (b *batch) pin(a *attempt.Attempt, entry ledger.Entry) (next []draft, err e
 			at = len(next)
 			next = append(next, draft{doc: b.open(p.NodeUID, p.NodeName)})
 		}
-		if next[at].doc, err = txns.Pin(next[at].doc, p.Keeper, dependent(entry)); err != nil {
+		if next[at].doc, err = txns.Pin(next[at].doc, p.Keeper, follower); err != nil {
 			return nil, err
 		}
 	}
@@ -202,19 +205,6 @@ func (b *batch) weigh(a *attempt.Attempt, next []draft, held map[string]ledger.E
 	return true
 }
 
-// hold makes an attempt the holder of the claims that only one pod may use, and of its devices in shared pools. It
-// returns an error if a document has a holder or no room, if the facts do not show yet which pod held it last, or if
-// the pool has changed since the decision.
-func (b *batch) hold(a *attempt.Attempt, entry ledger.Entry) (held map[string]ledger.ExclusiveDoc, err error) {
-	return b.by.Shard.Claims.Take(a.Pick.Volumes.Holdings(), ledger.Holder{
-		PodUID: entry.PodUID, Token: entry.Token, NodeUID: a.Pick.NodeUID,
-	}, b.exclusives)
-}
-
-func dependent(e ledger.Entry) ledger.Dependent {
-	return ledger.Dependent{PodUID: e.PodUID, PodRV: e.PodRV}
-}
-
 // open returns the batch's draft of the node's document, or the document without its finished entries.
 func (b *batch) open(nodeUID, nodeName string) ledger.NodeDoc {
 	if d, ok := b.draft(nodeUID); ok {
@@ -223,12 +213,21 @@ func (b *batch) open(nodeUID, nodeName string) ledger.NodeDoc {
 	return b.by.Shard.OpenDoc(nodeUID, nodeName)
 }
 
-// placing returns the T1 of a batch, not yet sent.
-func (b *batch) placing() *placing {
+// seal makes the batch into its transaction, not yet sent. If that fails, the batch is tried in smaller parts, until
+// the attempt that causes the failure is alone.
+func (b *batch) seal() *placing {
+	if len(b.attempts) == 0 {
+		return &placing{}
+	}
 	b.place.Docs = make([]ledger.NodeDoc, len(b.drafts))
 	for i := range b.drafts {
 		b.place.Docs[i] = b.drafts[i].doc
 	}
 	b.place.Exclusives = claims.Sorted(b.exclusives)
-	return &placing{by: b.by, attempts: b.attempts, batch: b.place}
+	txn, err := b.place.Txn()
+	if err != nil {
+		b.by.split(b.attempts, err.Error())
+		return &placing{}
+	}
+	return &placing{by: b.by, attempts: b.attempts, batch: b.place, txn: txn}
 }

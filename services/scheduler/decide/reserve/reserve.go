@@ -98,7 +98,7 @@ func (r *Reserver) build(attempts []*attempt.Attempt) (p *placing, rest []*attem
 			r.Life.Fail(a, b.why.Error())
 		}
 	}
-	return r.seal(b.placing()), rest
+	return b.seal(), rest
 }
 
 // mayReserve reports whether the decision of an attempt may still become a reservation: its partition is held in the
@@ -147,19 +147,4 @@ func (r *Reserver) stands(a *attempt.Attempt) bool {
 		g.Revision = now
 	}
 	return true
-}
-
-// seal makes the batch into its transaction. If that fails, the batch is tried in smaller parts, until the attempt
-// that causes the failure is alone.
-func (r *Reserver) seal(p *placing) *placing {
-	if len(p.attempts) == 0 {
-		return p
-	}
-	txn, err := p.batch.Txn()
-	if err != nil {
-		r.split(p.attempts, err.Error())
-		return &placing{}
-	}
-	p.txn = txn
-	return p
 }

@@ -50,13 +50,10 @@ func (x *Searcher) Find(
 	a *attempt.Attempt, profile *placement.Profile, v claims.Supply, concern *guard.Concern, avoided []string,
 ) record.Look {
 	onHold := x.onHold(a.Pod, profile, concern)
-	found := x.evaluateWith(a, profile, v, scope{avoided: avoided, whole: len(onHold) > 0})
+	done := x.Shard.LookUp(v)
+	found := x.evaluate(profile, a, scope{avoided: avoided, whole: len(onHold) > 0})
+	done()
 	return x.besideHolds(a, profile, v, found, onHold)
-}
-
-func (x *Searcher) evaluateWith(a *attempt.Attempt, p *placement.Profile, v claims.Supply, s scope) record.Look {
-	defer x.Shard.LookUp(v)()
-	return x.evaluate(p, a, s)
 }
 
 // scope limits the nodes that an evaluation finds.

@@ -47,6 +47,9 @@ type Request struct {
 	Answered func(r ledger.TxnResult, sent int)
 	// Kind is the transaction's name if it has no Proposal.
 	Kind string
+
+	// change: it changes a plan, and is no batch of reservations.
+	change bool
 }
 
 // flight is a Request that has been sent.
@@ -54,8 +57,6 @@ type flight struct {
 	Request
 	id   uint64
 	sent int
-	// change: it changes a plan, and is no batch of reservations.
-	change bool
 }
 
 // Slot holds the transaction in flight, if any.
@@ -124,24 +125,23 @@ func (s *Slot) Launch(p Proposal, change txns.Change, attempts ...*attempt.Attem
 	if change.Authority != nil {
 		r.Epochs = change.Authority.Epochs
 	}
-	s.begin(&flight{Request: r, change: true})
+	r.change = true
+	s.Send(r)
 	return nil
 }
 
-// Send sends a transaction that is no change of a plan.
-func (s *Slot) Send(r Request) { s.begin(&flight{Request: r}) }
-
-func (s *Slot) begin(f *flight) {
+// Send sends a transaction.
+func (s *Slot) Send(r Request) {
 	s.flights++
-	f.id = s.flights
-	s.flight = f
-	if f.Proposal != nil {
-		s.Attempts.Send(f.Attempts)
+	s.flight = &flight{Request: r, id: s.flights}
+	if r.Proposal != nil {
+		s.Attempts.Send(r.Attempts)
 	}
-	s.send()
+	s.transmit()
 }
 
-func (s *Slot) send() {
+// transmit emits the transaction in flight, for the first time or again.
+func (s *Slot) transmit() {
 	f := s.flight
 	kind := f.Kind
 	if f.Proposal != nil {
@@ -161,7 +161,7 @@ func (s *Slot) Land(r step.Result) error {
 		for _, a := range f.Attempts {
 			a.Doubtful = true
 		}
-		s.send()
+		s.transmit()
 		return nil
 	}
 	s.flight = nil
