@@ -83,7 +83,7 @@ func New(cfg Config) *Core {
 		shard: c.shard, attempts: c.attempts, life: c.life,
 	}
 	*c.performing = *advice.NewPlugins(c.life, c.preempt, cfg.Acts, cfg.PostFilters)
-	c.performing.Missed = c.preempt.Missed
+	c.performing.ReleaseUnfit = c.preempt.ReleaseUnfit
 	*c.consults = *advice.NewConsults(c.life, c.performing, c.preempt, cfg.Gates)
 	*c.preempt = *preempt.New(preempt.Deps{
 		Life: c.life, Slot: c.slot, Rules: c.rules, Terms: c.terms, Search: c.search,
@@ -92,7 +92,7 @@ func New(cfg Config) *Core {
 	c.admitter = &reserve.Admitter{Shard: c.shard, Slot: c.slot}
 	c.reserver = &reserve.Reserver{
 		Shard: c.shard, Attempts: c.attempts, Record: recorder, Effects: c.effects, Life: c.life, Slot: c.slot,
-		Settle: c.performing.Settle, Missed: c.preempt.Missed, AskTurn: c.turns.request,
+		Settle: c.performing.Settle, ReleaseUnfit: c.preempt.ReleaseUnfit, RequestTurn: c.turns.request,
 	}
 	c.placer = &placer{
 		shard: c.shard, attempts: c.attempts, effects: c.effects, record: recorder, life: c.life,
@@ -169,13 +169,13 @@ func (c *Core) soon() bool { return c.turns.pending() || !c.slot.Busy() && c.ter
 // pass applies the messages of other shards, and ends what has lasted long enough.
 func (c *Core) pass(in step.Input) {
 	for _, t := range in.Turns {
-		c.turns.Hear(t, c.shard.Now)
+		c.turns.Receive(t, c.shard.Now)
 	}
 	c.turns.advance()
 	if in.Beat {
 		c.shard.Avoid.Expire(c.shard.Now)
 		c.preempt.Expire()
-		c.performing.SeeAll()
+		c.performing.CheckBindable()
 	}
 }
 
@@ -228,7 +228,7 @@ func (c *Core) applyFacts(step feed.Step) {
 	} else {
 		c.shard.Engine.Refresh(c.shard.View.Snapshot())
 	}
-	c.rules.MoveHosts(changes.Nodes)
+	c.rules.FollowNodes(changes.Nodes)
 }
 
 func (c *Core) applyLedger(b replica.Batch) error {
@@ -329,7 +329,7 @@ func (c *Core) hasRoom() bool {
 // submit sends the staged batch if no transaction is in flight. Nodes and terms that attempts wait for come first,
 // each in a transaction of its own; then changes of plans and batches alternate.
 func (c *Core) submit() {
-	if c.slot.Busy() || c.slot.Waits() || c.admitter.Admit() || c.terms.Register() {
+	if c.slot.Busy() || c.slot.WaitsForRevision() || c.admitter.Admit() || c.terms.Register() {
 		return
 	}
 	waiting := c.attempts.Count(attempt.Staged) > 0

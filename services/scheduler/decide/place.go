@@ -56,7 +56,7 @@ type trial struct {
 	avoided []string
 	behind  int
 	// found is the result of the search, evidence its record.
-	found    record.Look
+	found    record.Evaluation
 	evidence *evidence.Evidence
 	// node is the choice, with what it needs.
 	node  *state.NodeInfo
@@ -159,10 +159,10 @@ func (p *placer) place(t *trial) outcome {
 // demands determines what a pod needs beyond its node.
 func (p *placer) demands(t *trial) outcome {
 	var err error
-	if t.volumes, err = p.shard.Claims.Of(t.attempt.Pod, t.profile); err != nil {
+	if t.volumes, err = p.shard.Claims.SupplyFor(t.attempt.Pod, t.profile); err != nil {
 		return failure(err)
 	}
-	if !p.shard.Claims.Free(t.volumes) {
+	if !p.shard.Claims.Available(t.volumes) {
 		return outcome{is: deferred}
 	}
 	if t.concern, err = p.rules.ConcernOf(t.attempt.Pod, t.profile); err != nil {
@@ -216,9 +216,9 @@ func (p *placer) ask(t *trial) outcome {
 func (p *placer) nowhere(t *trial) outcome {
 	t.found.Unsettled = t.volumes.MaybeLater()
 	seed := attempt.Seed(t.attempt.Pod.UID, t.attempt.Offer.Attempt)
-	h, held := p.search.HeldBack(t.profile, t.attempt, seed, t.avoided)
+	h, held := p.search.FitsOnAvoided(t.profile, t.attempt, seed, t.avoided)
 	switch {
-	case held && h.Brief:
+	case held && h.Transient:
 		return outcome{is: deferred}
 	case held:
 		return outcome{failed, h.Message}
@@ -264,20 +264,20 @@ func (p *placer) stage(t *trial) outcome {
 	a := t.attempt
 	a.Pick = p.life.PickOf(a, t.node, t.needs)
 	a.Pick.Feasible = t.found.FeasibleCount
-	a.Pick.Evidence = p.record.Chose(t.evidence)
+	a.Pick.Evidence = p.record.NumberChoice(t.evidence)
 	a.Pick.Volumes = t.volumes
 	alone := !t.concern.None() || t.volumes.Any() || t.profile.Extended(a.Pod)
-	p.reserver.Remember(a, t.found.Feasible, alone)
+	p.reserver.StoreAlternatives(a, t.found.Feasible, alone)
 	p.shard.View.Stage(a.Pod, a.Pick.NodeName)
 	return outcome{is: placed}
 }
 
 // reject ends an attempt that fits nowhere, as soon as that is certain.
-func (p *placer) reject(a *attempt.Attempt, profile *placement.Profile, r record.Look) {
+func (p *placer) reject(a *attempt.Attempt, profile *placement.Profile, r record.Evaluation) {
 	d := p.record.Decision(events.DecisionUnplaceable, a)
-	from := p.life.Standpoint()
-	if a.Counsel.Opinions != nil {
-		from = a.Counsel.From
+	from := p.life.Positions()
+	if a.Advice.Opinions != nil {
+		from = a.Advice.From
 	}
 	d.FactSequence = from.Facts.Sequence
 	d.FactEpoch = from.Facts.Epoch
@@ -290,7 +290,7 @@ func (p *placer) reject(a *attempt.Attempt, profile *placement.Profile, r record
 	d.Evidence = p.record.Evidence(a, profile, r, 0)
 	rejected := attempt.Rejection{
 		Attempt: a, Decision: d, Counted: p.attempts.StagedPods(), Withdrawn: from.Withdrawn, Unsettled: r.Unsettled,
-		OnHold: r.OnHold,
+		DependsOnHolds: r.DependsOnHolds,
 	}
 	if !p.performing.PostFilter(rejected, profile) {
 		p.preempt.Reject(rejected)

@@ -44,8 +44,8 @@ type made struct {
 // rememberOrders is how many choices a Replica remembers: many times the number that a shard stages.
 const rememberOrders = 8192
 
-// everAfter is the duration for state that expires in a shard, but lasts in a Replica until it is set again.
-const everAfter = time.Duration(1 << 62)
+// forever is the duration for state that expires in a shard, but lasts in a Replica until it is set again.
+const forever = time.Duration(1 << 62)
 
 // NotRemadeError explains why a decision cannot be made again.
 type NotRemadeError struct{ Reason string }
@@ -150,9 +150,9 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 	defer r.clear(a)
 	switch b.Way {
 	case evidence.WayHeld:
-		return r.seek(a, profile, d)
+		return r.remakeVictimSearch(a, profile, d)
 	case evidence.WayOusted:
-		err = r.oust(a, profile)
+		err = r.remakeDisplacement(a, profile)
 	default:
 		t := trial{attempt: a, profile: profile}
 		c.placer.finish(&t, c.placer.place(&t))
@@ -163,8 +163,8 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 	return r.outcome(a, b, c.effects.Take())
 }
 
-// seek searches again for pods that could be evicted.
-func (r *Replica) seek(a *attempt.Attempt, profile *placement.Profile, d events.Decision) (events.Decision, error) {
+// remakeVictimSearch searches again for pods that could be evicted.
+func (r *Replica) remakeVictimSearch(a *attempt.Attempt, profile *placement.Profile, d events.Decision) (events.Decision, error) {
 	c := r.core
 	c.preempt.SetSpared(d.Evidence.Basis.Spared)
 	again := c.placer.record.Decision(events.DecisionNominated, a)
@@ -266,13 +266,13 @@ func (r *Replica) turn(name string) (attempt.OwnTurn, error) {
 func (r *Replica) avoid(pod *state.Pod, names []string) error {
 	uids, err := r.uidsOf(names)
 	if err == nil {
-		r.core.shard.Avoid.SetOwners(avoid.Workload(pod), uids, r.core.shard.Now.Add(everAfter))
+		r.core.shard.Avoid.SetOwners(avoid.Workload(pod), uids, r.core.shard.Now.Add(forever))
 	}
 	return err
 }
 
-// oust searches again for a place that is kept for a less important pod.
-func (r *Replica) oust(a *attempt.Attempt, profile *placement.Profile) error {
+// remakeDisplacement searches again for a place that is kept for a less important pod.
+func (r *Replica) remakeDisplacement(a *attempt.Attempt, profile *placement.Profile) error {
 	if err := r.core.preempt.RemakeOusting(a, profile); err != nil {
 		return &NotRemadeError{err.Error()}
 	}
@@ -297,10 +297,10 @@ func (r *Replica) outcome(a *attempt.Attempt, b evidence.Basis, out step.Output)
 func (r *Replica) chosen(a *attempt.Attempt, b evidence.Basis) (events.Decision, error) {
 	node := a.Pick.NodeName
 	if n := int(b.Alternative); n > 0 {
-		if n > len(a.Others) || a.Others[n-1].Node == nil {
+		if n > len(a.Alternatives) || a.Alternatives[n-1].Node == nil {
 			return events.Decision{}, &NotRemadeError{fmt.Sprintf("there is no alternative %d", n)}
 		}
-		node = a.Others[n-1].Node.Node.Name
+		node = a.Alternatives[n-1].Node.Node.Name
 	}
 	d := r.core.placer.record.Decision(events.DecisionPlaced, a)
 	d.NodeName = node

@@ -23,7 +23,7 @@ func (t *ownTurns) request(a *attempt.Attempt) {
 		return
 	}
 	a.Turn = attempt.OwnTurn{NodeUID: a.Pick.NodeUID, Until: t.shard.Now.Add(avoid.TurnPatience)}
-	t.Ask(a.Turn.NodeUID, t.shard.Now)
+	t.Request(a.Turn.NodeUID, t.shard.Now)
 }
 
 // advance ends turns that have lasted too long, hands out the granted turns, and ends waits that have lasted too

@@ -108,7 +108,7 @@ func (a *activations) add(pods map[string]*corev1.Pod) {
 	}
 }
 
-// take removes and returns all pods.
+// beginCycle removes and returns all pods.
 func (a *activations) take() []events.PodRef {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -26,11 +26,11 @@ func (s *Set) Consult(ctx context.Context, q step.Consult) step.Advice {
 	if advice.Err = s.runtime.clients.sync(ctx); advice.Err != nil {
 		return advice
 	}
-	if !s.runtime.take(ctx) {
+	if !s.runtime.beginCycle(ctx) {
 		advice.Err = ctx.Err()
 		return advice
 	}
-	defer s.runtime.give()
+	defer s.runtime.endCycle()
 	seen := newCluster(q.Cluster, s.runtime.seen.Load())
 	s.runtime.seen.Store(seen)
 	c := consultation{
@@ -41,7 +41,7 @@ func (s *Set) Consult(ctx context.Context, q step.Consult) step.Advice {
 		return advice
 	}
 	if s.Acts() || s.PostFilters() {
-		s.runtime.deals.remember(q.Shard, &deal{id: q.ID, cycle: c.cycle, seen: seen})
+		s.runtime.open.remember(q.Shard, &openCycle{id: q.ID, cycle: c.cycle, seen: seen})
 	}
 	if q.GateOnly {
 		advice.Opinions = c.opinions
@@ -75,7 +75,7 @@ func (c *consultation) run(ctx context.Context) error {
 		return err
 	}
 	for _, n := range c.question.Nodes {
-		info := c.seen.picture(n.Name)
+		info := c.seen.viewOf(n.Name)
 		if info != nil && (only == nil || only.Has(n.Name)) {
 			c.left = append(c.left, info.info)
 		}
@@ -103,7 +103,7 @@ func (c *consultation) gates(ctx context.Context) *step.Refusal {
 	for _, plugin := range c.preEnqueue {
 		begin := time.Now()
 		status := plugin.PreEnqueue(ctx, c.pod)
-		c.lap("PreEnqueue", plugin.Name(), status, begin)
+		c.timeCall("PreEnqueue", plugin.Name(), status, begin)
 		if !status.IsSuccess() {
 			return &step.Refusal{Plugin: plugin.Name(), Reasons: status.Reasons()}
 		}
@@ -115,8 +115,8 @@ func (c *consultation) gates(ctx context.Context) *step.Refusal {
 // (pkg/scheduler/schedule_one.go) of 10.
 const timedShare = 10
 
-// lap records one call of a plugin, if this question is timed. Points are upstream's labels.
-func (c *consultation) lap(point, plugin string, status *framework.Status, begin time.Time) {
+// timeCall records one call of a plugin, if this question is timed. Points are upstream's labels.
+func (c *consultation) timeCall(point, plugin string, status *framework.Status, begin time.Time) {
 	if c.question.ID%timedShare == 0 {
 		telemetry.PluginExecution(plugin, point, status.Code().String(), time.Since(begin))
 	}
@@ -130,7 +130,7 @@ func (c *consultation) preFilters(ctx context.Context) (sets.Set[string], error)
 	for _, plugin := range c.preFilter {
 		begin := time.Now()
 		result, status := plugin.PreFilter(ctx, c.cycle, c.pod, c.seen.nodes)
-		c.lap("PreFilter", plugin.Name(), status, begin)
+		c.timeCall("PreFilter", plugin.Name(), status, begin)
 		switch status.Code() {
 		case framework.Skip:
 			skipped.Insert(plugin.Name())
@@ -181,7 +181,7 @@ func (c *consultation) filters(ctx context.Context) error {
 			}
 			begin := time.Now()
 			status := plugin.Filter(ctx, c.cycle, c.pod, c.left[i])
-			c.lap("Filter", plugin.Name(), status, begin)
+			c.timeCall("Filter", plugin.Name(), status, begin)
 			if !status.IsSuccess() {
 				statuses[i], plugins[i] = status, plugin.Name()
 				return
@@ -216,7 +216,7 @@ func (c *consultation) askExtenders(ctx context.Context) error {
 	}
 	nodes := make([]*state.Node, len(c.left))
 	for i, n := range c.left {
-		nodes[i] = c.seen.picture(n.Node().Name).of.Node
+		nodes[i] = c.seen.viewOf(n.Node().Name).of.Node
 	}
 	opinions, err := c.extenders.Consult(ctx, c.question.Pod, nodes)
 	if err != nil {
@@ -235,7 +235,7 @@ func (c *consultation) scores(ctx context.Context) error {
 	for _, plugin := range c.preScore {
 		begin := time.Now()
 		status := plugin.PreScore(ctx, c.cycle, c.pod, c.left)
-		c.lap("PreScore", plugin.Name(), status, begin)
+		c.timeCall("PreScore", plugin.Name(), status, begin)
 		switch {
 		case status.IsSkip():
 			skipped.Insert(plugin.Name())
@@ -262,7 +262,7 @@ func (c *consultation) scoreBy(ctx context.Context, plugin scorer) error {
 		scores[i].Name = c.left[i].Node().Name
 		begin := time.Now()
 		scores[i].Score, statuses[i] = plugin.Score(ctx, c.cycle, c.pod, c.left[i])
-		c.lap("Score", plugin.Name(), statuses[i], begin)
+		c.timeCall("Score", plugin.Name(), statuses[i], begin)
 	}, placement.AtScore)
 	if err := ctx.Err(); err != nil {
 		return err
@@ -275,7 +275,7 @@ func (c *consultation) scoreBy(ctx context.Context, plugin scorer) error {
 	if e := plugin.ScoreExtensions(); e != nil {
 		begin := time.Now()
 		status := e.NormalizeScore(ctx, c.cycle, c.pod, scores)
-		c.lap("ScoreExtensionNormalize", plugin.Name(), status, begin)
+		c.timeCall("ScoreExtensionNormalize", plugin.Name(), status, begin)
 		if !status.IsSuccess() {
 			return fmt.Errorf("running Normalize on Score plugins: plugin %q failed with: %w", plugin.Name(), status.AsError())
 		}

@@ -76,12 +76,12 @@ func (h *hints) register(ctx context.Context, name string, p framework.Plugin) e
 }
 
 // Events implements placement.Hints.
-func (h *hints) Events(plugin string) (list []rule.Event, told bool) {
-	registered, told := h.of[plugin]
+func (h *hints) Events(plugin string) (list []rule.Event, registeredAny bool) {
+	registered, registeredAny := h.of[plugin]
 	for _, one := range registered {
 		list = append(list, one.event)
 	}
-	return list, told
+	return list, registeredAny
 }
 
 // Helps implements placement.Hints. A hint that fails counts as a yes. Source: isPodWorthRequeuing in

@@ -12,29 +12,29 @@ import (
 // framework.SharedLister and its listers.
 type cluster struct {
 	nodes  []framework.NodeInfo
-	byName map[string]*pictured
+	byName map[string]*nodeView
 }
 
-// pictured is a node of the state with its form for plugins.
-type pictured struct {
+// nodeView is a node of the state with its form for plugins.
+type nodeView struct {
 	of   *state.NodeInfo
 	info *nodeInfo
 }
 
 // newCluster returns the plugins' view of nodes; it reuses what was built earlier from the same copies.
 func newCluster(nodes []*state.NodeInfo, before *cluster) *cluster {
-	c := &cluster{nodes: make([]framework.NodeInfo, len(nodes)), byName: make(map[string]*pictured, len(nodes))}
+	c := &cluster{nodes: make([]framework.NodeInfo, len(nodes)), byName: make(map[string]*nodeView, len(nodes))}
 	for i, n := range nodes {
-		p := before.picture(n.Node.Name)
+		p := before.viewOf(n.Node.Name)
 		if p == nil || p.of != n {
-			p = &pictured{of: n, info: newNodeInfo(n)}
+			p = &nodeView{of: n, info: newNodeInfo(n)}
 		}
 		c.nodes[i], c.byName[n.Node.Name] = p.info, p
 	}
 	return c
 }
 
-func (c *cluster) picture(name string) *pictured {
+func (c *cluster) viewOf(name string) *nodeView {
 	if c == nil {
 		return nil
 	}
@@ -65,7 +65,7 @@ func (c *cluster) nodesWith(match func(framework.NodeInfo) bool) (list []framewo
 
 // Get returns an error that names the node if there is no such node.
 func (c *cluster) Get(name string) (framework.NodeInfo, error) {
-	if p := c.picture(name); p != nil {
+	if p := c.viewOf(name); p != nil {
 		return p.info, nil
 	}
 	return nil, fmt.Errorf("nodeinfo not found for node name %q", name)

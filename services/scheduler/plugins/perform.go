@@ -27,8 +27,8 @@ import (
 // errTakenBack is the cause with which a plugin's context ends before its work is done.
 var errTakenBack = errors.New("the reservation of the pod was cancelled")
 
-// deal is a cycle, from its question to its end.
-type deal struct {
+// openCycle is a cycle, from its question to its end.
+type openCycle struct {
 	id    uint64
 	cycle *cycle
 	seen  *cluster
@@ -41,37 +41,37 @@ type deal struct {
 	preparing context.CancelCauseFunc
 }
 
-// dealKey identifies a question of a shard.
-type dealKey struct {
+// cycleKey identifies a question of a shard.
+type cycleKey struct {
 	shard string
 	id    uint64
 }
 
-// deals are the cycles of a process that have not ended.
-type deals struct {
+// openCycles are the cycles of a process that have not ended.
+type openCycles struct {
 	mu struct {
 		sync.Mutex
 		// latest is the last cycle of each shard, open are those in which plugins have reserved.
-		latest map[string]*deal
-		open   map[dealKey]*deal
+		latest map[string]*openCycle
+		open   map[cycleKey]*openCycle
 	}
 }
 
-func newDeals() *deals {
-	d := &deals{}
-	d.mu.latest, d.mu.open = map[string]*deal{}, map[dealKey]*deal{}
+func newOpenCycles() *openCycles {
+	d := &openCycles{}
+	d.mu.latest, d.mu.open = map[string]*openCycle{}, map[cycleKey]*openCycle{}
 	return d
 }
 
 // remember keeps a cycle until its shard asks the next question.
-func (ds *deals) remember(shard string, d *deal) {
+func (ds *openCycles) remember(shard string, d *openCycle) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	ds.mu.latest[shard] = d
 }
 
 // last returns the last cycle of a shard, if it has this key.
-func (ds *deals) last(k dealKey) (*deal, error) {
+func (ds *openCycles) last(k cycleKey) (*openCycle, error) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	d := ds.mu.latest[k.shard]
@@ -82,7 +82,7 @@ func (ds *deals) last(k dealKey) (*deal, error) {
 }
 
 // begin opens the last cycle of a shard, if it has this key.
-func (ds *deals) begin(k dealKey) (*deal, error) {
+func (ds *openCycles) begin(k cycleKey) (*openCycle, error) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	d := ds.mu.latest[k.shard]
@@ -95,7 +95,7 @@ func (ds *deals) begin(k dealKey) (*deal, error) {
 }
 
 // prepare marks a cycle as being at ActPrepare; false if it has ended.
-func (ds *deals) prepare(k dealKey, cancel context.CancelCauseFunc) (*deal, bool) {
+func (ds *openCycles) prepare(k cycleKey, cancel context.CancelCauseFunc) (*openCycle, bool) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	d, ok := ds.mu.open[k]
@@ -106,7 +106,7 @@ func (ds *deals) prepare(k dealKey, cancel context.CancelCauseFunc) (*deal, bool
 }
 
 // prepared ends ActPrepare; false if the cycle was taken back in the meantime.
-func (ds *deals) prepared(k dealKey, d *deal) bool {
+func (ds *openCycles) prepared(k cycleKey, d *openCycle) bool {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	d.preparing = nil
@@ -115,7 +115,7 @@ func (ds *deals) prepared(k dealKey, d *deal) bool {
 
 // end removes a cycle from the open ones, and reports whether the caller must finish it: no other caller has removed
 // it, and no act in progress will finish it.
-func (ds *deals) end(k dealKey) (*deal, bool) {
+func (ds *openCycles) end(k cycleKey) (*openCycle, bool) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	d, ok := ds.mu.open[k]
@@ -140,7 +140,7 @@ func (s *Set) Acts() bool {
 // order.
 func (s *Set) Perform(ctx context.Context, p step.Perform) step.Performed {
 	answer := step.Performed{ID: p.ID, Act: p.Act}
-	key := dealKey{p.Shard, p.ID}
+	key := cycleKey{p.Shard, p.ID}
 	switch p.Act {
 	case step.ActReserve:
 		s.reserveFor(ctx, key, p, &answer)
@@ -151,15 +151,15 @@ func (s *Set) Perform(ctx context.Context, p step.Perform) step.Performed {
 	case step.ActBind:
 		s.bindFor(ctx, key, &answer)
 	case step.ActUndo:
-		if d, mine := s.runtime.deals.end(key); mine {
+		if d, mine := s.runtime.open.end(key); mine {
 			s.unreserve(ctx, d)
 		}
 	case step.ActBound:
-		if d, mine := s.runtime.deals.end(key); mine {
+		if d, mine := s.runtime.open.end(key); mine {
 			for _, plugin := range s.postBind {
 				begin := time.Now()
 				plugin.PostBind(ctx, d.cycle, d.pod, d.node)
-				d.lap("PostBind", plugin.Name(), nil, begin)
+				d.timeCall("PostBind", plugin.Name(), nil, begin)
 			}
 			s.runtime.activateFrom(d.cycle)
 		}
@@ -171,8 +171,8 @@ func (s *Set) Perform(ctx context.Context, p step.Perform) step.Performed {
 	return answer
 }
 
-// no puts a status other than success into an answer; prefix names the plugin that was asked.
-func no(answer *step.Performed, status *framework.Status, plugin, prefix string) {
+// setFailure puts a status other than success into an answer; prefix names the plugin that was asked.
+func setFailure(answer *step.Performed, status *framework.Status, plugin, prefix string) {
 	if status.IsRejected() {
 		answer.Refusal = &step.Refusal{Plugin: plugin, Reasons: status.Reasons()}
 		return
@@ -181,38 +181,38 @@ func no(answer *step.Performed, status *framework.Status, plugin, prefix string)
 }
 
 // reserveFor is the rest of a scheduling cycle.
-func (s *Set) reserveFor(ctx context.Context, key dealKey, p step.Perform, answer *step.Performed) {
-	d, err := s.runtime.deals.begin(key)
+func (s *Set) reserveFor(ctx context.Context, key cycleKey, p step.Perform, answer *step.Performed) {
+	d, err := s.runtime.open.begin(key)
 	if err != nil {
 		answer.Err = err
 		return
 	}
 	d.pod, d.node = p.Pod.Object(), p.Node
 	d.pod.Spec.NodeName = p.Node
-	if !s.runtime.take(ctx) {
-		s.runtime.deals.end(key)
+	if !s.runtime.beginCycle(ctx) {
+		s.runtime.open.end(key)
 		answer.Err = ctx.Err()
 		return
 	}
-	defer s.runtime.give()
+	defer s.runtime.endCycle()
 	s.runtime.seen.Store(d.seen)
 	s.reserveIn(ctx, d, answer)
 	if answer.Err == nil && answer.Refusal == nil {
 		return
 	}
-	if d, mine := s.runtime.deals.end(key); mine {
+	if d, mine := s.runtime.open.end(key); mine {
 		s.unreserve(ctx, d)
 	}
 }
 
 // reserveIn runs Reserve and Permit, and asks what must be done before the bind.
-func (s *Set) reserveIn(ctx context.Context, d *deal, answer *step.Performed) {
+func (s *Set) reserveIn(ctx context.Context, d *openCycle, answer *step.Performed) {
 	for _, plugin := range s.reserve {
 		begin := time.Now()
 		status := plugin.Reserve(ctx, d.cycle, d.pod, d.node)
-		d.lap("Reserve", plugin.Name(), status, begin)
+		d.timeCall("Reserve", plugin.Name(), status, begin)
 		if !status.IsSuccess() {
-			no(answer, status, plugin.Name(), fmt.Sprintf("running Reserve plugin %q", plugin.Name()))
+			setFailure(answer, status, plugin.Name(), fmt.Sprintf("running Reserve plugin %q", plugin.Name()))
 			return
 		}
 	}
@@ -238,18 +238,18 @@ func (s *Set) reserveIn(ctx context.Context, d *deal, answer *step.Performed) {
 const maxPermit = 15 * time.Minute
 
 // permits runs all Permit plugins until one rejects; waits are the plugins that make the pod wait.
-func (s *Set) permits(ctx context.Context, d *deal, answer *step.Performed) (waits map[string]time.Duration) {
+func (s *Set) permits(ctx context.Context, d *openCycle, answer *step.Performed) (waits map[string]time.Duration) {
 	waits = map[string]time.Duration{}
 	for _, plugin := range s.permit {
 		begin := time.Now()
 		status, patience := plugin.Permit(ctx, d.cycle, d.pod, d.node)
-		d.lap("Permit", plugin.Name(), status, begin)
+		d.timeCall("Permit", plugin.Name(), status, begin)
 		switch {
 		case status.IsSuccess():
 		case status.IsWait():
 			waits[plugin.Name()] = min(patience, maxPermit)
 		default:
-			no(answer, status, plugin.Name(), fmt.Sprintf("running Permit plugin %q", plugin.Name()))
+			setFailure(answer, status, plugin.Name(), fmt.Sprintf("running Permit plugin %q", plugin.Name()))
 			return nil
 		}
 	}
@@ -257,12 +257,12 @@ func (s *Set) permits(ctx context.Context, d *deal, answer *step.Performed) (wai
 }
 
 // preFlights asks what must be done before the bind.
-func (s *Set) preFlights(ctx context.Context, d *deal) (work bool, err error) {
+func (s *Set) preFlights(ctx context.Context, d *openCycle) (work bool, err error) {
 	skip, parallel := sets.New[string](), sets.New[string]()
 	for _, plugin := range s.preBind {
 		begin := time.Now()
 		result, status := plugin.PreBindPreFlight(ctx, d.cycle, d.pod, d.node)
-		d.lap("PreBindPreFlight", plugin.Name(), status, begin)
+		d.timeCall("PreBindPreFlight", plugin.Name(), status, begin)
 		if result != nil && result.AllowParallel {
 			parallel.Insert(plugin.Name())
 		}
@@ -285,8 +285,8 @@ func (s *Set) preFlights(ctx context.Context, d *deal) (work bool, err error) {
 
 // prepareFor is a binding cycle up to the bind. If plugins heed their context, it takes no longer than a place is
 // held for it.
-func (s *Set) prepareFor(ctx context.Context, key dealKey, answer *step.Performed) {
-	s.during(ctx, key, txns.PreparedFor, answer, func(until context.Context, d *deal) {
+func (s *Set) prepareFor(ctx context.Context, key cycleKey, answer *step.Performed) {
+	s.during(ctx, key, txns.PreparedFor, answer, func(until context.Context, d *openCycle) {
 		s.permitted(until, d, answer)
 		if answer.Err == nil && answer.Refusal == nil {
 			answer.Err = s.preBinds(until, d)
@@ -296,19 +296,19 @@ func (s *Set) prepareFor(ctx context.Context, key dealKey, answer *step.Performe
 
 // during runs a part of a binding cycle for at most limit, while the deal is open. A deal that was taken back in the
 // meantime, or that the part ends by a refusal or an error, is unreserved.
-func (s *Set) during(ctx context.Context, key dealKey, limit time.Duration, answer *step.Performed,
-	part func(context.Context, *deal)) {
+func (s *Set) during(ctx context.Context, key cycleKey, limit time.Duration, answer *step.Performed,
+	part func(context.Context, *openCycle)) {
 	until, stop := context.WithTimeout(ctx, limit)
 	defer stop()
 	until, cancel := context.WithCancelCause(until)
 	defer cancel(nil)
-	d, ok := s.runtime.deals.prepare(key, cancel)
+	d, ok := s.runtime.open.prepare(key, cancel)
 	if !ok {
 		answer.Err = errTakenBack
 		return
 	}
 	part(until, d)
-	if standing := s.runtime.deals.prepared(key, d); !standing {
+	if standing := s.runtime.open.prepared(key, d); !standing {
 		answer.Refusal, answer.Err = nil, errTakenBack
 		s.unreserve(ctx, d)
 		return
@@ -316,13 +316,13 @@ func (s *Set) during(ctx context.Context, key dealKey, limit time.Duration, answ
 	if answer.Err == nil && answer.Refusal == nil {
 		return
 	}
-	if ended, mine := s.runtime.deals.end(key); mine {
+	if ended, mine := s.runtime.open.end(key); mine {
 		s.unreserve(ctx, ended)
 	}
 }
 
 // permitted waits until all plugins have allowed the pod, or one has rejected it.
-func (s *Set) permitted(ctx context.Context, d *deal, answer *step.Performed) {
+func (s *Set) permitted(ctx context.Context, d *openCycle, answer *step.Performed) {
 	if d.waits == nil {
 		return
 	}
@@ -331,16 +331,16 @@ func (s *Set) permitted(ctx context.Context, d *deal, answer *step.Performed) {
 	select {
 	case <-ctx.Done():
 		answer.Err = context.Cause(ctx)
-	case status := <-d.waits.told:
+	case status := <-d.waits.answered:
 		telemetry.PermitWait(status.Code().String(), time.Since(begin))
 		if !status.IsSuccess() {
-			no(answer, status, status.Plugin(), "waiting on permit for pod")
+			setFailure(answer, status, status.Plugin(), "waiting on permit for pod")
 		}
 	}
 }
 
 // preBinds runs the work before the bind; plugins that allow it run in parallel.
-func (s *Set) preBinds(ctx context.Context, d *deal) error {
+func (s *Set) preBinds(ctx context.Context, d *openCycle) error {
 	skip, parallel := d.cycle.GetSkipPreBindPlugins(), d.cycle.GetParallelPreBindPlugins()
 	if len(skip) == len(s.preBind) {
 		return nil
@@ -378,7 +378,7 @@ func (s *Set) preBinds(ctx context.Context, d *deal) error {
 }
 
 // preBindGroup runs plugins in parallel, and returns the error of the first that failed.
-func (s *Set) preBindGroup(ctx context.Context, d *deal, group []framework.PreBindPlugin) error {
+func (s *Set) preBindGroup(ctx context.Context, d *openCycle, group []framework.PreBindPlugin) error {
 	if len(group) == 1 {
 		return d.preBind(ctx, group[0])
 	}
@@ -395,10 +395,10 @@ func (s *Set) preBindGroup(ctx context.Context, d *deal, group []framework.PreBi
 	return failed
 }
 
-func (d *deal) preBind(ctx context.Context, plugin framework.PreBindPlugin) error {
+func (d *openCycle) preBind(ctx context.Context, plugin framework.PreBindPlugin) error {
 	begin := time.Now()
 	status := plugin.PreBind(ctx, d.cycle, d.pod, d.node)
-	d.lap("PreBind", plugin.Name(), status, begin)
+	d.timeCall("PreBind", plugin.Name(), status, begin)
 	switch {
 	case status.IsSuccess():
 		return nil
@@ -414,7 +414,7 @@ func (d *deal) preBind(ctx context.Context, plugin framework.PreBindPlugin) erro
 
 // unreserve makes the plugins take back what they have reserved, in reverse order. The cancellation that ended the
 // other acts does not stop it.
-func (s *Set) unreserve(ctx context.Context, d *deal) {
+func (s *Set) unreserve(ctx context.Context, d *openCycle) {
 	if d.waits != nil {
 		s.runtime.waiting.remove(d.waits)
 	}
@@ -422,12 +422,12 @@ func (s *Set) unreserve(ctx context.Context, d *deal) {
 	for i := len(s.reserve) - 1; i >= 0; i-- {
 		begin := time.Now()
 		s.reserve[i].Unreserve(ctx, d.cycle, d.pod, d.node)
-		d.lap("Unreserve", s.reserve[i].Name(), nil, begin)
+		d.timeCall("Unreserve", s.reserve[i].Name(), nil, begin)
 	}
 }
 
-// lap counts one call of a plugin, if this cycle is timed.
-func (d *deal) lap(point, plugin string, status *framework.Status, begin time.Time) {
+// timeCall counts one call of a plugin, if this cycle is timed.
+func (d *openCycle) timeCall(point, plugin string, status *framework.Status, begin time.Time) {
 	if d.id%timedShare == 0 {
 		telemetry.PluginExecution(plugin, point, status.Code().String(), time.Since(begin))
 	}

@@ -17,22 +17,22 @@ func (s *Set) PostFilters() bool { return len(s.postFilter) > 0 }
 // postFilterFor asks plugins about a pod that fits nowhere. DefaultPreemption is not among them, and counts as
 // having found nothing. Source: RunPostFilterPlugins in pkg/scheduler/framework/runtime/framework.go.
 func (s *Set) postFilterFor(ctx context.Context, p step.Perform, answer *step.Performed) {
-	d, err := s.runtime.deals.last(dealKey{p.Shard, p.ID})
+	d, err := s.runtime.open.last(cycleKey{p.Shard, p.ID})
 	if err != nil {
 		s.logger.Warn("PostFilter plugins not called for an unschedulable pod", "pod", p.Pod.Key(), telemetry.KeyError, err)
 		return
 	}
-	if !s.runtime.take(ctx) {
+	if !s.runtime.beginCycle(ctx) {
 		return
 	}
-	defer s.runtime.give()
+	defer s.runtime.endCycle()
 	s.runtime.seen.Store(d.seen)
 	pod, verdicts := p.Pod.Object(), statusesOf(p.Verdicts)
 	var reasons []string
 	for _, plugin := range s.postFilter {
 		begin := time.Now()
 		result, status := plugin.PostFilter(ctx, d.cycle, pod, verdicts)
-		d.lap("PostFilter", plugin.Name(), status, begin)
+		d.timeCall("PostFilter", plugin.Name(), status, begin)
 		if status.IsSuccess() || status.Code() == framework.UnschedulableAndUnresolvable {
 			answer.Nominated, answer.Message = nominated(result), status.Message()
 			return

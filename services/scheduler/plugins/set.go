@@ -52,12 +52,12 @@ const defaultParallelism = 16
 type Runtime struct {
 	sets    map[string]*Set
 	clients *clients
-	// turn is held by the cycle in progress.
-	turn chan struct{}
+	// cycleSlot is held by the cycle in progress.
+	cycleSlot chan struct{}
 	// seen is the cluster that the last cycle was shown; only the holder of turn writes it.
 	seen atomic.Pointer[cluster]
-	// deals are the cycles that have not ended; waiting and inPreBind are the pods on their way to a bind.
-	deals     *deals
+	// openCycles are the cycles that have not ended; waiting and inPreBind are the pods on their way to a bind.
+	open      *openCycles
 	waiting   *waitingPods
 	inPreBind *preBinds
 
@@ -102,9 +102,9 @@ type scorer struct {
 // the plugin.
 func New(ctx context.Context, cfg Config, deps Deps) (*Runtime, error) {
 	r := &Runtime{
-		sets: map[string]*Set{}, turn: make(chan struct{}, 1),
+		sets: map[string]*Set{}, cycleSlot: make(chan struct{}, 1),
 		clients: &clients{deps: deps, started: make(chan struct{})},
-		deals:   newDeals(), waiting: newWaitingPods(), inPreBind: newPreBinds(),
+		open:    newOpenCycles(), waiting: newWaitingPods(), inPreBind: newPreBinds(),
 		activations: newActivations(deps.Logger), toActivate: cfg.PodsToActivate,
 	}
 	r.seen.Store(&cluster{})
@@ -226,14 +226,14 @@ func (r *Runtime) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// take begins a cycle; false when ctx ended first.
-func (r *Runtime) take(ctx context.Context) bool {
+// beginCycle begins a cycle; false when ctx ended first.
+func (r *Runtime) beginCycle(ctx context.Context) bool {
 	select {
-	case r.turn <- struct{}{}:
+	case r.cycleSlot <- struct{}{}:
 		return true
 	case <-ctx.Done():
 		return false
 	}
 }
 
-func (r *Runtime) give() { <-r.turn }
+func (r *Runtime) endCycle() { <-r.cycleSlot }

@@ -30,7 +30,7 @@ func newWaitingPods() *waitingPods {
 
 // add makes a pod wait for plugins, for each at most for its timeout.
 func (w *waitingPods) add(pod *corev1.Pod, patience map[string]time.Duration) *waitingPod {
-	p := &waitingPod{pod: pod, told: make(chan *framework.Status, 1)}
+	p := &waitingPod{pod: pod, answered: make(chan *framework.Status, 1)}
 	p.mu.Lock()
 	p.mu.pending = make(map[string]*time.Timer, len(patience))
 	for plugin, most := range patience {
@@ -47,7 +47,7 @@ func (w *waitingPods) add(pod *corev1.Pod, patience map[string]time.Duration) *w
 
 // remove ends the wait of a pod, whatever its result.
 func (w *waitingPods) remove(p *waitingPod) {
-	p.tell(framework.NewStatus(framework.Error, "no longer waiting"))
+	p.finish(framework.NewStatus(framework.Error, "no longer waiting"))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.mu.byUID[p.pod.UID] == p {
@@ -72,9 +72,9 @@ func (w *waitingPods) all() []*waitingPod {
 // waitingPod implements framework.WaitingPod.
 type waitingPod struct {
 	pod *corev1.Pod
-	// told delivers the one answer.
-	told chan *framework.Status
-	mu   struct {
+	// answered delivers the one answer.
+	answered chan *framework.Status
+	mu       struct {
 		sync.Mutex
 		// pending are the plugins that have not allowed the pod yet, with their timeouts.
 		pending map[string]*time.Timer
@@ -101,22 +101,22 @@ func (p *waitingPod) Allow(plugin string) {
 	last := len(p.mu.pending) == 0
 	p.mu.Unlock()
 	if last {
-		p.tell(nil)
+		p.finish(nil)
 	}
 }
 
 // Reject returns false if the wait has ended already.
 func (p *waitingPod) Reject(plugin, message string) bool {
-	return p.tell(framework.NewStatus(framework.Unschedulable, message).WithPlugin(plugin))
+	return p.finish(framework.NewStatus(framework.Unschedulable, message).WithPlugin(plugin))
 }
 
 // Preempt ends the wait as a failure, after which the pod is retried.
 func (p *waitingPod) Preempt(plugin, message string) bool {
-	return p.tell(framework.NewStatus(framework.Error, message).WithPlugin(plugin))
+	return p.finish(framework.NewStatus(framework.Error, message).WithPlugin(plugin))
 }
 
-// tell ends the wait; false if it has ended already.
-func (p *waitingPod) tell(status *framework.Status) bool {
+// finish ends the wait; false if it has ended already.
+func (p *waitingPod) finish(status *framework.Status) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.mu.over {
@@ -126,7 +126,7 @@ func (p *waitingPod) tell(status *framework.Status) bool {
 	for _, timer := range p.mu.pending {
 		timer.Stop()
 	}
-	p.told <- status
+	p.answered <- status
 	return true
 }
 

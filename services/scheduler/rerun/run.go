@@ -134,14 +134,14 @@ func (job Job) shard(ctx context.Context, id string, profiles map[string]*placem
 		if err != nil {
 			return err
 		}
-		if err := job.one(ctx, shard, i, decoded.Decision); err != nil {
+		if err := job.remakeOne(ctx, shard, i, decoded.Decision); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (job Job) one(ctx context.Context, shard *Shard, i item, d events.Decision) error {
+func (job Job) remakeOne(ctx context.Context, shard *Shard, i item, d events.Decision) error {
 	granted := []evidence.Way{evidence.WayRanked, evidence.WayHeld, evidence.WayAdvised}
 	if !i.wanted && !job.Strict && slices.Contains(granted, d.Evidence.Basis.Way) {
 		return shard.note(ctx, d)

@@ -72,7 +72,7 @@ func (s *Shard) advance(ctx context.Context, d *events.Decision) error {
 		}
 	}
 	before := s.facts.at
-	facts, err := s.facts.to(ctx, d.FactSequence)
+	facts, err := s.facts.batchesTo(ctx, d.FactSequence)
 	switch {
 	case err != nil && s.facts.at == before:
 		return err // a later fact may be there

@@ -82,9 +82,9 @@ func (c *factCursor) peek(ctx context.Context) (*eventlog.Record, error) {
 	return c.ahead, nil
 }
 
-// jump moves to the newest snapshot if the log's first facts are gone and the snapshot is not beyond the sequence
+// skipToSnapshot moves to the newest snapshot if the log's first facts are gone and the snapshot is not beyond the sequence
 // most. The states before the snapshot are not available then.
-func (c *factCursor) jump(ctx context.Context, most uint64) error {
+func (c *factCursor) skipToSnapshot(ctx context.Context, most uint64) error {
 	if c.start == nil || c.later == nil || c.later.Behind > most {
 		return nil
 	}
@@ -107,16 +107,16 @@ func (c *factCursor) jump(ctx context.Context, most uint64) error {
 	return nil
 }
 
-// to returns the batches that bring a store to exactly this sequence.
-func (c *factCursor) to(ctx context.Context, sequence uint64) ([]follow.Batch, error) {
+// batchesTo returns the batches that bring a store to exactly this sequence.
+func (c *factCursor) batchesTo(ctx context.Context, sequence uint64) ([]follow.Batch, error) {
 	if sequence < c.at {
 		return nil, &NotThereError{fmt.Sprintf("the state is already at fact %d, past %d", c.at, sequence)}
 	}
 	if sequence > c.at {
-		if err := c.jump(ctx, sequence); err != nil {
+		if err := c.skipToSnapshot(ctx, sequence); err != nil {
 			return nil, err
 		}
-		if err := c.reaches(ctx); err != nil {
+		if err := c.checkNext(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -148,8 +148,8 @@ func (c *factCursor) to(ctx context.Context, sequence uint64) ([]follow.Batch, e
 	return out, nil
 }
 
-// reaches returns an error if the next fact is missing from the log. It loses no fact that it reads.
-func (c *factCursor) reaches(ctx context.Context) error {
+// checkNext returns an error if the next fact is missing from the log. It loses no fact that it reads.
+func (c *factCursor) checkNext(ctx context.Context) error {
 	r, err := c.peek(ctx)
 	if err != nil || r.Sequence == c.at+1 {
 		return err

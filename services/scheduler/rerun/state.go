@@ -55,7 +55,7 @@ func (p *Picture) readFacts(ctx context.Context, src Source, at At) error {
 	}
 	defer facts.records.Close()
 	if at.Sequence == 0 {
-		if err := facts.jump(ctx, ^uint64(0)); err != nil {
+		if err := facts.skipToSnapshot(ctx, ^uint64(0)); err != nil {
 			return err
 		}
 	}
@@ -86,7 +86,7 @@ func (p *Picture) readFacts(ctx context.Context, src Source, at At) error {
 }
 
 func (p *Picture) apply(ctx context.Context, facts *factCursor, sequence uint64) error {
-	batches, err := facts.to(ctx, sequence)
+	batches, err := facts.batchesTo(ctx, sequence)
 	if err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ func (s *Shard) question(pod *state.Pod) placement.Input {
 	in := placement.Input{
 		Pod: pod, Nodes: slices.Clone(s.View.Nodes()), Objects: s.View.Snapshot(), Excluded: map[string]string{},
 	}
-	for uid, because := range s.Gate.Avoided() {
+	for uid, because := range s.Gate.AvoidedNodes() {
 		in.Excluded[uid] = "node(s) left alone for now: " + because.String()
 	}
 	slices.SortFunc(in.Nodes, func(a, b *state.NodeInfo) int { return cmp.Compare(a.Node.Name, b.Node.Name) })
@@ -106,9 +106,9 @@ func (s *Shard) Node(name string) *explain.NodeView {
 	n := s.View.Nodes()[at]
 	v := &explain.NodeView{
 		Name: name, UID: n.Node.UID, Pods: n.PodCount(), Cordoned: n.Node.Object.Spec.Unschedulable,
-		Unusable: s.Gate.Avoided()[n.Node.UID].String(),
+		Unusable: s.Gate.AvoidedNodes()[n.Node.UID].String(),
 	}
-	if s.Gate.Late(n) && behind > 0 && v.Unusable == "" {
+	if s.Gate.Behind(n) && behind > 0 && v.Unusable == "" {
 		v.Unusable = "the facts about it are behind the ledger"
 	}
 	for _, t := range n.Node.Object.Spec.Taints {

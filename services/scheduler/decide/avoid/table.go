@@ -32,7 +32,7 @@ type Table struct {
 	nodes [Turn]map[string]*row
 	// owners are workloads, with the nodes that their pods avoid, by node UID.
 	owners  map[string]map[string]*pause
-	records ended
+	ended   endedReservations
 	notices []Notice
 	// eased: a node is not avoided any more.
 	eased bool
@@ -89,7 +89,7 @@ const (
 	Spared NoticeKind = "spared"
 	// Doubted: its kubelet found less room than the facts show.
 	Doubted NoticeKind = "doubted"
-	// Avoided: its kubelet rejected a pod, and the pods of the same owner avoid it.
+	// AvoidedNodes: its kubelet rejected a pod, and the pods of the same owner avoid it.
 	Avoided NoticeKind = "avoided"
 )
 

@@ -74,7 +74,7 @@ func (b *deviceBook) followFacts(changes []state.ObjectChange, facts *state.Snap
 	for _, c := range changes {
 		b.index.Apply(c)
 		if o := cmp.Or(c.After, c.Before); c.Kind == events.KindResourceClaim && o != nil {
-			b.note(o.UID, facts)
+			b.updateUnseen(o.UID, facts)
 		}
 	}
 }
@@ -199,16 +199,16 @@ func (b *deviceBook) stage(list []Staged, facts *state.Snapshot) error {
 
 func (b *deviceBook) promise(p devicePromise, facts *state.Snapshot) {
 	b.index.Promise(p.claim, p.pod, p.allocation)
-	b.note(p.claim, facts)
+	b.updateUnseen(p.claim, facts)
 }
 
 func (b *deviceBook) withdraw(p devicePromise, facts *state.Snapshot) {
 	b.index.Withdraw(p.claim, p.pod, p.allocation)
-	b.note(p.claim, facts)
+	b.updateUnseen(p.claim, facts)
 }
 
-// note updates whether a claim is unseen.
-func (b *deviceBook) note(claim string, facts *state.Snapshot) {
+// updateUnseen updates whether a claim is unseen.
+func (b *deviceBook) updateUnseen(claim string, facts *state.Snapshot) {
 	delete(b.unseen, claim)
 	if !b.index.Allocating(claim) {
 		return

@@ -135,9 +135,9 @@ func (b *Book) caughtUp(x ledger.ExclusiveDoc) bool {
 		(x.HW[ledger.KindClaim] == 0 || b.View.ClaimProgress() >= x.HW[ledger.KindClaim])
 }
 
-// sees reports whether a pool's document is the version that the decision counted, or that version plus this shard's
+// basisCurrent reports whether a pool's document is the version that the decision counted, or that version plus this shard's
 // own last transaction. (Nothing is counted of a claim.)
-func (b *Book) sees(x ledger.ExclusiveDoc, h Holding) bool {
+func (b *Book) basisCurrent(x ledger.ExclusiveDoc, h Holding) bool {
 	return len(h.items) == 0 || x.Version() == h.basis ||
 		b.Wrote(h.Key, h.basis.Revision, x.Revision)
 }
@@ -161,7 +161,7 @@ func (b *Book) Take(
 		if !known {
 			x = b.Exclusive(h.Key)
 		}
-		if !b.caughtUp(x) || !b.sees(x, h) {
+		if !b.caughtUp(x) || !b.basisCurrent(x, h) {
 			return nil, ErrMoved
 		}
 		holder.Items = h.items

@@ -42,8 +42,8 @@ type Supply struct {
 // there is no check whether its claims find what they need there.
 func (v Supply) Any() bool { return v.objects != nil || len(v.exclusive) > 0 }
 
-// Of determines what a pod needs in volumes and devices.
-func (b *Book) Of(pod *state.Pod, profile *placement.Profile) (v Supply, err error) {
+// SupplyFor determines what a pod needs in volumes and devices.
+func (b *Book) SupplyFor(pod *state.Pod, profile *placement.Profile) (v Supply, err error) {
 	facts := b.View.Snapshot()
 	if len(pod.Template.Spec.Volumes) > 0 {
 		v.exclusive = profile.ExclusiveClaims(pod, facts)
@@ -120,8 +120,8 @@ func (v Supply) keys() []string {
 	return list
 }
 
-// Moved reports whether the documents of exclusive claims have changed since the decision read them.
-func (b *Book) Moved(v Supply) bool { return !slices.Equal(v.basis, b.versionsOf(v.keys())) }
+// Changed reports whether the documents of exclusive claims have changed since the decision read them.
+func (b *Book) Changed(v Supply) bool { return !slices.Equal(v.basis, b.versionsOf(v.keys())) }
 
 // versionsOf returns the versions of claims' documents in the ledger's view.
 func (b *Book) versionsOf(keys []string) []ledger.Version {
@@ -132,9 +132,9 @@ func (b *Book) versionsOf(keys []string) []ledger.Version {
 	return versions
 }
 
-// Free reports whether the claims that only one pod may use are promised to no pod whose use the facts do not show
+// Available reports whether the claims that only one pod may use are promised to no pod whose use the facts do not show
 // yet, and whether the facts show all users. If not, the ledger or the facts will change.
-func (b *Book) Free(v Supply) bool {
+func (b *Book) Available(v Supply) bool {
 	if len(v.exclusive) > 0 && b.View.HasPodsOnUnknownNodes() {
 		return false
 	}

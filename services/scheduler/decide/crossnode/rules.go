@@ -51,8 +51,8 @@ func (x *Rules) CountHosts(nodes []*state.NodeInfo) {
 	}
 }
 
-// MoveHosts applies changes of nodes.
-func (x *Rules) MoveHosts(changes []state.NodeChange) {
+// FollowNodes applies changes of nodes.
+func (x *Rules) FollowNodes(changes []state.NodeChange) {
 	for _, n := range changes {
 		if host := hostOf(n.Before); n.Before != nil {
 			if x.hosts[host]--; x.hosts[host] == 0 {

@@ -30,15 +30,15 @@ type Terms struct {
 	Life  *lifecycle.Attempts
 	Slot  *txn.Slot
 	Rules *Rules
-	// asked are the terms that attempts wait for, until the ledger's watch shows them registered; the next
+	// requested are the terms that attempts wait for, until the ledger's watch shows them registered; the next
 	// transactions register them. registerAt is the earliest time of the next such transaction.
-	asked      map[registry.TermID]registry.RegisteredTerm
+	requested  map[registry.TermID]registry.RegisteredTerm
 	registerAt time.Time
-	beats      beats
+	heartbeats heartbeats
 }
 
-// maxAsks is how often one attempt may request the registration of its terms.
-const maxAsks = 16
+// maxRegistrations is how often one attempt may request the registration of its terms.
+const maxRegistrations = 16
 
 // registerEvery is the minimum time between two registrations of one shard. After each, all shards must decide again
 // what they have staged: if every pod brings a term, the registry changes four times a second and not with every
@@ -57,7 +57,7 @@ func (x *Terms) Registered(a *attempt.Attempt, n attempt.Needs, v claims.Supply)
 		err = x.storable(a, v)
 	}
 	if err == nil {
-		err = x.ask(a, n.Missing)
+		err = x.request(a, n.Missing)
 	}
 	if err != nil {
 		x.Life.Fail(a, err.Error())
@@ -79,12 +79,12 @@ func (x *Terms) storable(a *attempt.Attempt, v claims.Supply) error {
 	return err
 }
 
-// ask requests the registration of terms for an attempt, which waits for them.
-func (x *Terms) ask(a *attempt.Attempt, missing []registry.Term) error {
-	if a.Wait.Asks++; a.Wait.Asks > maxAsks {
-		return fmt.Errorf("its rules about pods on other nodes could not be registered in %d tries", maxAsks)
+// request requests the registration of terms for an attempt, which waits for them.
+func (x *Terms) request(a *attempt.Attempt, missing []registry.Term) error {
+	if a.Wait.Registrations++; a.Wait.Registrations > maxRegistrations {
+		return fmt.Errorf("its rules about pods on other nodes could not be registered in %d tries", maxRegistrations)
 	}
-	if err := x.enlist(a.Pod.Namespace, missing); err != nil {
+	if err := x.requestTerms(a.Pod.Namespace, missing); err != nil {
 		return err
 	}
 	a.Wait.Terms = a.Wait.Terms[:0]
@@ -94,12 +94,12 @@ func (x *Terms) ask(a *attempt.Attempt, missing []registry.Term) error {
 	return nil
 }
 
-// enlist requests the registration of terms for a pod of a namespace: of all of them, or of none if one is not
+// requestTerms requests the registration of terms for a pod of a namespace: of all of them, or of none if one is not
 // accepted or there is not enough room.
-func (x *Terms) enlist(namespace string, missing []registry.Term) error {
+func (x *Terms) requestTerms(namespace string, missing []registry.Term) error {
 	d := registry.TermDemand{Namespace: namespace, Terms: x.Shard.Ledger.TermCount(),
 		Own: x.Shard.Ledger.TermsOf(namespace)}
-	for id, t := range x.asked {
+	for id, t := range x.requested {
 		old, known := x.Shard.Ledger.Term(id)
 		if !known {
 			d.Terms++
@@ -111,7 +111,7 @@ func (x *Terms) enlist(namespace string, missing []registry.Term) error {
 	var fresh []registry.RegisteredTerm
 	for _, t := range missing {
 		id := t.ID()
-		if _, asked := x.asked[id]; asked {
+		if _, asked := x.requested[id]; asked {
 			continue
 		}
 		term := registry.RegisteredTerm{Term: t, Namespace: namespace}
@@ -129,37 +129,37 @@ func (x *Terms) enlist(namespace string, missing []registry.Term) error {
 	if err := d.Check(); err != nil {
 		return err
 	}
-	if x.asked == nil {
-		x.asked = map[registry.TermID]registry.RegisteredTerm{}
+	if x.requested == nil {
+		x.requested = map[registry.TermID]registry.RegisteredTerm{}
 	}
 	for _, t := range fresh {
-		x.asked[t.ID()] = t
+		x.requested[t.ID()] = t
 	}
 	return nil
 }
 
 // Register sends terms that were requested; true if a transaction has been sent.
 func (x *Terms) Register() bool {
-	if len(x.asked) == 0 || x.Shard.Now.Before(x.registerAt) {
+	if len(x.requested) == 0 || x.Shard.Now.Before(x.registerAt) {
 		return false
 	}
 	t, err := registry.RegisterTerms(x.Shard.Ledger.Registry(), x.Shard.Ledger, x.nextTerms()...)
 	if err != nil { // others have used the room in the meantime: the attempts ask again
-		x.unask(err)
+		x.dropRequests(err)
 		return false
 	}
 	return x.changeTerms(t, true)
 }
 
-// unask forgets the terms for which there is no room any more: those of a namespace that has used up its share, or
+// dropRequests forgets the terms for which there is no room any more: those of a namespace that has used up its share, or
 // all.
-func (x *Terms) unask(err error) {
+func (x *Terms) dropRequests(err error) {
 	var share *registry.TermShareError
 	of := ""
 	if errors.As(err, &share) {
 		of = share.Namespace
 	}
-	maps.DeleteFunc(x.asked, func(_ registry.TermID, t registry.RegisteredTerm) bool {
+	maps.DeleteFunc(x.requested, func(_ registry.TermID, t registry.RegisteredTerm) bool {
 		return of == "" || t.Namespace == of
 	})
 	x.Life.Stir()
@@ -170,8 +170,8 @@ func (x *Terms) unask(err error) {
 func (x *Terms) nextTerms() []registry.RegisteredTerm {
 	asked := map[string][]registry.RegisteredTerm{}
 	longest := 0
-	for _, id := range slices.Sorted(maps.Keys(x.asked)) {
-		t := x.asked[id]
+	for _, id := range slices.Sorted(maps.Keys(x.requested)) {
+		t := x.requested[id]
 		asked[t.Namespace] = append(asked[t.Namespace], t)
 		longest = max(longest, len(asked[t.Namespace]))
 	}
@@ -194,33 +194,33 @@ func (x *Terms) changeTerms(t ledger.Txn, registers bool) bool {
 		if registers && (r.Succeeded || sent > 1) { // an earlier copy may have been committed
 			x.registerAt = x.Shard.Now.Add(registerEvery)
 		}
-		x.landTerms(r)
+		x.onTermsResult(r)
 	}})
 	return true
 }
 
-// landTerms applies the answer to a T11.
-func (x *Terms) landTerms(r ledger.TxnResult) {
+// onTermsResult applies the answer to a T11.
+func (x *Terms) onTermsResult(r ledger.TxnResult) {
 	if r.Succeeded {
-		x.Slot.Hold(r.Revision)
+		x.Slot.WaitForRevision(r.Revision)
 		return
 	}
 	for _, kv := range r.Current {
 		if kv.Key == registry.KeyTermRegistry {
-			x.Slot.Hold(kv.ModRevision)
+			x.Slot.WaitForRevision(kv.ModRevision)
 		}
 	}
 }
 
-// Rests returns the guards that a placement on a node depends on; false if they are not known yet.
-func (x *Terms) Rests(pod *state.Pod, node *state.NodeInfo, concern *guard.Concern) ([]registry.GuardUse, bool) {
+// GuardsFor returns the guards that a placement on a node depends on; false if they are not known yet.
+func (x *Terms) GuardsFor(pod *state.Pod, node *state.NodeInfo, concern *guard.Concern) ([]registry.GuardUse, bool) {
 	var followed Following
 	if concern.Together() {
 		followed = x.Rules.Keepers(pod, node)
 	}
 	n, ready := x.Rules.Demands(concern, node, followed)
 	if len(n.Missing) > 0 {
-		_ = x.enlist(pod.Namespace, n.Missing) // without room: again, until the place is given up
+		_ = x.requestTerms(pod.Namespace, n.Missing) // without room: again, until the place is given up
 		return nil, false
 	}
 	return n.Guards, ready && !followed.Waits
@@ -242,33 +242,33 @@ func (x *Terms) MustWait(a *attempt.Attempt) bool {
 
 // expected reports whether a term will be in the registry soon.
 func (x *Terms) expected(id registry.TermID) bool {
-	_, asked := x.asked[id]
-	return asked || x.Slot.Waits()
+	_, asked := x.requested[id]
+	return asked || x.Slot.WaitsForRevision()
 }
 
 // Follow applies terms that the ledger's watch shows registered.
 func (x *Terms) Follow(changes replica.Changes) {
 	if changes.Reset {
 		for id, known := range x.Shard.Ledger.Terms() {
-			x.arrived(id, known)
+			x.onRegistered(id, known)
 		}
 		return
 	}
 	for _, id := range changes.Terms {
 		if known, ok := x.Shard.Ledger.Term(id); ok {
-			x.arrived(id, known)
+			x.onRegistered(id, known)
 		}
 	}
 }
 
-func (x *Terms) arrived(id registry.TermID, known registry.RegisteredTerm) {
+func (x *Terms) onRegistered(id registry.TermID, known registry.RegisteredTerm) {
 	if !known.Retiring {
-		delete(x.asked, id)
+		delete(x.requested, id)
 	}
 }
 
 // Waiting reports whether terms wait to be registered.
-func (x *Terms) Waiting() bool { return len(x.asked) > 0 }
+func (x *Terms) Waiting() bool { return len(x.requested) > 0 }
 
 // Forget forgets the terms that attempts wait for.
-func (x *Terms) Forget() { x.asked = nil }
+func (x *Terms) Forget() { x.requested = nil }

@@ -15,9 +15,9 @@ const (
 	// each rollout of a workload that counts its pods by template adds one. Terms of a namespace that has used three
 	// quarters of its share retire as well.
 	retireAbove = registry.MaxTerms * 3 / 4
-	// restsFor is how long a term must have been unused: a term registered for a pod must not retire while the pod
+	// unusedFor is how long a term must have been unused: a term registered for a pod must not retire while the pod
 	// waits for the rest of its terms.
-	restsFor = 30 * time.Second
+	unusedFor = 30 * time.Second
 	// maxRetiring bounds the terms that are retiring and cannot be dropped yet.
 	maxRetiring = 256
 )
@@ -26,42 +26,42 @@ const (
 // carries them is bound or gone, they are dropped with their guards. Each is handled separately: a term that cannot
 // be dropped does not keep another. Every shard does this on its heartbeat; of several at once one succeeds.
 func (x *Terms) Tidy() {
-	x.beats.note(x.Shard.Now, x.Shard.Ledger.Revision())
-	if x.Slot.Busy() || x.Shard.Draining || !x.Shard.Usable() || x.Slot.Waits() {
+	x.heartbeats.note(x.Shard.Now, x.Shard.Ledger.Revision())
+	if x.Slot.Busy() || x.Shard.Draining || !x.Shard.Usable() || x.Slot.WaitsForRevision() {
 		return
 	}
-	t, err := x.tidying()
+	t, err := x.nextRemoval()
 	if err == nil && len(t.Compares) > 0 { // terms that do not fit or encode stay: a full registry reports that
 		x.changeTerms(t, false)
 	}
 }
 
-// beats are the revisions that the ledger's watch had reached at heartbeats: the latest one at least restsFor ago,
+// heartbeats are the revisions that the ledger's watch had reached at heartbeats: the latest one at least unusedFor ago,
 // and those since.
-type beats []beat
+type heartbeats []heartbeat
 
-type beat struct {
+type heartbeat struct {
 	at       time.Time
 	revision int64
 }
 
-func (b *beats) note(now time.Time, revision int64) {
-	*b = append(*b, beat{now, revision})
-	for len(*b) > 1 && now.Sub((*b)[1].at) >= restsFor {
+func (b *heartbeats) note(now time.Time, revision int64) {
+	*b = append(*b, heartbeat{now, revision})
+	for len(*b) > 1 && now.Sub((*b)[1].at) >= unusedFor {
 		*b = (*b)[1:]
 	}
 }
 
-// rested returns the revision at or before which a term must have been used last to count as unused for restsFor.
-func (b beats) rested(now time.Time) int64 {
-	if len(b) == 0 || now.Sub(b[0].at) < restsFor {
+// unusedSince returns the revision at or before which a term must have been used last to count as unused for unusedFor.
+func (b heartbeats) unusedSince(now time.Time) int64 {
+	if len(b) == 0 || now.Sub(b[0].at) < unusedFor {
 		return 0
 	}
 	return b[0].revision
 }
 
-// tidying returns the next transaction that removes something from the registry, empty for none.
-func (x *Terms) tidying() (ledger.Txn, error) {
+// nextRemoval returns the next transaction that removes something from the registry, empty for none.
+func (x *Terms) nextRemoval() (ledger.Txn, error) {
 	reg := x.Shard.Ledger.Registry()
 	if unguarded := x.Shard.Ledger.Unguarded(); len(unguarded) > 0 {
 		return registry.DropGuards(reg, x.guardsOf(unguarded, ledger.MaxTxnOps))
@@ -176,7 +176,7 @@ func (x *Terms) surplus() []registry.TermID {
 		last int64
 	}
 	var all []used
-	rested := x.beats.rested(x.Shard.Now)
+	rested := x.heartbeats.unusedSince(x.Shard.Now)
 	for id, t := range x.Shard.Ledger.Terms() {
 		last := x.Shard.Ledger.LastUse(id)
 		if !t.Retiring && last <= rested && (full || greedy[t.Namespace]) {

@@ -12,10 +12,10 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/txn"
 )
 
-// end is the reason why a place is given up, with its consequences.
-type end struct {
+// withdrawal is the reason why a place is given up, with its consequences.
+type withdrawal struct {
 	reason string
-	// failed: it counts against the pod when the pod wants other pods evicted again. spare: its victims cannot be
+	// record: it counts against the pod when the pod wants other pods evicted again. spare: its victims cannot be
 	// evicted, and are spared for a while.
 	failed, spare bool
 	// silent: nothing is recorded for the pod.
@@ -24,18 +24,18 @@ type end struct {
 
 // giveUp sends T8 for a hold: victims that are not being evicted yet are released. A victim that is being evicted
 // stays claimed until it is gone; its room is then free for any pod.
-func (rc *reconciler) giveUp(s standing, e end) look {
+func (rc *reconciler) giveUp(s holdState, e withdrawal) inspection {
 	a := rc.abortOf(s.plan)
-	a.Docs = append(a.Docs, rc.pinning(s.podUID, a.Docs)...)
-	d := &abort{standing: s, end: e, victims: victimsOf(a.Docs, s.plan), refused: s.deal}
+	a.Docs = append(a.Docs, rc.docsPinning(s.podUID, a.Docs)...)
+	d := &abort{holdState: s, withdrawal: e, victims: victimsOf(a.Docs, s.plan), binding: s.plugins}
 	if err := rc.sendAbort(d, a, s.doc.NodeUID); err != nil {
 		// No part of it is left, or a document cannot be written: then the binders sweep it.
 		rc.effects.Plan(step.PlanReport{
-			What: step.PlanWithdrawn, Pod: refOf(s.entry), Node: s.doc.NodeName, Detail: err.Error(),
+			What: step.PlanWithdrawn, Pod: podRef(s.entry), Node: s.doc.NodeName, Detail: err.Error(),
 		})
-		return lookLater
+		return inspectionWaits
 	}
-	return lookSent
+	return inspectionSent
 }
 
 // sendAbort sends T8. If the plan is too large for one transaction, or has too many budgets, it sends as much as
@@ -93,8 +93,8 @@ func (rc *reconciler) abortOf(plan string) txns.Abort {
 	return a
 }
 
-// pinning returns the other documents that record a pod as a dependent of one of their pods.
-func (rc *reconciler) pinning(podUID string, known []ledger.NodeDoc) []ledger.NodeDoc {
+// docsPinning returns the other documents that record a pod as a dependent of one of their pods.
+func (rc *reconciler) docsPinning(podUID string, known []ledger.NodeDoc) []ledger.NodeDoc {
 	relies := func(x ledger.Dependent) bool { return x.PodUID == podUID }
 	var out []ledger.NodeDoc
 	for d := range rc.shard.Ledger.Docs() {
@@ -123,11 +123,11 @@ func (rc *reconciler) dropOrphan(plan string) bool {
 
 // abort is a T8 in flight.
 type abort struct {
-	standing
-	end
+	holdState
+	withdrawal
 	victims []ledger.Entry
-	// refused is the deal of its plugins, nil for none.
-	refused *attempt.Deal
+	// binding is the deal of its plugins, nil for none.
+	binding *attempt.PluginBinding
 }
 
 func (a *abort) Kind() string { return "T8" }
@@ -135,19 +135,19 @@ func (a *abort) Kind() string { return "T8" }
 func (a *abort) Done(revision int64) {
 	rc := a.by
 	if a.failed && a.pod != nil {
-		rc.loops.failed(a.pod, a.victims)
+		rc.failures.record(a.pod, a.victims)
 	}
 	if a.spare {
-		rc.loops.spare(a.victims)
+		rc.failures.spare(a.victims)
 	}
 	rc.budgets.stale = true
 	if !txns.IsPrepared(a.plan) {
 		rc.effects.Plan(step.PlanReport{
-			What: step.PlanWithdrawn, Pod: refOf(a.entry), Node: a.doc.NodeName, Held: rc.shard.Now.Sub(a.since),
+			What: step.PlanWithdrawn, Pod: podRef(a.entry), Node: a.doc.NodeName, Held: rc.shard.Now.Sub(a.since),
 			Detail: a.reason,
 		})
 	}
-	if a.silent || rc.performing.ReportFailed(a.refused, revision) {
+	if a.silent || rc.performing.ReportFailed(a.binding, revision) {
 		return
 	}
 	d := a.decision(events.DecisionWithdrawn)
@@ -161,7 +161,7 @@ func (a *abort) Undone(_ txns.Outcome) {
 	rc := a.by
 	rc.holds.due[a.podUID] = struct{}{}
 	if _, e, held := rc.shard.Ledger.Entry(a.podUID); !a.silent && (!held || e.Token != a.token) {
-		rc.performing.ReportFailed(a.refused, rc.shard.Ledger.Revision())
+		rc.performing.ReportFailed(a.binding, rc.shard.Ledger.Revision())
 	}
 }
 

@@ -32,8 +32,8 @@ type budgetBook struct {
 	versions map[string]uint64
 }
 
-// now returns the disruption budgets, less what has been claimed of them.
-func (b *budgetBook) now() *preempt.Budgets {
+// current returns the disruption budgets, less what has been claimed of them.
+func (b *budgetBook) current() *preempt.Budgets {
 	if b.budgets != nil && !b.stale {
 		return b.budgets
 	}
@@ -75,16 +75,16 @@ func (b *budgetBook) estimate(pdb *policyv1.PodDisruptionBudget, rv uint64) (txn
 	return b.shard.View.Estimate(pdb), false
 }
 
-// refused notes that a budget has less room than was assumed.
-func (b *budgetBook) refused(uid string) {
+// binding notes that a budget has less room than was assumed.
+func (b *budgetBook) noteRefused(uid string) {
 	if b.scarce == nil {
 		b.scarce = map[string]uint64{}
 	}
 	b.scarce[uid], b.stale = b.versions[uid], true
 }
 
-// rooms returns the budgets that a plan uses, in the form in which a transaction claims from them.
-func (b *budgetBook) rooms(uses []preempt.BudgetUse, exceed bool) ([]txns.BudgetRoom, bool) {
+// roomsFor returns the budgets that a plan uses, in the form in which a transaction claims from them.
+func (b *budgetBook) roomsFor(uses []preempt.BudgetUse, exceed bool) ([]txns.BudgetRoom, bool) {
 	var out []txns.BudgetRoom
 	for _, u := range uses {
 		o, ok := b.shard.View.Snapshot().Object(events.KindDisruptionBudget, u.Budget.UID)

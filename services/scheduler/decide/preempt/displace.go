@@ -92,7 +92,7 @@ func (nm *nominator) sendDisplacement(s seeker, t takeover) bool {
 		followed = nm.rules.Keepers(s.pod, t.node)
 	}
 	n, ready := nm.rules.Demands(&s.concern, t.node, followed)
-	if !ok || !ready || followed.Waits || nm.places.stoodIn(t.node.Node.UID) {
+	if !ok || !ready || followed.Waits || nm.places.hasStagedPod(t.node.Node.UID) {
 		nm.life.Defer(a)
 		return false
 	}
@@ -135,7 +135,7 @@ func (nm *nominator) sendDisplacement(s seeker, t takeover) bool {
 		nm.life.Defer(a)
 		return false
 	}
-	return nm.unsent(a, err)
+	return nm.handleBuildError(a, err)
 }
 
 // displacement is a T4 in flight.
@@ -151,7 +151,7 @@ func (d *displacement) Done(revision int64) {
 	d.nomination.Done(revision)
 	by := d.Attempt.Pod
 	was := events.Decision{
-		Kind: events.DecisionWithdrawn, Pod: refOf(d.hold), SchedulerName: d.hold.SchedulerName, Actor: nm.shard.ID,
+		Kind: events.DecisionWithdrawn, Pod: podRef(d.hold), SchedulerName: d.hold.SchedulerName, Actor: nm.shard.ID,
 		Token: d.hold.Token.String(), PodResourceVersion: d.hold.PodRV,
 		FactSequence: nm.shard.Store.Position().Sequence, LedgerRevision: revision,
 		NodeUID: d.node.UID, NodeName: d.node.Name,

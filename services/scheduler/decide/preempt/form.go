@@ -15,19 +15,19 @@ import (
 // and may have a disruption budget.
 const victimsPerPart = 40
 
-// form continues a plan that has a record. It returns lookOpen once the record is Ready. A plan that is not Ready,
+// form continues a plan that has a record. It returns inspectionOpen once the record is Ready. A plan that is not Ready,
 // and whose victims this shard does not know, was begun by another shard: it is given up.
-func (rc *reconciler) form(s standing) look {
+func (rc *reconciler) form(s holdState) inspection {
 	r, ok := rc.shard.Ledger.Record(s.plan)
 	if ok && r.State == ledger.PlanReady {
-		return lookOpen
+		return inspectionOpen
 	}
 	if !ok || r.State != ledger.PlanForming || len(s.rest) == 0 {
-		return rc.giveUp(s, end{reason: "its plan was not completed"})
+		return rc.giveUp(s, withdrawal{reason: "its plan was not completed"})
 	}
 	mandate, mine := rc.shard.Mandate(s.entry.Partition())
 	if !mine {
-		return lookLater
+		return inspectionWaits
 	}
 	claimed := victimsOf(rc.shard.Ledger.PlanDocs(s.plan), s.plan)
 	part := formPart{mandate: mandate, record: r, victims: rc.unclaimed(s, claimed), claimed: len(claimed)}
@@ -39,11 +39,11 @@ func (rc *reconciler) form(s standing) look {
 	var refused *txns.RefusedError
 	switch {
 	case err == nil:
-		return lookSent
+		return inspectionSent
 	case errors.As(err, &refused):
-		return lookAgain
+		return inspectionRepeats
 	}
-	return rc.giveUp(s, end{reason: err.Error()})
+	return rc.giveUp(s, withdrawal{reason: err.Error()})
 }
 
 // formPart is a further transaction of a large plan; claimed is how many of its victims are claimed already.
@@ -55,7 +55,7 @@ type formPart struct {
 }
 
 // sendPart sends the claims on some more victims, or the change that makes the plan Ready if none is left.
-func (rc *reconciler) sendPart(s standing, p formPart) error {
+func (rc *reconciler) sendPart(s holdState, p formPart) error {
 	var change txns.Change
 	var err error
 	if len(p.victims) == 0 {
@@ -67,10 +67,10 @@ func (rc *reconciler) sendPart(s standing, p formPart) error {
 	if err != nil {
 		return err
 	}
-	return rc.slot.Launch(&formation{standing: s}, change)
+	return rc.slot.Launch(&formation{holdState: s}, change)
 }
 
-func (rc *reconciler) unclaimed(s standing, claimed []ledger.Entry) []txns.NodeEntry {
+func (rc *reconciler) unclaimed(s holdState, claimed []ledger.Entry) []txns.NodeEntry {
 	known := map[string]bool{}
 	for _, e := range claimed {
 		known[e.PodUID] = true
@@ -115,7 +115,7 @@ func (rc *reconciler) extension(
 }
 
 // formation is one further transaction of a large plan, in flight.
-type formation struct{ standing }
+type formation struct{ holdState }
 
 func (f *formation) Kind() string { return "T2" }
 

@@ -17,7 +17,7 @@ type hold struct {
 	token                 ledger.Token
 	// since is when this shard first saw it, moved when its plan last changed.
 	since, moved time.Time
-	// refused is when an eviction of the plan was last taken back because it failed.
+	// binding is when an eviction of the plan was last taken back because it failed.
 	refused time.Time
 	// attempt and traceParent are those of the offer, if this shard got the offer.
 	attempt     int32
@@ -25,8 +25,8 @@ type hold struct {
 	// rest are the victims that a plan with a record must still claim.
 	rest     []txns.NodeEntry
 	yielding yielding
-	// deal is the deal of its plugins, nil for none.
-	deal *attempt.Deal
+	// plugins is the deal of its plugins, nil for none.
+	plugins *attempt.PluginBinding
 	// begun: a binder has begun to evict for it, or no pod has to be evicted, as of the last look.
 	begun bool
 	// awaitsClaims: all victims have gone, but their claims still hold the devices.
@@ -68,6 +68,6 @@ func victimsOf(docs []ledger.NodeDoc, plan string) []ledger.Entry {
 	return out
 }
 
-func refOf(e ledger.Entry) events.PodRef {
+func podRef(e ledger.Entry) events.PodRef {
 	return events.PodRef{UID: e.PodUID, Namespace: e.Namespace, Name: e.Name}
 }

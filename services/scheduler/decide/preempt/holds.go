@@ -22,7 +22,7 @@ import (
 type Holds struct {
 	shard      *shard.State
 	performing *advice.Plugins
-	loops      *loops
+	failures   *failures
 	budgets    *budgetBook
 
 	// held are the holds of this shard's pods, by pod UID; byPlan maps a plan to its hold.
@@ -63,7 +63,7 @@ func (hs *Holds) FollowLedger(changes replica.Changes) {
 	if changes.Reset {
 		hs.promised, hs.kept = map[string]int32{}, map[string]int32{}
 		for d := range hs.shard.Ledger.Docs() {
-			hs.notePromises(d)
+			hs.updatePromised(d)
 			hs.protect(d.NodeUID)
 		}
 	}
@@ -83,7 +83,7 @@ func (hs *Holds) FollowLedger(changes replica.Changes) {
 	}
 }
 
-func (hs *Holds) notePromises(d ledger.NodeDoc) {
+func (hs *Holds) updatePromised(d ledger.NodeDoc) {
 	delete(hs.promised, d.NodeUID)
 	delete(hs.kept, d.NodeUID)
 	for i := range d.Entries {
@@ -109,7 +109,7 @@ func (hs *Holds) followDoc(d *replica.DocChange) {
 	nodeUID := max(d.Before.NodeUID, d.After.NodeUID)
 	after := d.After
 	after.NodeUID = nodeUID
-	hs.notePromises(after)
+	hs.updatePromised(after)
 	hs.protect(nodeUID)
 	hs.followYields(d)
 	for i := range d.After.Entries {
@@ -194,9 +194,9 @@ func (hs *Holds) setBegun(h *hold, begun bool) {
 }
 
 func (hs *Holds) forgetHold(h *hold) {
-	d := h.deal
-	h.deal = nil
-	hs.performing.Leave(h.podUID, d)
+	d := h.plugins
+	h.plugins = nil
+	hs.performing.HoldRemoved(h.podUID, d)
 	hs.setBegun(h, true)
 	delete(hs.held, h.podUID)
 	delete(hs.due, h.podUID)
@@ -216,19 +216,19 @@ func (hs *Holds) FollowFacts(changes state.Changes) {
 		}
 	}
 	hs.budgets.followFacts(changes)
-	if len(hs.held)+len(hs.loops.pairs) == 0 {
+	if len(hs.held)+len(hs.failures.pairs) == 0 {
 		return
 	}
 	for i := range changes.Pods {
-		hs.podMoved(&changes.Pods[i])
+		hs.followPod(&changes.Pods[i])
 	}
 	if slices.ContainsFunc(changes.Others, func(o state.ObjectChange) bool { return o.Kind == events.KindResourceClaim }) {
-		hs.claimsMoved()
+		hs.followClaims()
 	}
 }
 
-// claimsMoved makes the holds due that wait for devices.
-func (hs *Holds) claimsMoved() {
+// followClaims makes the holds due that wait for devices.
+func (hs *Holds) followClaims() {
 	for uid, h := range hs.held {
 		if h.awaitsClaims {
 			hs.due[uid] = struct{}{}
@@ -236,10 +236,10 @@ func (hs *Holds) claimsMoved() {
 	}
 }
 
-// podMoved makes the hold due that a change of a pod concerns.
-func (hs *Holds) podMoved(pod *state.PodChange) {
+// followPod makes the hold due that a change of a pod concerns.
+func (hs *Holds) followPod(pod *state.PodChange) {
 	if pod.After != nil && pod.After.NodeName != "" && pod.Before != nil && pod.Before.NodeName == "" {
-		hs.loops.bound(pod.After)
+		hs.failures.forget(pod.After)
 	}
 	uid := max(uidOf(pod.Before), uidOf(pod.After))
 	if _, held := hs.held[uid]; held {
@@ -298,8 +298,8 @@ func (hs *Holds) protect(nodeUID string) {
 			uids = append(uids, view.PlaceholderUID(e.Token))
 		}
 	}
-	uids = append(uids, hs.loops.sparedOn(nodeUID)...)
-	if _, told := hs.protected[nodeUID]; len(uids) == 0 && !told {
+	uids = append(uids, hs.failures.sparedOn(nodeUID)...)
+	if _, known := hs.protected[nodeUID]; len(uids) == 0 && !known {
 		return
 	}
 	hs.protected[nodeUID] = struct{}{}
@@ -329,8 +329,8 @@ func (hs *Holds) followYields(d *replica.DocChange) {
 	}
 }
 
-// keepsBelow reports whether there are less important pods that must not be victims for now and are not leaving.
-func (hs *Holds) keepsBelow(priority int32) bool {
+// protectsBelow reports whether there are less important pods that must not be victims for now and are not leaving.
+func (hs *Holds) protectsBelow(priority int32) bool {
 	stays := func(uid string) bool {
 		pod, ok := hs.shard.View.Pod(uid)
 		return ok && !isLeaving(pod) && pod.Priority < priority
@@ -344,7 +344,7 @@ func (hs *Holds) keepsBelow(priority int32) bool {
 			}
 		}
 	}
-	for uid := range hs.loops.spared {
+	for uid := range hs.failures.spared {
 		if stays(uid) {
 			return true
 		}
@@ -353,19 +353,19 @@ func (hs *Holds) keepsBelow(priority int32) bool {
 }
 
 // holdPlace adds the hold of a pod whose plugins prepare its bind. No pod has to be evicted for it.
-func (hs *Holds) holdPlace(d *attempt.Deal) {
+func (hs *Holds) holdPlace(d *attempt.PluginBinding) {
 	a := d.Attempt
 	h := &hold{
 		podUID: a.Offer.Pod.UID, nodeUID: d.NodeUID, plan: txns.PreparedPlan(d.Token), token: d.Token,
-		attempt: a.Offer.Attempt, traceParent: a.Offer.TraceParent, deal: d,
+		attempt: a.Offer.Attempt, traceParent: a.Offer.TraceParent, plugins: d,
 	}
 	hs.addHold(h)
 	hs.setBegun(h, true)
 }
 
 // prepared makes the hold due of a pod whose plugins have prepared its bind, or have failed to.
-func (hs *Holds) prepared(d *attempt.Deal) {
-	if h, held := hs.held[d.Attempt.Offer.Pod.UID]; held && h.deal == d {
+func (hs *Holds) prepared(d *attempt.PluginBinding) {
+	if h, held := hs.held[d.Attempt.Offer.Pod.UID]; held && h.plugins == d {
 		hs.touch(h)
 	}
 }

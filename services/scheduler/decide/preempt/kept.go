@@ -39,9 +39,9 @@ type Places struct {
 	holds    *Holds
 }
 
-// stoodIn reports whether a pod is staged in a kept place on a node. A hold there at the same time would count the
+// hasStagedPod reports whether a pod is staged in a kept place on a node. A hold there at the same time would count the
 // room of the place, and nothing would take the hold back if the pod did not get the place.
-func (ps *Places) stoodIn(nodeUID string) bool {
+func (ps *Places) hasStagedPod(nodeUID string) bool {
 	return slices.ContainsFunc(ps.attempts.In(attempt.Staged), func(a *attempt.Attempt) bool {
 		return a.Pick.Kept.Token != 0 && a.Pick.NodeUID == nodeUID
 	})
@@ -52,14 +52,14 @@ func (ps *Places) stoodIn(nodeUID string) bool {
 func (ps *Places) Place(
 	a *attempt.Attempt, profile *placement.Profile, concern *guard.Concern, avoided []string,
 ) (done bool) {
-	a.Missed = nil
+	a.UnfitPlaces = nil
 	for _, k := range ps.shard.View.KeptFor(a.Pod) {
-		if ps.shard.Gate.Late(k.Node) {
+		if ps.shard.Gate.Behind(k.Node) {
 			ps.life.Defer(a)
 			return true
 		}
 		if slices.Contains(avoided, k.Node.Node.UID) || !ps.fitsKept(a.Pod, profile, concern, k) {
-			a.Missed = append(a.Missed, k.Entry.Plan)
+			a.UnfitPlaces = append(a.UnfitPlaces, k.Entry.Plan)
 			continue
 		}
 		ps.stageIn(a, concern, k, attempt.KeptPlace{
@@ -81,7 +81,7 @@ func (ps *Places) fitsKept(pod *state.Pod, profile *placement.Profile, concern *
 	}
 	gone := map[string]bool{view.PlaceholderUID(k.Entry.Token): true}
 	fits, _, err := profile.FitsWithout(in, k.Node, gone)
-	return err == nil && fits && !ps.search.RestsOnHolds(in, profile, concern, k.Node, gone)
+	return err == nil && fits && !ps.search.DependsOnHolds(in, profile, concern, k.Node, gone)
 }
 
 // stageIn stages an attempt in the room of a placeholder, or makes it wait for what its rules about other nodes need
@@ -100,13 +100,13 @@ func (ps *Places) stageIn(a *attempt.Attempt, concern *guard.Concern, k view.Kep
 	a.Pick = ps.life.PickOf(a, node, n)
 	a.Pick.Feasible, a.Pick.Kept = 1, r
 	basis := ps.record.Basis(profile, ps.shard.Avoid.AvoidedBy(a.Pod, ps.shard.Now))
-	found := record.Look{Result: placement.Result{Feasible: one}, Basis: basis}
+	found := record.Evaluation{Result: placement.Result{Feasible: one}, Basis: basis}
 	found.Basis.Way = evidence.WayKept
 	if r.Ousted {
 		found.Basis.Way = evidence.WayOusted
 	}
-	a.Pick.Evidence = ps.record.Chose(ps.record.Evidence(a, profile, found, 0))
-	a.Others = [attempt.MaxAlternatives]attempt.Alternative{}
+	a.Pick.Evidence = ps.record.NumberChoice(ps.record.Evidence(a, profile, found, 0))
+	a.Alternatives = [attempt.MaxAlternatives]attempt.Alternative{}
 	ps.shard.View.StageInstead(a.Pod, a.Pick.NodeName, r.Token)
 	ps.attempts.Append(attempt.Staged, a)
 }

@@ -19,19 +19,19 @@ import (
 // cleared.
 
 const (
-	// loopWindow is how long such a failure counts.
-	loopWindow = 10 * time.Minute
-	// loopLimit is how many failures within the window make a pod or a pair be refused, until the oldest has left
+	// failureWindow is how long such a failure counts.
+	failureWindow = 10 * time.Minute
+	// failureLimit is how many failures within the window make a pod or a pair be refused, until the oldest has left
 	// the window.
-	loopLimit = 3
+	failureLimit = 3
 	// spareTime is how long a pod that could not be evicted is spared as a victim.
 	spareTime = 5 * time.Minute
-	// maxLoops bounds the pods, and the pairs, that are remembered; beyond it all are forgotten.
-	maxLoops = 4096
+	// maxFailures bounds the pods, and the pairs, that are remembered; beyond it all are forgotten.
+	maxFailures = 4096
 )
 
-// loops is a shard's memory of plans that failed.
-type loops struct {
+// failures is a shard's memory of plans that failed.
+type failures struct {
 	shard *shard.State
 	// changed is called with a node on which another pod is spared, or no longer spared.
 	changed func(nodeUID string)
@@ -46,8 +46,8 @@ type sparedPod struct {
 	until   time.Time
 }
 
-// failed notes that a plan failed.
-func (l *loops) failed(pod *state.Pod, victims []ledger.Entry) {
+// record notes that a plan failed.
+func (l *failures) record(pod *state.Pod, victims []ledger.Entry) {
 	if l.pods == nil {
 		l.pods, l.pairs = map[string][]time.Time{}, map[[2]string][]time.Time{}
 	}
@@ -64,11 +64,11 @@ func (l *loops) failed(pod *state.Pod, victims []ledger.Entry) {
 			l.pairs[key] = append(l.pairs[key], l.shard.Now)
 		}
 	}
-	l.pass(l.shard.Now)
+	l.prune(l.shard.Now)
 }
 
-// bound forgets the failures that count against a pod and its owner: its preemption has succeeded.
-func (l *loops) bound(pod *state.Pod) {
+// forget forgets the failures that count against a pod and its owner: its preemption has succeeded.
+func (l *failures) forget(pod *state.Pod) {
 	if len(l.pods)+len(l.pairs) == 0 {
 		return
 	}
@@ -77,22 +77,22 @@ func (l *loops) bound(pod *state.Pod) {
 	maps.DeleteFunc(l.pairs, func(key [2]string, _ []time.Time) bool { return key[0] == owner })
 }
 
-// pass forgets failures that are too old, and all of them if there are too many.
-func (l *loops) pass(now time.Time) {
+// prune forgets failures that are too old, and all of them if there are too many.
+func (l *failures) prune(now time.Time) {
 	forgetOld(l.pods, now)
 	forgetOld(l.pairs, now)
 }
 
 func forgetOld[K comparable](m map[K][]time.Time, now time.Time) {
 	for k, times := range m {
-		times = slices.DeleteFunc(times, func(t time.Time) bool { return now.Sub(t) > loopWindow })
+		times = slices.DeleteFunc(times, func(t time.Time) bool { return now.Sub(t) > failureWindow })
 		if len(times) == 0 {
 			delete(m, k)
 			continue
 		}
 		m[k] = times
 	}
-	if len(m) > maxLoops {
+	if len(m) > maxFailures {
 		clear(m)
 	}
 }
@@ -100,11 +100,11 @@ func forgetOld[K comparable](m map[K][]time.Time, now time.Time) {
 func tooMany(times []time.Time, now time.Time) bool {
 	n := 0
 	for _, t := range times {
-		if now.Sub(t) <= loopWindow {
+		if now.Sub(t) <= failureWindow {
 			n++
 		}
 	}
-	return n >= loopLimit
+	return n >= failureLimit
 }
 
 // refusal explains why there is no plan for a pod, and how much longer that lasts.
@@ -114,17 +114,17 @@ type refusal struct {
 }
 
 // refusesPod explains why no pod may be evicted for a pod; empty if pods may be.
-func (l *loops) refusesPod(pod *state.Pod, now time.Time) refusal {
+func (l *failures) refusesPod(pod *state.Pod, now time.Time) refusal {
 	times := l.pods[pod.UID]
 	if !tooMany(times, now) {
 		return refusal{}
 	}
-	why := fmt.Sprintf("%d plans to make room for the pod have come to nothing within %s", len(times), loopWindow)
+	why := fmt.Sprintf("%d plans to make room for the pod have come to nothing within %s", len(times), failureWindow)
 	return refusal{why, untilFewer(times, now)}
 }
 
 // refusesVictims explains why these pods may not be evicted for a pod; empty if they may be.
-func (l *loops) refusesVictims(pod *state.Pod, victims []preempt.Victim, now time.Time) refusal {
+func (l *failures) refusesVictims(pod *state.Pod, victims []preempt.Victim, now time.Time) refusal {
 	if len(l.pairs) == 0 {
 		return refusal{}
 	}
@@ -132,27 +132,27 @@ func (l *loops) refusesVictims(pod *state.Pod, victims []preempt.Victim, now tim
 		times := l.pairs[[2]string{avoid.Workload(pod), avoid.Workload(v.Pod)}]
 		if tooMany(times, now) {
 			why := fmt.Sprintf("%d plans to evict pods like %s for pods like this one have come to nothing within %s",
-				len(times), v.Pod.Key(), loopWindow)
+				len(times), v.Pod.Key(), failureWindow)
 			return refusal{why, untilFewer(times, now)}
 		}
 	}
 	return refusal{}
 }
 
-// untilFewer returns how long it takes until there are fewer than loopLimit failures in the window.
+// untilFewer returns how long it takes until there are fewer than failureLimit failures in the window.
 func untilFewer(times []time.Time, now time.Time) time.Duration {
-	return sayable(times[len(times)-loopLimit].Add(loopWindow).Sub(now) + 1)
+	return roundUp(times[len(times)-failureLimit].Add(failureWindow).Sub(now) + 1)
 }
 
-// sayable rounds a waiting time up to the unit in which it is recorded, so that it has passed after the recorded
+// roundUp rounds a waiting time up to the unit in which it is recorded, so that it has passed after the recorded
 // time.
-func sayable(d time.Duration) time.Duration {
+func roundUp(d time.Duration) time.Duration {
 	return max(d+time.Millisecond-1, time.Millisecond).Truncate(time.Millisecond)
 }
 
 // spareEnds returns how long it takes until the next spared pod of lower priority may be a victim again; 0 if there
 // is none.
-func (l *loops) spareEnds(priority int32) time.Duration {
+func (l *failures) spareEnds(priority int32) time.Duration {
 	var first time.Time
 	for uid, s := range l.spared {
 		pod, ok := l.shard.View.Pod(uid)
@@ -163,11 +163,11 @@ func (l *loops) spareEnds(priority int32) time.Duration {
 	if first.IsZero() {
 		return 0
 	}
-	return sayable(first.Sub(l.shard.Now))
+	return roundUp(first.Sub(l.shard.Now))
 }
 
 // spare keeps pods that could not be evicted from being victims for a while.
-func (l *loops) spare(victims []ledger.Entry) {
+func (l *failures) spare(victims []ledger.Entry) {
 	if l.spared == nil {
 		l.spared = map[string]sparedPod{}
 	}
@@ -184,7 +184,7 @@ func (l *loops) spare(victims []ledger.Entry) {
 }
 
 // sparedOn are the spared pods on a node, sorted.
-func (l *loops) sparedOn(nodeUID string) []string {
+func (l *failures) sparedOn(nodeUID string) []string {
 	if len(l.spared) == 0 {
 		return nil
 	}
@@ -199,8 +199,8 @@ func (l *loops) sparedOn(nodeUID string) []string {
 }
 
 // expire forgets failures and spared pods that have lasted long enough.
-func (l *loops) expire() {
-	l.pass(l.shard.Now)
+func (l *failures) expire() {
+	l.prune(l.shard.Now)
 	for uid, s := range l.spared {
 		if !l.shard.Now.Before(s.until) {
 			delete(l.spared, uid)
@@ -210,4 +210,4 @@ func (l *loops) expire() {
 }
 
 // sparedPods returns the UIDs of all spared pods, sorted.
-func (l *loops) sparedPods() []string { return slices.Sorted(maps.Keys(l.spared)) }
+func (l *failures) sparedPods() []string { return slices.Sorted(maps.Keys(l.spared)) }

@@ -37,7 +37,7 @@ type nominator struct {
 
 	consults *advice.Consults
 	holds    *Holds
-	loops    *loops
+	failures *failures
 	budgets  *budgetBook
 	places   *Places
 }
@@ -55,12 +55,12 @@ type seeker struct {
 // nominate builds and sends T2; false if nothing was sent.
 func (nm *nominator) nominate(s seeker, plan preempt.Result) bool {
 	a := s.Attempt
-	if no := nm.loops.refusesVictims(s.pod, plan.Victims, nm.shard.Now); no.why != "" {
+	if no := nm.failures.refusesVictims(s.pod, plan.Victims, nm.shard.Now); no.why != "" {
 		nm.refusePlan(s, no)
 		return false
 	}
 	b, ok := newPlan(nm.shard, a, plan.Node)
-	if !ok || nm.places.stoodIn(plan.Node.Node.UID) || !b.victims(plan.Victims) || !b.keep(plan.Keepers) {
+	if !ok || nm.places.hasStagedPod(plan.Node.Node.UID) || !b.victims(plan.Victims) || !b.keep(plan.Keepers) {
 		// A victim or keeper is only reserved by what is in flight, or has changed since.
 		nm.life.Defer(a)
 		return false
@@ -68,12 +68,12 @@ func (nm *nominator) nominate(s seeker, plan preempt.Result) bool {
 	demanded, ready := nm.rules.Demands(&s.concern, plan.Node, crossnode.Following{
 		First: len(plan.Keepers) == 0, Pins: make([]attempt.Pin, len(plan.Keepers)),
 	})
-	rooms, known := nm.budgets.rooms(plan.Budgets, s.profile.ExceedsBudgets())
+	rooms, known := nm.budgets.roomsFor(plan.Budgets, s.profile.ExceedsBudgets())
 	if !ready || !known {
 		nm.life.Defer(a)
 		return false
 	}
-	entry, held, ok := nm.supply(s, plan)
+	entry, held, ok := nm.pickSupply(s, plan)
 	if !ok {
 		return false
 	}
@@ -95,10 +95,10 @@ func (nm *nominator) nominate(s seeker, plan preempt.Result) bool {
 	return nm.sendNomination(d, n)
 }
 
-// supply returns the reservation that holds a place, with what the pod's claims get there once the victims are gone:
+// pickSupply returns the reservation that holds a place, with what the pod's claims get there once the victims are gone:
 // no other pod may get that in between. The promotion picks again. It returns false if there is nothing to send for
 // now.
-func (nm *nominator) supply(
+func (nm *nominator) pickSupply(
 	s seeker, plan preempt.Result,
 ) (entry ledger.Entry, held []ledger.ExclusiveDoc, ok bool) {
 	a := s.Attempt
@@ -142,7 +142,7 @@ func (nm *nominator) sendNomination(d *nomination, n txns.Nomination) bool {
 	if txn.IsTooLarge(err) {
 		return nm.sendFirstPart(d, n)
 	}
-	return nm.unsent(a, err)
+	return nm.handleBuildError(a, err)
 }
 
 // sendFirstPart sends the first transaction of a plan that is too large for one: the place and the plan's record.
@@ -167,7 +167,7 @@ func (nm *nominator) sendFirstPart(d *nomination, n txns.Nomination) bool {
 		}
 		nm.unpick(a)
 	}
-	return nm.unsent(a, err)
+	return nm.handleBuildError(a, err)
 }
 
 func isAmong(list []txns.NodeEntry, nodeUID string) bool {
@@ -179,14 +179,14 @@ func isAmong(list []txns.NodeEntry, nodeUID string) bool {
 	return false
 }
 
-// unsent ends a try that could not be made into a transaction: either the state that it was decided on has changed
+// handleBuildError ends a try that could not be made into a transaction: either the state that it was decided on has changed
 // and the attempt is deferred, or the attempt fails.
-func (nm *nominator) unsent(a *attempt.Attempt, err error) bool {
+func (nm *nominator) handleBuildError(a *attempt.Attempt, err error) bool {
 	var claimed *txns.ClaimedError
 	var refused *txns.RefusedError
 	var budget *txns.BudgetError
 	if errors.As(err, &budget) {
-		nm.budgets.refused(budget.UID)
+		nm.budgets.noteRefused(budget.UID)
 	}
 	a.Losses++
 	if a.Losses < attempt.MaxLosses && (errors.As(err, &claimed) || errors.As(err, &refused) || errors.As(err, &budget)) {
@@ -202,7 +202,7 @@ func (nm *nominator) unsent(a *attempt.Attempt, err error) bool {
 func (nm *nominator) pickFor(a *attempt.Attempt, node *state.Node, d *events.Decision) {
 	a.Pick = attempt.Pick{
 		NodeUID: node.UID, NodeName: node.Name, Decided: nm.shard.Now, Total: len(nm.shard.View.Nodes()),
-		Seed: d.Seed, Evidence: nm.record.Sought(a, d.Evidence, nm.loops.sparedPods()),
+		Seed: d.Seed, Evidence: nm.record.NumberVictimSearch(a, d.Evidence, nm.failures.sparedPods()),
 		FactSequence: nm.shard.Store.Position().Sequence,
 		Volumes:      a.Pick.Volumes,
 	}
@@ -239,7 +239,7 @@ func (n *nomination) Done(revision int64) {
 	d.NodeUID = n.node.UID
 	d.NodeName = n.node.Name
 	d.LedgerRevision = revision
-	d.FactSequence, d.Evidence = a.Pick.FactSequence, nm.record.Answered(a)
+	d.FactSequence, d.Evidence = a.Pick.FactSequence, nm.record.FinalEvidence(a)
 	nm.effects.Decide(d)
 	report := a.Report(step.Unschedulable)
 	report.Nodes, report.Plugins = int(d.NodesTotal), d.Plugins
@@ -258,7 +258,7 @@ func (n *nomination) Done(revision int64) {
 func (n *nomination) Undone(lost txns.Outcome) {
 	nm := n.by
 	nm.budgets.stale = true
-	nm.lostDeed(n.Attempt, lost)
+	nm.retryLost(n.Attempt, lost)
 }
 
 func (n *nomination) TooLarge(why string) {
@@ -270,8 +270,8 @@ func (n *nomination) TooLarge(why string) {
 	nm.life.Fail(n.Attempt, why)
 }
 
-// lostDeed puts an attempt back whose change of a plan was lost, or gives it back if it has lost too often.
-func (nm *nominator) lostDeed(a *attempt.Attempt, lost txns.Outcome) {
+// retryLost puts an attempt back whose change of a plan was lost, or gives it back if it has lost too often.
+func (nm *nominator) retryLost(a *attempt.Attempt, lost txns.Outcome) {
 	reason := step.LostNode
 	switch {
 	case len(lost.Partitions) > 0:
@@ -291,5 +291,5 @@ func (nm *nominator) lostDeed(a *attempt.Attempt, lost txns.Outcome) {
 		return
 	}
 	a.Wait.Revision = max(a.Wait.Revision, txn.LostAt(lost))
-	nm.life.Again(a)
+	nm.life.Requeue(a)
 }

@@ -42,24 +42,24 @@ type Preemption struct {
 
 	reconciler *reconciler
 	nominator  *nominator
-	loops      *loops
+	failures   *failures
 	budgets    *budgetBook
 
-	// sought counts the attempts that were lined up for a plan; retried is the index of the next waiting one to try
+	// preemptionOrder counts the attempts that were lined up for a plan; retried is the index of the next waiting one to try
 	// again.
-	sought  uint64
-	retried int
+	preemptionOrder uint64
+	retried         int
 }
 
 // New returns the preemption of a shard that holds no place.
 func New(d Deps) *Preemption {
 	s := d.Life.Shard
 	h := newHolds(s)
-	h.loops = &loops{shard: s, changed: h.protect}
+	h.failures = &failures{shard: s, changed: h.protect}
 	h.budgets, h.performing = &budgetBook{shard: s}, d.Performing
 	p := &Preemption{
 		shard: s, attempts: d.Life.Attempts, effects: d.Life.Record.Effects, life: d.Life,
-		slot: d.Slot, rules: d.Rules, terms: d.Terms, Holds: h, loops: h.loops, budgets: h.budgets,
+		slot: d.Slot, rules: d.Rules, terms: d.Terms, Holds: h, failures: h.failures, budgets: h.budgets,
 	}
 	p.Places = &Places{
 		shard: s, attempts: d.Life.Attempts, record: d.Life.Record, life: d.Life, rules: d.Rules, terms: d.Terms,
@@ -68,24 +68,24 @@ func New(d Deps) *Preemption {
 	p.reconciler = &reconciler{
 		shard: s, attempts: d.Life.Attempts, record: d.Life.Record, effects: d.Life.Record.Effects, life: d.Life,
 		slot: d.Slot, rules: d.Rules, terms: d.Terms, search: d.Search,
-		consults: d.Consults, performing: d.Performing, holds: h, loops: h.loops, budgets: h.budgets,
+		consults: d.Consults, performing: d.Performing, holds: h, failures: h.failures, budgets: h.budgets,
 	}
 	p.nominator = &nominator{
 		shard: s, attempts: d.Life.Attempts, record: d.Life.Record, effects: d.Life.Record.Effects, life: d.Life,
 		slot: d.Slot, rules: d.Rules, terms: d.Terms, search: d.Search,
-		consults: d.Consults, holds: h, loops: h.loops, budgets: h.budgets, places: p.Places,
+		consults: d.Consults, holds: h, failures: h.failures, budgets: h.budgets, places: p.Places,
 	}
 	return p
 }
 
-// Missed notes the places kept for the pod of an attempt that it did not take.
-func (p *Preemption) Missed(a *attempt.Attempt) { p.reconciler.missed(a) }
+// ReleaseUnfit notes the places kept for the pod of an attempt that it did not take.
+func (p *Preemption) ReleaseUnfit(a *attempt.Attempt) { p.reconciler.releaseUnfit(a) }
 
 // HoldPlace implements plans.
-func (p *Preemption) HoldPlace(d *attempt.Deal) { p.Holds.holdPlace(d) }
+func (p *Preemption) HoldPlace(d *attempt.PluginBinding) { p.Holds.holdPlace(d) }
 
 // Prepared implements plans.
-func (p *Preemption) Prepared(d *attempt.Deal) { p.Holds.prepared(d) }
+func (p *Preemption) Prepared(d *attempt.PluginBinding) { p.Holds.prepared(d) }
 
 // Vetted implements plans.
 func (p *Preemption) Vetted(plan string, advice step.Advice) { p.Holds.vetted(plan, advice) }
@@ -93,9 +93,9 @@ func (p *Preemption) Vetted(plan string, advice step.Advice) { p.Holds.vetted(pl
 // Expire ends what lasts only for a while, and makes every hold due. It runs with the heartbeat, so that this is at
 // most one heartbeat late: an attempt in between is retried after its backoff.
 func (p *Preemption) Expire() {
-	p.reconciler.looks = secondLooks
+	p.reconciler.secondChecks = secondChecksPerBeat
 	p.budgets.stale = p.budgets.stale || p.budgets.claims
-	p.loops.expire()
+	p.failures.expire()
 	if !p.slot.Busy() && p.attempts.Count(attempt.Staged, attempt.Reserving) == 0 {
 		p.life.ForgetReturned() // nothing is staged that could have counted them
 	}
@@ -152,7 +152,7 @@ func (p *Preemption) Settle() {
 	for _, a := range p.attempts.TakeAll(attempt.Rejected) {
 		switch r := *a.Verdict; {
 		case r.Withdrawn != p.life.Withdrawn:
-			a.Counsel.Forget()
+			a.Advice.Forget()
 			again = append(again, a)
 		case slices.ContainsFunc(r.Counted, p.shard.View.IsStaged):
 			p.attempts.Reject(a)
@@ -168,22 +168,22 @@ func (p *Preemption) Settle() {
 func (p *Preemption) conclude(r attempt.Rejection) {
 	profile, ok := p.shard.Profiles[r.Attempt.Pod.SchedulerName]
 	switch {
-	case r.OnHold:
+	case r.DependsOnHolds:
 	case !ok || !profile.Preempts() || p.shard.Draining || profile.Custom() && advice.IsConsulted(profile, r.Attempt.Pod):
 	case p.attempts.Count(attempt.Seeking) < maxSeekers:
 		p.LineUp(r)
 		return
 	default:
-		r.Awaits(names.DefaultPreemption)
+		r.WakeOn(names.DefaultPreemption)
 	}
 	p.life.Unplaceable(r)
 }
 
 // LineUp makes a seeker wait for its turn.
 func (p *Preemption) LineUp(r attempt.Rejection) {
-	if r.Attempt.Sought == 0 {
-		p.sought++
-		r.Attempt.Sought = p.sought
+	if r.Attempt.PreemptionOrder == 0 {
+		p.preemptionOrder++
+		r.Attempt.PreemptionOrder = p.preemptionOrder
 	}
 	r.Attempt.Verdict = &r
 	p.attempts.Seek(r.Attempt)
@@ -202,7 +202,7 @@ func (p *Preemption) retrySeekers() {
 	again := p.attempts.TakeSeekers(p.retried, end)
 	p.retried = end
 	for _, a := range slices.Backward(again) {
-		p.life.Again(a)
+		p.life.Requeue(a)
 	}
 }
 
@@ -234,7 +234,7 @@ func (p *Preemption) seekFor(r attempt.Rejection) bool {
 	_, _, reserved := p.shard.Ledger.Entry(a.Offer.Pod.UID)
 	_, held := p.shard.Holds(a.Offer.Partition)
 	if !known || pod != a.Pod || reserved || !held || p.terms.MustWait(a) || p.shard.View.Settle() > 0 {
-		p.life.Again(a)
+		p.life.Requeue(a)
 		return false
 	}
 	var err error
@@ -247,15 +247,15 @@ func (p *Preemption) seekFor(r attempt.Rejection) bool {
 		return false
 	}
 	p.effects.Plan(step.PlanReport{What: step.PlanAsked, Pod: a.Offer.Pod})
-	if no := p.loops.refusesPod(pod, p.shard.Now); no.why != "" {
+	if no := p.failures.refusesPod(pod, p.shard.Now); no.why != "" {
 		p.nominator.refusePlan(s, no)
 		return false
 	}
-	if s.volumes, err = p.shard.Claims.Of(pod, s.profile); err != nil {
+	if s.volumes, err = p.shard.Claims.SupplyFor(pod, s.profile); err != nil {
 		p.life.Fail(a, err.Error())
 		return false
 	}
-	if !p.shard.Claims.Free(s.volumes) {
+	if !p.shard.Claims.Available(s.volumes) {
 		p.life.Defer(a)
 		return false
 	}

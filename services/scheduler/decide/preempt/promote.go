@@ -18,36 +18,36 @@ import (
 
 // promote sends T3 if the pod fits now that all its victims have gone; otherwise it gives the place up. The first
 // step with a result ends it.
-func (rc *reconciler) promote(s standing) look {
-	f := footing{}
-	l := rc.ground(s, &f) // 1. the profile, the node without the victims, and the rules about other nodes
-	if l == lookOpen {
-		l = rc.guard(s, &f) // 2. what the placement depends on beyond its node
+func (rc *reconciler) promote(s holdState) inspection {
+	f := promotionBasis{}
+	l := rc.collectBasis(s, &f) // 1. the profile, the node without the victims, and the rules about other nodes
+	if l == inspectionOpen {
+		l = rc.checkGuards(s, &f) // 2. what the placement depends on beyond its node
 	}
-	if l != lookOpen {
+	if l != inspectionOpen {
 		return l
 	}
-	v, err := rc.shard.Claims.Of(s.pod, f.profile)
+	v, err := rc.shard.Claims.SupplyFor(s.pod, f.profile)
 	if err != nil {
-		return rc.giveUp(s, end{reason: err.Error()})
+		return rc.giveUp(s, withdrawal{reason: err.Error()})
 	}
 	defer v.SetAside(s.pod)()
 	f.volumes = v
-	l = rc.fit(s, &f) // 3. the pod fits there, and does not use the room of another pod
-	if l == lookOpen {
+	l = rc.checkFit(s, &f) // 3. the pod fits there, and does not use the room of another pod
+	if l == inspectionOpen {
 		l = rc.vetPlace(s, f.profile, f.node.Node) // 4. the opinion of extenders on the node
 	}
-	if l == lookOpen {
-		l = rc.supply(s, &f) // 5. volumes and devices for the pod's claims
+	if l == inspectionOpen {
+		l = rc.pickSupply(s, &f) // 5. volumes and devices for the pod's claims
 	}
-	if l == lookOpen {
+	if l == inspectionOpen {
 		l = rc.sendPromotion(s, f) // 6. T3
 	}
 	return l
 }
 
-// footing is the state that a promotion depends on, and the volumes and devices that it gives the pod.
-type footing struct {
+// promotionBasis is the state that a promotion depends on, and the volumes and devices that it gives the pod.
+type promotionBasis struct {
 	profile    *placement.Profile
 	node       *state.NodeInfo
 	concern    guard.Concern
@@ -56,48 +56,48 @@ type footing struct {
 	exclusives []ledger.ExclusiveDoc
 }
 
-// ground collects the state on which a promotion is decided.
-func (rc *reconciler) ground(s standing, f *footing) look {
+// collectBasis collects the state on which a promotion is decided.
+func (rc *reconciler) collectBasis(s holdState, f *promotionBasis) inspection {
 	if s.vetting.unstorable != "" {
-		return rc.giveUp(s, end{reason: s.vetting.unstorable, failed: true})
+		return rc.giveUp(s, withdrawal{reason: s.vetting.unstorable, failed: true})
 	}
 	var ok bool
 	if f.profile, ok = rc.shard.Profile(s.pod); !ok {
-		return rc.giveUp(s, end{reason: "no profile of that name is configured"})
+		return rc.giveUp(s, withdrawal{reason: "no profile of that name is configured"})
 	}
 	if f.node, ok = rc.shard.View.Ask(view.Now, s.doc.NodeUID, s.plan); !ok {
-		return rc.giveUp(s, end{reason: "the node is gone"})
+		return rc.giveUp(s, withdrawal{reason: "the node is gone"})
 	}
 	var err error
 	if f.concern, err = rc.rules.ConcernOf(s.pod, f.profile); err != nil {
-		return rc.giveUp(s, end{reason: err.Error()})
+		return rc.giveUp(s, withdrawal{reason: err.Error()})
 	}
 	if f.concern.Uncertain || f.node.UndescribedPods() > 0 {
-		return lookAgain
+		return inspectionRepeats
 	}
-	return lookOpen
+	return inspectionOpen
 }
 
-// guard determines what a placement depends on beyond its node. It waits until no attempt is staged that the pod's
+// checkGuards determines what a placement depends on beyond its node. It waits until no attempt is staged that the pod's
 // rules would count.
-func (rc *reconciler) guard(s standing, f *footing) look {
+func (rc *reconciler) checkGuards(s holdState, f *promotionBasis) inspection {
 	if f.concern.CountsBatch() && rc.attempts.Count(attempt.Staged, attempt.Reserving) > 0 {
 		rc.quiet = true // until staged pods have been reserved or withdrawn
-		return lookAgain
+		return inspectionRepeats
 	}
 	var ready bool
-	f.guards, ready = rc.terms.Rests(s.pod, f.node, &f.concern)
+	f.guards, ready = rc.terms.GuardsFor(s.pod, f.node, &f.concern)
 	switch {
 	case ready:
-		return lookOpen
+		return inspectionOpen
 	case rc.shard.Now.Sub(s.moved) > holdPatience:
-		return rc.giveUp(s, end{reason: "what its rules about other pods need has not come to stand"})
+		return rc.giveUp(s, withdrawal{reason: "what its rules about other pods need has not come to stand"})
 	}
-	return lookAgain
+	return inspectionRepeats
 }
 
-// fit checks whether the pod fits on the node, and whether that depends on the held places of other pods.
-func (rc *reconciler) fit(s standing, f *footing) look {
+// checkFit checks whether the pod fits on the node, and whether that depends on the held places of other pods.
+func (rc *reconciler) checkFit(s holdState, f *promotionBasis) inspection {
 	in := placement.Input{
 		Pod: s.pod, Nodes: []*state.NodeInfo{f.node}, Objects: f.volumes.Lookups(rc.shard.View.Snapshot()),
 	}
@@ -107,44 +107,44 @@ func (rc *reconciler) fit(s standing, f *footing) look {
 	fits, why, err := f.profile.FitsWithout(in, f.node, nil)
 	switch {
 	case err != nil:
-		return rc.giveUp(s, end{reason: err.Error()})
+		return rc.giveUp(s, withdrawal{reason: err.Error()})
 	case !fits:
-		return rc.lacksRoom(s, f.profile, in, obstacle{f.node, why})
+		return rc.handleUnfit(s, f.profile, in, obstacle{f.node, why})
 	}
-	return rc.besideOthers(s, in, f)
+	return rc.checkOtherHolds(s, in, f)
 }
 
-// besideOthers checks whether a fit depends on the held places of other pods; lookOpen if not.
-func (rc *reconciler) besideOthers(s standing, in placement.Input, f *footing) look {
+// checkOtherHolds checks whether a fit depends on the held places of other pods; inspectionOpen if not.
+func (rc *reconciler) checkOtherHolds(s holdState, in placement.Input, f *promotionBasis) inspection {
 	takes := rc.takesPromised(s, f.profile, in)
-	rests := rc.search.RestsOnHolds(in, f.profile, &f.concern, f.node, nil)
+	rests := rc.search.DependsOnHolds(in, f.profile, &f.concern, f.node, nil)
 	switch {
 	case takes && s.yielding.alone:
-		return rc.giveUp(s, end{reason: "the room that is left there is promised to another pod"})
+		return rc.giveUp(s, withdrawal{reason: "the room that is left there is promised to another pod"})
 	case (takes || rests) && rc.shard.Now.Sub(s.moved) <= holdPatience:
-		return lookLater // until the other pod has its place, or gives it up
+		return inspectionWaits // until the other pod has its place, or gives it up
 	case rests:
-		return rc.giveUp(s, end{reason: "pods that it is spread with have not come to stand", failed: true})
+		return rc.giveUp(s, withdrawal{reason: "pods that it is spread with have not come to stand", failed: true})
 	}
-	return lookOpen
+	return inspectionOpen
 }
 
-// supply picks again what the pod's claims get, and waits until that is known.
-func (rc *reconciler) supply(s standing, f *footing) look {
-	v, exclusives, ready, err := rc.resupply(s, f.profile, f.volumes, f.node.Node)
+// pickSupply picks again what the pod's claims get, and waits until that is known.
+func (rc *reconciler) pickSupply(s holdState, f *promotionBasis) inspection {
+	v, exclusives, ready, err := rc.repick(s, f.profile, f.volumes, f.node.Node)
 	switch {
 	case err != nil:
-		return rc.giveUp(s, end{reason: err.Error(), failed: true})
+		return rc.giveUp(s, withdrawal{reason: err.Error(), failed: true})
 	case !ready:
-		return lookAgain
+		return inspectionRepeats
 	}
 	f.volumes, f.exclusives = v, exclusives
-	return lookOpen
+	return inspectionOpen
 }
 
-// resupply picks again what the claims of a promoted pod get; false if that is not known yet.
-func (rc *reconciler) resupply(
-	s standing, profile *placement.Profile, v claims.Supply, node *state.Node,
+// repick picks again what the claims of a promoted pod get; false if that is not known yet.
+func (rc *reconciler) repick(
+	s holdState, profile *placement.Profile, v claims.Supply, node *state.Node,
 ) (claims.Supply, []ledger.ExclusiveDoc, bool, error) {
 	if !rc.shard.Claims.Settled(v, s.doc) {
 		return v, nil, false, nil
@@ -169,10 +169,10 @@ func (rc *reconciler) resupply(
 	return v, claims.Sorted(docs), err == nil, nil
 }
 
-func (rc *reconciler) sendPromotion(s standing, f footing) look {
+func (rc *reconciler) sendPromotion(s holdState, f promotionBasis) inspection {
 	mandate, mine := rc.shard.Mandate(s.entry.Partition())
 	if !mine {
-		return lookLater
+		return inspectionWaits
 	}
 	target, _ := txns.Finish(s.doc, rc.shard.View)
 	p := txns.Promotion{
@@ -185,49 +185,49 @@ func (rc *reconciler) sendPromotion(s standing, f footing) look {
 		p.Record = &r
 	}
 	s.vetting = vetting{} // an opinion holds only as of its question
-	if s.deal != nil {
-		p.Delegated = s.deal.Delegate(f.volumes)
+	if s.plugins != nil {
+		p.Delegated = s.plugins.Delegate(f.volumes)
 	}
 	change, err := txns.Promote(p)
 	if err == nil {
-		d := &promotion{standing: s, node: f.node.Node, agreed: s.deal, supplied: len(p.Volumes)+len(p.Devices) > 0}
+		d := &promotion{holdState: s, node: f.node.Node, binding: s.plugins, repicked: len(p.Volumes)+len(p.Devices) > 0}
 		err = rc.slot.Launch(d, change)
 	}
 	var refused *txns.RefusedError
 	switch {
 	case err == nil:
-		return lookSent
+		return inspectionSent
 	case errors.As(err, &refused):
-		return lookAgain
+		return inspectionRepeats
 	}
-	return rc.giveUp(s, end{reason: err.Error()})
+	return rc.giveUp(s, withdrawal{reason: err.Error()})
 }
 
 // promotion is a T3 in flight.
 type promotion struct {
-	standing
+	holdState
 	node *state.Node
-	// agreed is the deal of its plugins, nil for none.
-	agreed *attempt.Deal
-	// supplied: it has picked volumes or devices again.
-	supplied bool
+	// binding is the deal of its plugins, nil for none.
+	binding *attempt.PluginBinding
+	// repicked: it has picked volumes or devices again.
+	repicked bool
 }
 
 // Resupplies implements an option of txn.Proposal.
-func (p *promotion) Resupplies() bool { return p.supplied }
+func (p *promotion) Resupplies() bool { return p.repicked }
 
 func (p *promotion) Kind() string { return "T3" }
 
 func (p *promotion) Done(revision int64) {
 	rc := p.by
-	if deal := p.agreed; deal != nil {
-		p.deal, deal.Attempt.Pod = nil, p.pod
-		if deal.Delegated && !deal.Over {
-			rc.performing.LetBind(deal, revision)
+	if deal := p.binding; deal != nil {
+		p.plugins, deal.Attempt.Pod = nil, p.pod
+		if deal.Delegated && !deal.Ended {
+			rc.performing.StartBind(deal, revision)
 			return
 		}
-		if !deal.Over {
-			rc.performing.Watch(p.podUID, deal)
+		if !deal.Ended {
+			rc.performing.WatchBind(p.podUID, deal)
 		}
 		rc.record.Placed(deal.Attempt, revision)
 		return

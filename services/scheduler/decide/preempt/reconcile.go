@@ -30,22 +30,22 @@ func (rc *reconciler) reconcile() bool {
 			continue
 		}
 		switch rc.inspect(h) {
-		case lookSent:
+		case inspectionSent:
 			delete(rc.holds.due, uid)
 			return true
-		case lookLater:
+		case inspectionWaits:
 			delete(rc.holds.due, uid)
-		case lookAgain:
+		case inspectionRepeats:
 		}
 	}
 	return false
 }
 
-func (rc *reconciler) inspect(h *hold) look {
-	s := standing{by: rc, hold: h}
+func (rc *reconciler) inspect(h *hold) inspection {
+	s := holdState{by: rc, hold: h}
 	doc, entry, ok := rc.shard.Ledger.Entry(h.podUID)
 	if s.doc, s.entry = doc, entry; !ok || s.entry.Token != h.token || s.entry.State != ledger.Held {
-		return lookLater
+		return inspectionWaits
 	}
 	for _, d := range rc.shard.Ledger.PlanDocs(h.plan) {
 		if d.NodeUID != s.doc.NodeUID {
@@ -56,22 +56,22 @@ func (rc *reconciler) inspect(h *hold) look {
 	s.pod, ok = rc.shard.View.Pod(h.podUID)
 	switch {
 	case !ok && progress < s.entry.PodRV:
-		return lookAgain
+		return inspectionRepeats
 	case !ok || s.pod.Deleting || s.pod.Terminal:
-		return rc.giveUp(s, end{reason: "the pod is gone", silent: true})
+		return rc.giveUp(s, withdrawal{reason: "the pod is gone", silent: true})
 	case s.pod.NodeName != "":
-		return rc.giveUp(s, end{reason: "somebody else has bound the pod", silent: true})
+		return rc.giveUp(s, withdrawal{reason: "somebody else has bound the pod", silent: true})
 	case s.doc.SupersededBy != "":
-		return rc.giveUp(s, end{reason: "another node has registered under the name of the node"})
+		return rc.giveUp(s, withdrawal{reason: "another node has registered under the name of the node"})
 	}
-	var l look
+	var l inspection
 	switch {
 	case ledger.IsRecorded(h.plan):
 		l = rc.form(s)
 	case txns.IsPrepared(h.plan):
 		l = rc.prepared(s)
 	}
-	if l != lookOpen {
+	if l != inspectionOpen {
 		return l
 	}
 	if left, grace := rc.victimsLeft(s); left && !txns.IsPrepared(h.plan) {
@@ -80,25 +80,25 @@ func (rc *reconciler) inspect(h *hold) look {
 	rc.holds.setBegun(s.hold, true)
 	for _, d := range append(s.others, s.doc) {
 		if progress < d.HighWater(ledger.KindPod) {
-			return lookAgain
+			return inspectionRepeats
 		}
 	}
 	return rc.promote(s)
 }
 
-// prepared inspects a hold whose bind plugins prepare; lookOpen if they have finished.
-func (rc *reconciler) prepared(s standing) look {
-	switch d := s.deal; {
-	case d == nil || d.Over && d.Outcome == nil:
-		return rc.giveUp(s, end{reason: noPlace})
+// prepared inspects a hold whose bind plugins prepare; inspectionOpen if they have finished.
+func (rc *reconciler) prepared(s holdState) inspection {
+	switch d := s.plugins; {
+	case d == nil || d.Ended && d.Outcome == nil:
+		return rc.giveUp(s, withdrawal{reason: noPlace})
 	case d.Outcome == nil && rc.shard.Now.Sub(s.since) > txns.PreparedFor:
-		return rc.giveUp(s, end{reason: fmt.Sprintf("plugins have not come to an end within %v", txns.PreparedFor)})
+		return rc.giveUp(s, withdrawal{reason: fmt.Sprintf("plugins have not come to an end within %v", txns.PreparedFor)})
 	case d.Outcome == nil:
-		return lookLater
+		return inspectionWaits
 	case d.Outcome.Failed():
-		return rc.giveUp(s, end{reason: "a plugin will not have the pod bound there"})
+		return rc.giveUp(s, withdrawal{reason: "a plugin will not have the pod bound there"})
 	}
-	return lookOpen
+	return inspectionOpen
 }
 
 // noPlace is the reason for giving up a place that this shard's plugins do not know.
@@ -111,6 +111,6 @@ func (rc *reconciler) drain() {
 		if p, promoting := rc.slot.InFlight().(*promotion); promoting && p.hold == h {
 			continue
 		}
-		rc.performing.Undo(h.deal, false)
+		rc.performing.Undo(h.plugins, false)
 	}
 }

@@ -26,10 +26,10 @@ func (r *release) Undone(_ txns.Outcome) {
 	rc.releases = append(rc.releases, r.plan)
 }
 
-// missed notes, when a pod has been placed, that one of the places kept for it will not be needed: the first one
+// releaseUnfit notes, when a pod has been placed, that one of the places kept for it will not be needed: the first one
 // whose moved pod is leaving. (While that pod stays, the new pod is no replacement but an additional one.)
-func (rc *reconciler) missed(a *attempt.Attempt) {
-	for _, plan := range a.Missed {
+func (rc *reconciler) releaseUnfit(a *attempt.Attempt) {
+	for _, plan := range a.UnfitPlaces {
 		_, e, ok := rc.shard.Ledger.PlanOwner(plan)
 		if !ok || e.Role != ledger.RoleMove || slices.Contains(rc.releases, plan) {
 			continue

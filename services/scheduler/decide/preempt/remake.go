@@ -12,17 +12,17 @@ import (
 func (p *Preemption) SetSpared(uids []string) {
 	snapshot := p.Holds.shard.View.Snapshot()
 	nodes := map[string]bool{}
-	for _, s := range p.loops.spared {
+	for _, s := range p.failures.spared {
 		nodes[s.nodeUID] = true
 	}
-	p.loops.spared = map[string]sparedPod{}
+	p.failures.spared = map[string]sparedPod{}
 	for _, uid := range uids {
 		pod, ok := p.Holds.shard.View.Pod(uid)
 		if !ok {
 			continue
 		}
 		if n, ok := snapshot.NodeByName(pod.NodeName); ok {
-			p.loops.spared[uid] = sparedPod{nodeUID: n.UID}
+			p.failures.spared[uid] = sparedPod{nodeUID: n.UID}
 			nodes[n.UID] = true
 		}
 	}
@@ -39,14 +39,14 @@ func (p *Preemption) RemakeSearch(a *attempt.Attempt, profile *placement.Profile
 	if err != nil {
 		return "", err
 	}
-	if s.volumes, err = n.shard.Claims.Of(a.Pod, profile); err != nil {
+	if s.volumes, err = n.shard.Claims.SupplyFor(a.Pod, profile); err != nil {
 		return "", err
 	}
 	if t, ok := n.displaceable(s); ok && !s.volumes.Any() {
 		return t.node.Node.Name, nil
 	}
 	p.budgets.stale = true
-	plan := n.preempt(s, engine.PreemptQuery{Pod: a.Pod, Seed: seed, Budgets: p.budgets.now()})
+	plan := n.preempt(s, engine.PreemptQuery{Pod: a.Pod, Seed: seed, Budgets: p.budgets.current()})
 	switch {
 	case plan.Err != nil:
 		return "", plan.Err

@@ -15,18 +15,18 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/txn"
 )
 
-// look is the result of an inspection of a hold.
-type look uint8
+// inspection is the result of an inspection of a hold.
+type inspection uint8
 
 const (
-	// lookOpen: not decided yet.
-	lookOpen look = iota
-	// lookLater: nothing to do until something changes.
-	lookLater
-	// lookAgain: what is known is not enough; the hold is inspected again in the next step.
-	lookAgain
-	// lookSent: a transaction has been sent.
-	lookSent
+	// inspectionOpen: not decided yet.
+	inspectionOpen inspection = iota
+	// inspectionWaits: nothing to do until something changes.
+	inspectionWaits
+	// inspectionRepeats: what is known is not enough; the hold is inspected again in the next step.
+	inspectionRepeats
+	// inspectionSent: a transaction has been sent.
+	inspectionSent
 )
 
 // reconciler manages the places that are held for this shard's pods: it promotes a pod (T3) once all its victims
@@ -45,19 +45,19 @@ type reconciler struct {
 	consults   *advice.Consults
 	performing *advice.Plugins
 	holds      *Holds
-	loops      *loops
+	failures   *failures
 	budgets    *budgetBook
 
 	// quiet: a promotion whose rules count other pods waits until no pod is staged.
 	quiet bool
-	// looks is for how many more holds it may check whether their pods fit elsewhere.
-	looks int
+	// secondChecks is for how many more holds it may check whether their pods fit elsewhere.
+	secondChecks int
 	// releases are the plans of moves whose place no pod will need.
 	releases []string
 }
 
-// standing is a hold together with its current state.
-type standing struct {
+// holdState is a hold together with its current state.
+type holdState struct {
 	by *reconciler
 	*hold
 	doc   ledger.NodeDoc
@@ -68,10 +68,10 @@ type standing struct {
 }
 
 // decision returns a decision about the pod of a hold.
-func (s *standing) decision(kind events.DecisionKind) events.Decision {
+func (s *holdState) decision(kind events.DecisionKind) events.Decision {
 	rc := s.by
 	d := events.Decision{
-		Kind: kind, Pod: refOf(s.entry), SchedulerName: s.entry.SchedulerName, Actor: rc.shard.ID,
+		Kind: kind, Pod: podRef(s.entry), SchedulerName: s.entry.SchedulerName, Actor: rc.shard.ID,
 		Attempt: s.attempt, Token: s.token.String(), PodResourceVersion: s.entry.PodRV,
 		FactSequence: rc.shard.Store.Position().Sequence, LedgerRevision: rc.shard.Ledger.Revision(),
 		NodeUID: s.doc.NodeUID, NodeName: s.doc.NodeName, TraceParent: s.traceParent,

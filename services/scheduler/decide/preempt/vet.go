@@ -7,26 +7,26 @@ import (
 )
 
 // vetPlace asks the extenders that filter whether a pod may have the place that is held for it, and gives the place
-// up if not; lookOpen if it may. If an extender does not answer, it is asked again until holdPatience ends: pods
+// up if not; inspectionOpen if it may. If an extender does not answer, it is asked again until holdPatience ends: pods
 // were evicted for the place.
-func (rc *reconciler) vetPlace(s standing, profile *placement.Profile, node *state.Node) look {
+func (rc *reconciler) vetPlace(s holdState, profile *placement.Profile, node *state.Node) inspection {
 	v := &s.vetting
 	switch {
 	case txns.IsPrepared(s.plan) || !profile.FilteredByExtenders(s.pod):
-		return lookOpen
+		return inspectionOpen
 	case v.id != 0:
-		return lookLater
+		return inspectionWaits
 	case v.answered && v.err != nil && rc.shard.Now.Sub(s.moved) > holdPatience:
-		return rc.giveUp(s, end{reason: v.err.Error()})
+		return rc.giveUp(s, withdrawal{reason: v.err.Error()})
 	case v.answered && v.err == nil && v.opinion.Rejected:
-		return rc.giveUp(s, end{reason: refusedBy(v.opinion), failed: true})
+		return rc.giveUp(s, withdrawal{reason: refusedBy(v.opinion), failed: true})
 	case v.answered && v.err == nil:
-		return lookOpen
+		return inspectionOpen
 	case rc.consults.Full():
-		return lookAgain
+		return inspectionRepeats
 	}
 	*v = vetting{id: rc.consults.AskAboutPlace(s.plan, s.pod, node)}
-	return lookLater
+	return inspectionWaits
 }
 
 // refusedBy explains why a pod may not have its place.

@@ -15,23 +15,23 @@ import (
 // seekVictims searches for victims, and nominates the pod if that finds a plan.
 func (nm *nominator) seekVictims(s seeker) bool {
 	a := s.Attempt
-	plan, ok := nm.advisedPlan(s, engine.PreemptQuery{Pod: s.pod, Seed: s.Decision.Seed, Budgets: nm.budgets.now()})
+	plan, ok := nm.advisedPlan(s, engine.PreemptQuery{Pod: s.pod, Seed: s.Decision.Seed, Budgets: nm.budgets.current()})
 	if !ok {
 		return false
 	}
 	var fits *preempt.FitsError
 	switch {
 	case errors.As(plan.Err, &fits):
-		nm.life.Again(a)
+		nm.life.Requeue(a)
 	case plan.Err != nil:
 		nm.life.Fail(a, plan.Err.Error())
 	case plan.Node == nil && plan.Kept && nm.budgets.unknown:
 		// What is left of a budget is not known yet, and no event will show when it is known.
 		nm.life.Defer(a)
 	case plan.Node == nil:
-		nm.inVain(s, plan)
+		nm.endWithoutPlan(s, plan)
 	case nm.planRestsOnHolds(s, plan):
-		s.Awaits(names.PodTopologySpread)
+		s.WakeOn(names.PodTopologySpread)
 		nm.life.Unplaceable(s.Rejection)
 	default:
 		return nm.nominate(s, plan)
@@ -43,24 +43,24 @@ func (nm *nominator) seekVictims(s seeker) bool {
 // returns false while they are being asked, or if the attempt has ended.
 func (nm *nominator) advisedPlan(s seeker, q engine.PreemptQuery) (preempt.Result, bool) {
 	a := s.Attempt
-	q.Opinions = a.Counsel.Opinions
+	q.Opinions = a.Advice.Opinions
 	if !s.profile.AdvisedOnVictims(s.pod) {
 		return nm.preempt(s, q), true
 	}
-	if a.Counsel.Victims.Answered {
-		current := nm.asFound(a.Counsel.Victims.Left)
-		plan := nm.victimsFor(s, func() preempt.Result { return nm.shard.Engine.PreemptAmong(s.profile, q, current) })
-		if plan.Node != nil || plan.Err != nil || len(current) == len(a.Counsel.Victims.Left) {
+	if a.Advice.Victims.Answered {
+		current := nm.asFound(a.Advice.Victims.Accepted)
+		plan := nm.timed(s, func() preempt.Result { return nm.shard.Engine.PreemptAmong(s.profile, q, current) })
+		if plan.Node != nil || plan.Err != nil || len(current) == len(a.Advice.Victims.Accepted) {
 			return plan, true
 		}
 	}
 	var list []preempt.Candidate
-	plan := nm.victimsFor(s, func() (plan preempt.Result) {
+	plan := nm.timed(s, func() (plan preempt.Result) {
 		list, plan = nm.shard.Engine.PreemptCandidates(s.profile, q)
 		return plan
 	})
 	if len(list) == 0 {
-		a.Counsel.Victims = attempt.VictimCounsel{}
+		a.Advice.Victims = attempt.VictimAdvice{}
 		return plan, true
 	}
 	nm.consults.AskAboutVictims(s.Rejection, list)
@@ -84,16 +84,16 @@ func (nm *nominator) planRestsOnHolds(s seeker, plan preempt.Result) bool {
 		gone[v.Pod.UID] = true
 	}
 	in := placement.Input{Pod: s.pod, Nodes: nm.shard.View.Nodes(), Objects: s.volumes.Lookups(nm.shard.View.Snapshot())}
-	return nm.search.RestsOnHolds(in, s.profile, &s.concern, plan.Node, gone)
+	return nm.search.DependsOnHolds(in, s.profile, &s.concern, plan.Node, gone)
 }
 
 // preempt makes the engine search for victims.
 func (nm *nominator) preempt(s seeker, q engine.PreemptQuery) preempt.Result {
-	return nm.victimsFor(s, func() preempt.Result { return nm.shard.Engine.Preempt(s.profile, q) })
+	return nm.timed(s, func() preempt.Result { return nm.shard.Engine.Preempt(s.profile, q) })
 }
 
-// victimsFor runs a search of the engine for victims, and measures its time.
-func (nm *nominator) victimsFor(s seeker, look func() preempt.Result) preempt.Result {
+// timed runs a search of the engine for victims, and measures its time.
+func (nm *nominator) timed(s seeker, look func() preempt.Result) preempt.Result {
 	defer nm.shard.LookUp(s.volumes)()
 	if nm.shard.Laps == nil {
 		return look()
@@ -108,11 +108,11 @@ func (nm *nominator) victimsFor(s seeker, look func() preempt.Result) preempt.Re
 	return plan
 }
 
-// inVain ends an attempt that preemption does not help, with upstream's message and with what Berth has to add.
-func (nm *nominator) inVain(s seeker, plan preempt.Result) {
+// endWithoutPlan ends an attempt that preemption does not help, with upstream's message and with what Berth has to add.
+func (nm *nominator) endWithoutPlan(s seeker, plan preempt.Result) {
 	r := s.Rejection
-	if r.Attempt.Counsel.Victims.Answered {
-		r.Awaits(placement.Extenders)
+	if r.Attempt.Advice.Victims.Answered {
+		r.WakeOn(placement.Extenders)
 	}
 	if plan.Message != "" {
 		r.Decision.Message += " " + plan.Message
@@ -120,9 +120,9 @@ func (nm *nominator) inVain(s seeker, plan preempt.Result) {
 	for _, sentence := range plan.Advice {
 		r.Decision.Message += " " + sentence
 	}
-	if plan.Kept || !isNever(s.pod) && nm.holds.keepsBelow(s.pod.Priority) {
-		r.Awaits(names.DefaultPreemption)
-		r.Decision.RetryAfter = nm.loops.spareEnds(s.pod.Priority)
+	if plan.Kept || !isNever(s.pod) && nm.holds.protectsBelow(s.pod.Priority) {
+		r.WakeOn(names.DefaultPreemption)
+		r.Decision.RetryAfter = nm.failures.spareEnds(s.pod.Priority)
 	}
 	nm.life.Unplaceable(r)
 }
@@ -133,6 +133,6 @@ func (nm *nominator) refusePlan(s seeker, no refusal) {
 	r.Decision.Message += " preemption: refused: " + no.why + "."
 	r.Decision.RetryAfter = no.ends
 	nm.effects.Plan(step.PlanReport{What: step.PlanRefused, Pod: s.Attempt.Offer.Pod, Detail: no.why})
-	r.Awaits(names.DefaultPreemption)
+	r.WakeOn(names.DefaultPreemption)
 	nm.life.Unplaceable(r)
 }

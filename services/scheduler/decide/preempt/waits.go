@@ -31,15 +31,15 @@ const (
 	unmarkedPatience = refusedPatience + 45*time.Second
 	// defaultGrace is the grace period of pods that name none.
 	defaultGrace = 30 * time.Second
-	// secondLookAfter is how long a place is held before the reconciler checks whether the pod now fits elsewhere
-	// without it; secondLooks is for how many holds each heartbeat allows that check.
-	secondLookAfter = 2 * time.Second
-	secondLooks     = 64
+	// secondCheckAfter is how long a place is held before the reconciler checks whether the pod now fits elsewhere
+	// without it; secondChecksPerBeat is for how many holds each heartbeat allows that check.
+	secondCheckAfter    = 2 * time.Second
+	secondChecksPerBeat = 64
 )
 
 // victimsLeft reports whether victims of a plan, or reservations that were asked back, are still there. It also
 // returns the longest grace period of these victims.
-func (rc *reconciler) victimsLeft(s standing) (left bool, grace time.Duration) {
+func (rc *reconciler) victimsLeft(s holdState) (left bool, grace time.Duration) {
 	for _, v := range victimsOf(append(s.others, s.doc), s.plan) {
 		if fate, _ := rc.shard.View.VictimFate(v.PodUID, v.PodRV); fate != txns.Left {
 			left, grace = true, max(grace, rc.graceOf(v.PodUID))
@@ -64,36 +64,36 @@ func (rc *reconciler) graceOf(podUID string) time.Duration {
 }
 
 // await decides whether a hold has waited too long, or for nothing.
-func (rc *reconciler) await(s standing, grace time.Duration) look {
+func (rc *reconciler) await(s holdState, grace time.Duration) inspection {
 	idle := rc.shard.Now.Sub(s.moved)
 	marked := rc.anyMarked(s)
 	rc.holds.setBegun(s.hold, marked || !rc.anyToEvict(s))
 	switch {
 	case idle > holdPatience+grace:
-		return rc.giveUp(s, end{reason: "pods that have to go are still there", failed: true})
+		return rc.giveUp(s, withdrawal{reason: "pods that have to go are still there", failed: true})
 	case !s.refused.IsZero() && !marked && rc.shard.Now.Sub(s.refused) > refusedPatience:
-		return rc.giveUp(s, end{reason: "pods that have to go cannot be evicted", failed: true, spare: true})
+		return rc.giveUp(s, withdrawal{reason: "pods that have to go cannot be evicted", failed: true, spare: true})
 	case !s.begun && idle > unmarkedPatience:
 		// No pod was evicted for it, so it does not count as a failure of the pod.
-		return rc.giveUp(s, end{reason: "the eviction of pods that have to go is not begun", spare: true})
-	case !marked && rc.shard.Now.Sub(s.since) > secondLookAfter && rc.looks > 0:
-		rc.looks--
+		return rc.giveUp(s, withdrawal{reason: "the eviction of pods that have to go is not begun", spare: true})
+	case !marked && rc.shard.Now.Sub(s.since) > secondCheckAfter && rc.secondChecks > 0:
+		rc.secondChecks--
 		if node := rc.fitsElsewhere(s); node != "" {
-			return rc.giveUp(s, end{reason: "the pod fits on node " + node + " as it is"})
+			return rc.giveUp(s, withdrawal{reason: "the pod fits on node " + node + " as it is"})
 		}
 	}
-	return lookLater
+	return inspectionWaits
 }
 
 // anyMarked reports whether an eviction of a plan may be in progress.
-func (rc *reconciler) anyMarked(s standing) bool {
+func (rc *reconciler) anyMarked(s holdState) bool {
 	return slices.ContainsFunc(victimsOf(append(s.others, s.doc), s.plan), func(v ledger.Entry) bool {
 		return v.State == ledger.Evicting
 	})
 }
 
 // anyToEvict reports whether a plan has a victim that is not leaving yet.
-func (rc *reconciler) anyToEvict(s standing) bool {
+func (rc *reconciler) anyToEvict(s holdState) bool {
 	return slices.ContainsFunc(victimsOf(append(s.others, s.doc), s.plan), func(v ledger.Entry) bool {
 		pod, known := rc.shard.View.Pod(v.PodUID)
 		return known && !isLeaving(pod)
@@ -101,12 +101,12 @@ func (rc *reconciler) anyToEvict(s standing) bool {
 }
 
 // fitsElsewhere returns the name of a node that the pod of a hold fits on without any eviction; empty for none.
-func (rc *reconciler) fitsElsewhere(s standing) string {
+func (rc *reconciler) fitsElsewhere(s holdState) string {
 	profile, ok := rc.shard.Profiles[s.pod.SchedulerName]
 	if !ok || rc.shard.View.Settle() > 0 || profile.Extended(s.pod) {
 		return "" // the opinions of extenders are not known
 	}
-	v, err := rc.shard.Claims.Of(s.pod, profile)
+	v, err := rc.shard.Claims.SupplyFor(s.pod, profile)
 	if err != nil {
 		return ""
 	}
@@ -119,7 +119,7 @@ func (rc *reconciler) fitsElsewhere(s standing) string {
 	}
 	best := r.Feasible[0].Node
 	in := placement.Input{Pod: s.pod, Nodes: rc.shard.View.Nodes(), Objects: v.Lookups(rc.shard.View.Snapshot())}
-	if rc.search.RestsOnHolds(in, profile, &concern, best, nil) {
+	if rc.search.DependsOnHolds(in, profile, &concern, best, nil) {
 		return ""
 	}
 	return best.Node.Name
@@ -146,26 +146,26 @@ type obstacle struct {
 	why  placement.Failure
 }
 
-// lacksRoom decides about a hold whose victims have gone and whose pod does not fit.
-func (rc *reconciler) lacksRoom(
-	s standing, profile *placement.Profile, in placement.Input, o obstacle,
-) look {
+// handleUnfit decides about a hold whose victims have gone and whose pod does not fit.
+func (rc *reconciler) handleUnfit(
+	s holdState, profile *placement.Profile, in placement.Input, o obstacle,
+) inspection {
 	switch {
 	case o.why.LacksDevices() && rc.shard.Now.Sub(s.moved) <= claimPatience:
 		s.awaitsClaims = true
-		return lookLater
+		return inspectionWaits
 	case rc.fitsWhenYielded(s, profile, in, o.node):
 		s.yielding.awaited = true
 		return rc.await(s, 0)
 	}
 	reason := "the pod does not fit there any more: " + strings.Join(o.why.Reasons, ", ")
-	return rc.giveUp(s, end{reason: reason, failed: true})
+	return rc.giveUp(s, withdrawal{reason: reason, failed: true})
 }
 
 // fitsWhenYielded reports whether the pod of a hold fits once the reservations that are asked back have been given
 // back. It reads every document, so it is called only for a pod that does not fit.
 func (rc *reconciler) fitsWhenYielded(
-	s standing, profile *placement.Profile, in placement.Input, node *state.NodeInfo,
+	s holdState, profile *placement.Profile, in placement.Input, node *state.NodeInfo,
 ) bool {
 	if len(in.Nodes) < 2 || txns.IsPrepared(s.plan) {
 		return false // no other node matters, or no pod had to be evicted for it
@@ -187,7 +187,7 @@ func (rc *reconciler) fitsWhenYielded(
 
 // takesPromised reports whether a victim that was only reserved has been bound after all, and the remaining room is
 // free only because pods were evicted for another pod, whose place is held.
-func (rc *reconciler) takesPromised(s standing, profile *placement.Profile, in placement.Input) bool {
+func (rc *reconciler) takesPromised(s holdState, profile *placement.Profile, in placement.Input) bool {
 	stayed := slices.ContainsFunc(s.yielding.reserved, func(uid string) bool {
 		pod, ok := rc.shard.View.Pod(uid)
 		return ok && pod.NodeName == s.doc.NodeName && !isLeaving(pod)

@@ -29,14 +29,14 @@ func (r *Recorder) lostRecord(a *attempt.Attempt, reason step.Reason) events.Dec
 	d.Seed = a.Pick.Seed
 	d.NodeUID, d.NodeName = a.Pick.NodeUID, a.Pick.NodeName
 	d.NodesTotal, d.NodesFeasible = int32(a.Pick.Total), int32(a.Pick.Feasible)
-	d.Message, d.Evidence = string(reason), r.Answered(a)
+	d.Message, d.Evidence = string(reason), r.FinalEvidence(a)
 	return d
 }
 
 // Abandoned records a choice that is given up, unless it has a record: pods that were decided after it may have
 // counted it.
 func (r *Recorder) Abandoned(a *attempt.Attempt) {
-	if e := a.Pick.Evidence; e != nil && e.Order > a.Recorded {
+	if e := a.Pick.Evidence; e != nil && e.Order > a.RecordedOrder {
 		r.Effects.Abandon(r.lostRecord(a, step.Abandoned))
 	}
 }
@@ -50,7 +50,7 @@ func (r *Recorder) PlacedBy(a *attempt.Attempt, revision int64, plugin string) {
 	d.FactSequence, d.LedgerRevision = a.Pick.FactSequence, revision
 	d.NodeUID, d.NodeName = a.Pick.NodeUID, a.Pick.NodeName
 	d.NodesTotal, d.NodesFeasible = int32(a.Pick.Total), int32(a.Pick.Feasible)
-	d.Seed, d.Evidence = a.Pick.Seed, r.Answered(a)
+	d.Seed, d.Evidence = a.Pick.Seed, r.FinalEvidence(a)
 	if plugin != "" {
 		d.Plugins = []string{plugin}
 	}

@@ -77,10 +77,10 @@ func (b *batch) full(a *attempt.Attempt) bool {
 	return b.place.Ops()+len(b.drafts)+b.firsts+len(b.exclusives)+more > ledger.MaxTxnOps
 }
 
-// holdsBack reports whether an attempt cannot be in this transaction because one attempt is valid only if every pod
+// excludes reports whether an attempt cannot be in this transaction because one attempt is valid only if every pod
 // placed in the transaction stays, and another one only holds a place.
-func (b *batch) holdsBack(a *attempt.Attempt) bool {
-	held := func(a *attempt.Attempt) bool { return a.Deal != nil && a.Deal.Later }
+func (b *batch) excludes(a *attempt.Attempt) bool {
+	held := func(a *attempt.Attempt) bool { return a.Plugins != nil && a.Plugins.WorkLeft }
 	return slices.ContainsFunc(b.attempts, func(x *attempt.Attempt) bool {
 		return held(x) && a.Pick.Needs.CountsBatch || held(a) && x.Pick.Needs.CountsBatch
 	})
@@ -91,18 +91,18 @@ func (b *batch) add(a *attempt.Attempt, entry ledger.Entry) joining {
 	n := a.Pick.Needs
 	next, err := b.pin(a, entry)
 	if err != nil {
-		return b.unfit(err)
+		return b.resultOf(err)
 	}
 	own := &next[0]
 	own.doc = own.doc.Cover(ledger.KindNode, a.Pick.NodeRV)
 	if own.doc, err = a.Pick.Enter(own.doc, entry); err != nil {
-		return b.unfit(err)
+		return b.resultOf(err)
 	}
 	held, err := b.by.Shard.Claims.Take(a.Pick.Volumes.Holdings(), ledger.Holder{
 		PodUID: entry.PodUID, Token: entry.Token, NodeUID: a.Pick.NodeUID,
 	}, b.exclusives)
 	if err != nil {
-		return b.unfit(err)
+		return b.resultOf(err)
 	}
 	if !b.weigh(a, next, held) {
 		return tooMuch
@@ -160,8 +160,8 @@ func (b *batch) draft(nodeUID string) (draft, bool) {
 	return draft{}, false
 }
 
-// unfit maps an error of a ledger step to a result of joining.
-func (b *batch) unfit(err error) joining {
+// resultOf maps an error of a ledger step to a result of joining.
+func (b *batch) resultOf(err error) joining {
 	b.why = err
 	var (
 		large   *ledger.DocTooLargeError

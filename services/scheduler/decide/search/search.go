@@ -48,12 +48,12 @@ const (
 // whose places are only held, the result has only the nodes that also pass without those pods.
 func (x *Searcher) Find(
 	a *attempt.Attempt, profile *placement.Profile, v claims.Supply, concern *guard.Concern, avoided []string,
-) record.Look {
-	onHold := x.onHold(a.Pod, profile, concern)
+) record.Evaluation {
+	onHold := x.heldPods(a.Pod, profile, concern)
 	done := x.Shard.LookUp(v)
 	found := x.evaluate(profile, a, scope{avoided: avoided, whole: len(onHold) > 0})
 	done()
-	return x.besideHolds(a, profile, v, found, onHold)
+	return x.requireWithoutHolds(a, profile, v, found, onHold)
 }
 
 // scope limits the nodes that an evaluation finds.
@@ -66,7 +66,7 @@ type scope struct {
 
 // evaluate tries the home nodes first if that costs the pod nothing, and then all usable nodes, where home nodes
 // rank before other nodes of the same total. Rules that count pods on other nodes see all nodes in both cases.
-func (x *Searcher) evaluate(profile *placement.Profile, a *attempt.Attempt, s scope) record.Look {
+func (x *Searcher) evaluate(profile *placement.Profile, a *attempt.Attempt, s scope) record.Evaluation {
 	avoided := s.avoided
 	basis := x.Record.Basis(profile, avoided)
 	q := engine.Query{Pod: a.Pod, Seed: attempt.Seed(a.Pod.UID, a.Offer.Attempt), HomeFirst: x.Shard.HomeFirst}
@@ -88,19 +88,19 @@ func (x *Searcher) evaluate(profile *placement.Profile, a *attempt.Attempt, s sc
 		if usable, home := x.Shard.Engine.Candidates(); home >= minHome && home < usable {
 			home := q
 			home.Home = true
-			if r := without(avoided, x.Query(profile, home)); r.FeasibleCount >= enoughHome(a.Pod) {
-				return record.Look{Result: r, Home: true, Basis: basis}
+			if r := dropAvoided(avoided, x.Query(profile, home)); r.FeasibleCount >= enoughHome(a.Pod) {
+				return record.Evaluation{Result: r, Home: true, Basis: basis}
 			}
 		}
 	}
 	if s.whole {
 		q.Limit, q.Everywhere = -1, true
 	}
-	return record.Look{Result: without(avoided, x.Query(profile, q)), Basis: basis}
+	return record.Evaluation{Result: dropAvoided(avoided, x.Query(profile, q)), Basis: basis}
 }
 
-// without removes avoided nodes from the feasible ones.
-func without(avoided []string, r placement.Result) placement.Result {
+// dropAvoided removes avoided nodes from the feasible ones.
+func dropAvoided(avoided []string, r placement.Result) placement.Result {
 	if len(avoided) == 0 {
 		return r
 	}

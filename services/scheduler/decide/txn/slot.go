@@ -37,10 +37,10 @@ type Request struct {
 	Attempts []*attempt.Attempt
 	// Pods is how many pods get a reservation that can be bound.
 	Pods int
-	// Losers classifies its failure. Each: the proposal itself determines which of its pods an earlier copy has
+	// Classify classifies its failure. Each: the proposal itself determines which of its pods an earlier copy has
 	// placed.
-	Losers func(ledger.TxnResult) (txns.Outcome, error)
-	Each   bool
+	Classify func(ledger.TxnResult) (txns.Outcome, error)
+	Each     bool
 	// Epochs are the epochs that it compares, by partition.
 	Epochs map[int32]int64
 	// Answered is called with the answer, and with how many times the transaction was sent.
@@ -75,9 +75,9 @@ type Slot struct {
 	// written holds the changes of documents and guards by the last successful transaction, by key: decisions made while
 	// it was in flight have counted its pods already, as staged.
 	written map[string]revisions
-	// hold is the revision that the ledger's watch must have reached before the next transaction: a transaction that
+	// minRevision is the revision that the ledger's watch must have reached before the next transaction: a transaction that
 	// compares an older registry would fail.
-	hold int64
+	minRevision int64
 }
 
 // revisions is one change of the revision of a key.
@@ -99,11 +99,11 @@ func (s *Slot) SeeksPlace() bool {
 	return s.flight != nil && s.flight.change && len(s.flight.Attempts) > 0
 }
 
-// Hold delays further transactions until the ledger's watch has reached a revision.
-func (s *Slot) Hold(revision int64) { s.hold = max(s.hold, revision) }
+// WaitForRevision delays further transactions until the ledger's watch has reached a revision.
+func (s *Slot) WaitForRevision(revision int64) { s.minRevision = max(s.minRevision, revision) }
 
-// Waits reports whether the next transaction has to wait for the ledger's watch.
-func (s *Slot) Waits() bool { return s.Shard.Ledger.Revision() < s.hold }
+// WaitsForRevision reports whether the next transaction has to wait for the ledger's watch.
+func (s *Slot) WaitsForRevision() bool { return s.Shard.Ledger.Revision() < s.minRevision }
 
 // Wrote reports whether the last transaction of this shard brought a document or guard from one revision to another.
 func (s *Slot) Wrote(key string, from, to int64) bool { return s.written[key] == revisions{from, to} }
@@ -121,7 +121,7 @@ func (s *Slot) Launch(p Proposal, change txns.Change, attempts ...*attempt.Attem
 	if err != nil {
 		return fmt.Errorf("scheduler: %s: %w", p.Kind(), err)
 	}
-	r := Request{Proposal: p, Txn: txn, Attempts: attempts, Losers: change.Classify}
+	r := Request{Proposal: p, Txn: txn, Attempts: attempts, Classify: change.Classify}
 	if change.Authority != nil {
 		r.Epochs = change.Authority.Epochs
 	}
@@ -167,30 +167,30 @@ func (s *Slot) Land(r step.Result) error {
 	s.flight = nil
 	s.Attempts.TakeAll(attempt.InFlight)
 	if r.Refused != "" {
-		s.Limits.refuse(f.Txn, s.Shard.Now)
+		s.Limits.recordRefused(f.Txn, s.Shard.Now)
 		if f.Proposal != nil {
 			f.Proposal.TooLarge(r.Refused)
 		}
 		return nil
 	}
-	s.Limits.took(f.Txn)
+	s.Limits.recordAccepted(f.Txn)
 	switch {
 	case f.Answered != nil:
 		f.Answered(r.Txn, f.sent)
 		return nil
 	case r.Txn.Succeeded:
-		return s.won(f, r.Txn)
+		return s.onCommitted(f, r.Txn)
 	}
-	return s.lost(f, r.Txn)
+	return s.onLost(f, r.Txn)
 }
 
-func (s *Slot) won(f *flight, r ledger.TxnResult) error {
-	s.Record.LearningOwn(r.Revision)
+func (s *Slot) onCommitted(f *flight, r ledger.TxnResult) error {
+	s.Record.NoteOwnCommit(r.Revision)
 	changes, err := s.Shard.Ledger.LearnOwn(f.Txn, r)
 	if err != nil {
 		return fmt.Errorf("scheduler: transaction result: %w", err)
 	}
-	s.note(f.Txn, r.Revision)
+	s.recordWritten(f.Txn, r.Revision)
 	if p, ok := f.Proposal.(resupplier); ok && p.Resupplies() {
 		s.Forget()
 	}
@@ -199,20 +199,20 @@ func (s *Slot) won(f *flight, r ledger.TxnResult) error {
 	return nil
 }
 
-func (s *Slot) lost(f *flight, r ledger.TxnResult) error {
-	s.Record.Learning(r.Current)
+func (s *Slot) onLost(f *flight, r ledger.TxnResult) error {
+	s.Record.NoteLearned(r.Current)
 	changes, err := s.Shard.Ledger.Learn(r.Current)
 	if err != nil {
 		return fmt.Errorf("scheduler: transaction result: %w", err)
 	}
 	s.Moved(changes)
-	lost, err := f.Losers(r)
+	lost, err := f.Classify(r)
 	if err != nil {
 		return fmt.Errorf("scheduler: transaction result: %w", err)
 	}
 	s.Shard.LoseEpochs(lost.Partitions, f.Epochs)
 	if lost.Registry {
-		s.Hold(lost.RegistryRevision)
+		s.WaitForRevision(lost.RegistryRevision)
 	}
 	if lost.Applied && !f.Each {
 		f.Proposal.Done(lost.AppliedAt)
@@ -222,8 +222,8 @@ func (s *Slot) lost(f *flight, r ledger.TxnResult) error {
 	return nil
 }
 
-// note records what the transaction that was just committed did to the documents and guards that it compared.
-func (s *Slot) note(t ledger.Txn, revision int64) {
+// recordWritten records what the transaction that was just committed did to the documents and guards that it compared.
+func (s *Slot) recordWritten(t ledger.Txn, revision int64) {
 	compared := make(map[string]int64, len(t.Compares))
 	for _, cmp := range t.Compares {
 		compared[cmp.Key] = cmp.Revision
