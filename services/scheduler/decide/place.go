@@ -19,7 +19,8 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
-// placer decides where to place the pods of attempts, one attempt at a time.
+// placer decides where to place the pods of attempts, one attempt at a time. It has no state of its own: an attempt
+// that is put back is decided from scratch, on the state at that time.
 type placer struct {
 	shard      *shard.State
 	attempts   *attempt.Queues
@@ -45,10 +46,13 @@ func (p *placer) try(a *attempt.Attempt) {
 	p.finish(&t, o)
 }
 
-// trial is the state of one attempt while it is decided.
+// trial is the state of one attempt while it is decided. Each step of place fills in its part. A trial lives for one
+// call of try; what must outlive it is in the attempt.
 type trial struct {
 	attempt *attempt.Attempt
 	profile *placement.Profile
+	// volumes has the needs of the pod's claims, and from step 6 on their picks. concern are the rules and terms that
+	// concern the pod beyond its node.
 	volumes claims.Supply
 	concern guard.Concern
 	// avoided are the UIDs of nodes that the pod avoids because of its owner; behind is how many nodes cannot be
@@ -63,7 +67,8 @@ type trial struct {
 	needs attempt.Needs
 }
 
-// outcome is the result of a trial. why is set for failed.
+// outcome is the result of a trial, from a closed set. why is the message for failed, and empty otherwise. The zero
+// value is open: the next step follows.
 type outcome struct {
 	is  ending
 	why string
@@ -88,9 +93,11 @@ const (
 	passed
 )
 
+// failure returns the outcome of an attempt that cannot be decided: the error is in the pod or its objects.
 func failure(err error) outcome { return outcome{failed, err.Error()} }
 
-// finish puts an attempt where its outcome sends it.
+// finish puts an attempt where its outcome sends it. It is the only place where a trial moves its attempt, but for
+// steps that hand the attempt to another part (passed).
 func (p *placer) finish(t *trial, o outcome) {
 	a := t.attempt
 	switch o.is {
@@ -109,7 +116,8 @@ func (p *placer) finish(t *trial, o outcome) {
 }
 
 // admit reports whether an attempt may be decided now: the shard owns the pod's partition, and its facts show a
-// waiting pod.
+// waiting pod. An attempt of which the facts are older than those of the queue waits for them; otherwise the offer
+// and the facts disagree about the pod, and the offer is returned.
 func (p *placer) admit(t *trial) outcome {
 	a := t.attempt
 	if _, ok := p.shard.Holds(a.Offer.Partition); !ok {
@@ -132,7 +140,10 @@ func (p *placer) admit(t *trial) outcome {
 	return outcome{}
 }
 
-// place decides where to place a pod, step by step. The first step with an outcome ends it.
+// place decides where to place a pod, step by step. The first step with an outcome ends it. Before step 7 (or 2, for
+// a kept place) the pod counts nowhere, so that the attempt can be put back after any step. The order matters: a kept
+// place is tried before all nodes are evaluated, which is the most expensive step, and questions are asked only about
+// nodes that pass.
 func (p *placer) place(t *trial) outcome {
 	o := p.demands(t) // 1. what the pod's claims and its rules about other nodes require
 	if o.is == open {
@@ -156,7 +167,9 @@ func (p *placer) place(t *trial) outcome {
 	return o
 }
 
-// demands determines what a pod needs beyond its node.
+// demands determines what a pod needs beyond its node. A claim for one pod that another pod still uses makes the
+// attempt wait, as its end will change the facts. Nodes whose documents are ahead of the facts are left out from
+// here on (behind).
 func (p *placer) demands(t *trial) outcome {
 	var err error
 	if t.volumes, err = p.shard.Claims.SupplyFor(t.attempt.Pod, t.profile); err != nil {
@@ -174,7 +187,8 @@ func (p *placer) demands(t *trial) outcome {
 	return outcome{}
 }
 
-// takeKept stages a pod in a place that is kept for it, if there is one where it fits.
+// takeKept stages a pod in a place that is kept for it, if there is one where it fits. Pods with claims or extenders
+// take none: it is not checked whether these find what they need there.
 func (p *placer) takeKept(t *trial) outcome {
 	if t.concern.Uncertain || t.volumes.Any() || t.profile.Extended(t.attempt.Pod) {
 		return outcome{}
@@ -185,7 +199,9 @@ func (p *placer) takeKept(t *trial) outcome {
 	return outcome{}
 }
 
-// find looks for the nodes that a pod may be placed on. If only nodes that are behind are left, it waits for them.
+// find looks for the nodes that a pod may be placed on. If only nodes that are behind are left, it waits for them:
+// the verdict that the pod fits nowhere would be premature. So it does while its rules about other pods are
+// uncertain.
 func (p *placer) find(t *trial) outcome {
 	t.found = p.search.Find(t.attempt, t.profile, t.volumes, &t.concern, t.avoided)
 	if t.found.Err != nil {
@@ -197,7 +213,9 @@ func (p *placer) find(t *trial) outcome {
 	return outcome{}
 }
 
-// ask makes an attempt wait for extenders and plugins, if they have to be asked.
+// ask makes an attempt wait for extenders and plugins, if they have to be asked. It is passed twice: without answers
+// it sends the question, and in the second trial the search has used the answers. With no node left, the pod's fate
+// is decided in nowhere, unless some nodes have not been asked about.
 func (p *placer) ask(t *trial) outcome {
 	none := len(t.found.Feasible) == 0
 	if none && p.consults.Reconsult(t.attempt, t.found.Diagnosis) ||
@@ -226,7 +244,9 @@ func (p *placer) nowhere(t *trial) outcome {
 	return outcome{is: rejected}
 }
 
-// choose picks the best node for which all pods in its topology domains are counted.
+// choose picks the best node for which all pods in its topology domains are counted. An attempt whose turn has been
+// granted prefers the node of its turn, which no other shard uses meanwhile. The evidence is collected before, while
+// the engine's result is valid.
 func (p *placer) choose(t *trial) outcome {
 	a := t.attempt
 	t.evidence = p.record.Evidence(a, t.profile, t.found, t.behind)
@@ -240,7 +260,8 @@ func (p *placer) choose(t *trial) outcome {
 	return outcome{}
 }
 
-// supply picks the volumes and devices for a pod's claims on its node, and gets its terms registered.
+// supply picks the volumes and devices for a pod's claims on its node, and gets its terms registered. An attempt
+// with terms that the ledger does not know yet waits for their registration, and is then decided again.
 func (p *placer) supply(t *trial) outcome {
 	a := t.attempt
 	v, ok, err := p.shard.Claims.Pick(t.volumes, t.profile, claims.Target{
@@ -259,7 +280,8 @@ func (p *placer) supply(t *trial) outcome {
 	return outcome{}
 }
 
-// stage makes the pod count on its node.
+// stage makes the pod count on its node, in this shard only: other shards see it when the transaction has been
+// committed. The next-best nodes are remembered, so that a lost race need not cost another search.
 func (p *placer) stage(t *trial) outcome {
 	a := t.attempt
 	a.Pick = p.life.PickOf(a, t.node, t.needs)
@@ -272,7 +294,9 @@ func (p *placer) stage(t *trial) outcome {
 	return outcome{is: placed}
 }
 
-// reject ends an attempt that fits nowhere, as soon as that is certain.
+// reject ends an attempt that fits nowhere, as soon as that is certain. The verdict is as of the state that was
+// evaluated, or of the question to extenders and plugins if they were asked, so that no event after it is missed.
+// PostFilter plugins come before preemption.
 func (p *placer) reject(a *attempt.Attempt, profile *placement.Profile, r record.Evaluation) {
 	d := p.record.Decision(events.DecisionUnplaceable, a)
 	from := p.life.Positions()

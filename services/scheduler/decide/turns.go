@@ -9,7 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/shard"
 )
 
-// ownTurns are the turns of the cluster, together with the attempts of this shard that wait for one.
+// ownTurns are the turns of the cluster, together with the attempts of this shard that wait for one. The embedded
+// Turns knows nodes and shards only, not attempts.
 type ownTurns struct {
 	*avoid.Turns
 	shard    *shard.State
@@ -17,7 +18,7 @@ type ownTurns struct {
 	life     *lifecycle.Attempts
 }
 
-// request asks for a turn at the node that an attempt has just lost.
+// request asks for a turn at the node that an attempt has just lost. Without home nodes no shard grants turns.
 func (t *ownTurns) request(a *attempt.Attempt) {
 	if t.shard.Home == nil || a.Pick.NodeUID == "" {
 		return

@@ -27,11 +27,14 @@ import (
 // errTakenBack is the cause with which a plugin's context ends before its work is done.
 var errTakenBack = errors.New("the reservation of the pod was cancelled")
 
-// openCycle is a cycle, from its question to its end.
+// openCycle is a cycle, from its question to its end. Its fields are set at ActReserve, and do not change
+// afterwards, but for preparing. The acts of one cycle are requested one after the other; only ActUndo may come
+// while ActPrepare or ActBind is in progress.
 type openCycle struct {
 	id    uint64
 	cycle *cycle
-	seen  *cluster
+	// seen is the cluster that the plugins were shown with the question; later acts of the cycle show the same.
+	seen *cluster
 	// pod is the pod as plugins see it, with the node; nil before ActReserve.
 	pod  *corev1.Pod
 	node string
@@ -47,7 +50,7 @@ type cycleKey struct {
 	id    uint64
 }
 
-// openCycles are the cycles of a process that have not ended.
+// openCycles are the cycles of a process that have not ended. Safe for concurrent use.
 type openCycles struct {
 	mu struct {
 		sync.Mutex
@@ -57,13 +60,14 @@ type openCycles struct {
 	}
 }
 
+// newOpenCycles returns no cycles.
 func newOpenCycles() *openCycles {
 	d := &openCycles{}
 	d.mu.latest, d.mu.open = map[string]*openCycle{}, map[cycleKey]*openCycle{}
 	return d
 }
 
-// remember keeps a cycle until its shard asks the next question.
+// remember keeps a cycle until its shard asks the next question: most questions are followed by no act.
 func (ds *openCycles) remember(shard string, d *openCycle) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -81,7 +85,8 @@ func (ds *openCycles) last(k cycleKey) (*openCycle, error) {
 	return d, nil
 }
 
-// begin opens the last cycle of a shard, if it has this key.
+// begin opens the last cycle of a shard, if it has this key. An error means that the shard has asked again since, or
+// that the process was started after the question.
 func (ds *openCycles) begin(k cycleKey) (*openCycle, error) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -89,12 +94,14 @@ func (ds *openCycles) begin(k cycleKey) (*openCycle, error) {
 	if d == nil || d.id != k.id {
 		return nil, fmt.Errorf("cycle %d of %s is gone", k.id, k.shard)
 	}
+	// From here on the cycle outlives the next question of its shard.
 	delete(ds.mu.latest, k.shard)
 	ds.mu.open[k] = d
 	return d, nil
 }
 
-// prepare marks a cycle as being at ActPrepare; false if it has ended.
+// prepare marks a cycle as being at ActPrepare, or at ActBind; false if it has ended. cancel ends the act when the
+// cycle is taken back meanwhile.
 func (ds *openCycles) prepare(k cycleKey, cancel context.CancelCauseFunc) (*openCycle, bool) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -105,7 +112,8 @@ func (ds *openCycles) prepare(k cycleKey, cancel context.CancelCauseFunc) (*open
 	return d, ok
 }
 
-// prepared ends ActPrepare; false if the cycle was taken back in the meantime.
+// prepared ends such an act; false if the cycle was taken back in the meantime. The caller must then run Unreserve,
+// since the act that took it back has left that to it.
 func (ds *openCycles) prepared(k cycleKey, d *openCycle) bool {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -114,7 +122,7 @@ func (ds *openCycles) prepared(k cycleKey, d *openCycle) bool {
 }
 
 // end removes a cycle from the open ones, and reports whether the caller must finish it: no other caller has removed
-// it, and no act in progress will finish it.
+// it, and no act in progress will finish it. An act in progress is cancelled.
 func (ds *openCycles) end(k cycleKey) (*openCycle, bool) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -137,7 +145,9 @@ func (s *Set) Acts() bool {
 }
 
 // Perform makes the plugins act, and returns when they have finished. The acts of one cycle are requested in their
-// order.
+// order. ActUndo and ActBound of a cycle that is not open any more do nothing: the process was restarted, or another
+// act has ended it. The wait for the cycle slot is only part of ActReserve and ActPostFilter, as upstream's binding
+// cycles run beside the next scheduling cycle.
 func (s *Set) Perform(ctx context.Context, p step.Perform) step.Performed {
 	answer := step.Performed{ID: p.ID, Act: p.Act}
 	key := cycleKey{p.Shard, p.ID}
@@ -150,6 +160,7 @@ func (s *Set) Perform(ctx context.Context, p step.Perform) step.Performed {
 		s.postFilterFor(ctx, p, &answer)
 	case step.ActBind:
 		s.bindFor(ctx, key, &answer)
+	// A cycle in which an act is in progress is unreserved by that act, when it has ended.
 	case step.ActUndo:
 		if d, mine := s.runtime.open.end(key); mine {
 			s.unreserve(ctx, d)
@@ -164,6 +175,7 @@ func (s *Set) Perform(ctx context.Context, p step.Perform) step.Performed {
 			s.runtime.activateFrom(d.cycle)
 		}
 	}
+	// A cycle that the shard itself has taken back is no failure of a plugin.
 	if answer.Err != nil && !errors.Is(answer.Err, errTakenBack) {
 		s.logger.Warn("plugin failed; pod will be retried", "pod", p.Pod.Key(), "node", p.Node,
 			telemetry.KeyError, answer.Err)
@@ -171,7 +183,8 @@ func (s *Set) Perform(ctx context.Context, p step.Perform) step.Performed {
 	return answer
 }
 
-// setFailure puts a status other than success into an answer; prefix names the plugin that was asked.
+// setFailure puts a status other than success into an answer; prefix names the plugin that was asked. A rejection
+// becomes a verdict on the pod, any other code an error, after which the pod is retried.
 func setFailure(answer *step.Performed, status *framework.Status, plugin, prefix string) {
 	if status.IsRejected() {
 		answer.Refusal = &step.Refusal{Plugin: plugin, Reasons: status.Reasons()}
@@ -180,15 +193,18 @@ func setFailure(answer *step.Performed, status *framework.Status, plugin, prefix
 	answer.Err = fmt.Errorf("%s: %w", prefix, status.AsError())
 }
 
-// reserveFor is the rest of a scheduling cycle.
+// reserveFor is the rest of a scheduling cycle: Reserve and Permit. It holds the cycle slot, and shows the plugins
+// the cluster of the question again. If plugins refuse or fail, what they have reserved is undone before it returns.
 func (s *Set) reserveFor(ctx context.Context, key cycleKey, p step.Perform, answer *step.Performed) {
 	d, err := s.runtime.open.begin(key)
 	if err != nil {
 		answer.Err = err
 		return
 	}
+	// Upstream assumes the pod on its node before Reserve, so that plugins see its node.
 	d.pod, d.node = p.Pod.Object(), p.Node
 	d.pod.Spec.NodeName = p.Node
+	// Plugins have not reserved anything yet, so nothing must be undone.
 	if !s.runtime.beginCycle(ctx) {
 		s.runtime.open.end(key)
 		answer.Err = ctx.Err()
@@ -205,7 +221,13 @@ func (s *Set) reserveFor(ctx context.Context, key cycleKey, p step.Perform, answ
 	}
 }
 
-// reserveIn runs Reserve and Permit, and asks what must be done before the bind.
+// reserveIn runs Reserve and Permit, and asks what must be done before the bind. The steps:
+//
+//  1. Reserve of all plugins; the first that fails ends it.
+//  2. Permit of all plugins; the first that rejects ends it. Plugins that ask to wait are noted.
+//  3. The pods that plugins want tried now are activated.
+//  4. PreBindPreFlight: whether PreBind has work. If not, and no plugin waits, the place need not be held first.
+//  5. Whether plugins must be asked to bind.
 func (s *Set) reserveIn(ctx context.Context, d *openCycle, answer *step.Performed) {
 	for _, plugin := range s.reserve {
 		begin := time.Now()
@@ -237,7 +259,8 @@ func (s *Set) reserveIn(ctx context.Context, d *openCycle, answer *step.Performe
 // pkg/scheduler/framework/runtime/framework.go.
 const maxPermit = 15 * time.Minute
 
-// permits runs all Permit plugins until one rejects; waits are the plugins that make the pod wait.
+// permits runs all Permit plugins until one rejects; waits are the plugins that make the pod wait, with the longest
+// time.
 func (s *Set) permits(ctx context.Context, d *openCycle, answer *step.Performed) (waits map[string]time.Duration) {
 	waits = map[string]time.Duration{}
 	for _, plugin := range s.permit {
@@ -256,7 +279,8 @@ func (s *Set) permits(ctx context.Context, d *openCycle, answer *step.Performed)
 	return waits
 }
 
-// preFlights asks what must be done before the bind.
+// preFlights asks what must be done before the bind: work is true if any plugin does not skip. It also notes which
+// plugins are skipped at PreBind and which may run in parallel, as upstream's RunPreBindPreFlights does.
 func (s *Set) preFlights(ctx context.Context, d *openCycle) (work bool, err error) {
 	skip, parallel := sets.New[string](), sets.New[string]()
 	for _, plugin := range s.preBind {
@@ -283,8 +307,8 @@ func (s *Set) preFlights(ctx context.Context, d *openCycle) (work bool, err erro
 	return work, nil
 }
 
-// prepareFor is a binding cycle up to the bind. If plugins heed their context, it takes no longer than a place is
-// held for it.
+// prepareFor is a binding cycle up to the bind: the wait at Permit, then PreBind. If plugins heed their context, it
+// takes no longer than a place is held for it.
 func (s *Set) prepareFor(ctx context.Context, key cycleKey, answer *step.Performed) {
 	s.during(ctx, key, txns.PreparedFor, answer, func(until context.Context, d *openCycle) {
 		s.permitted(until, d, answer)
@@ -294,10 +318,13 @@ func (s *Set) prepareFor(ctx context.Context, key cycleKey, answer *step.Perform
 	})
 }
 
-// during runs a part of a binding cycle for at most limit, while the deal is open. A deal that was taken back in the
-// meantime, or that the part ends by a refusal or an error, is unreserved.
+// during runs a part of a binding cycle for at most limit, while the cycle is open. A cycle that was taken back in
+// the meantime, or that the part ends by a refusal or an error, is unreserved. One of the two always does that,
+// never both: end and prepared decide it under one lock.
 func (s *Set) during(ctx context.Context, key cycleKey, limit time.Duration, answer *step.Performed,
 	part func(context.Context, *openCycle)) {
+	// Two contexts: the first ends with the time, the second with a cause when the cycle is taken back
+	// (openCycles.end).
 	until, stop := context.WithTimeout(ctx, limit)
 	defer stop()
 	until, cancel := context.WithCancelCause(until)
@@ -307,6 +334,7 @@ func (s *Set) during(ctx context.Context, key cycleKey, limit time.Duration, ans
 		answer.Err = errTakenBack
 		return
 	}
+	// No lock is held: the part may take minutes, and ActUndo may end the cycle in the meantime.
 	part(until, d)
 	if standing := s.runtime.open.prepared(key, d); !standing {
 		answer.Refusal, answer.Err = nil, errTakenBack
@@ -321,7 +349,8 @@ func (s *Set) during(ctx context.Context, key cycleKey, limit time.Duration, ans
 	}
 }
 
-// permitted waits until all plugins have allowed the pod, or one has rejected it.
+// permitted waits until all plugins have allowed the pod, or one has rejected it. Plugins do so from any goroutine,
+// through the handle. A pod that no plugin made wait passes at once.
 func (s *Set) permitted(ctx context.Context, d *openCycle, answer *step.Performed) {
 	if d.waits == nil {
 		return
@@ -339,9 +368,12 @@ func (s *Set) permitted(ctx context.Context, d *openCycle, answer *step.Performe
 	}
 }
 
-// preBinds runs the work before the bind; plugins that allow it run in parallel.
+// preBinds runs the work before the bind. Plugins that allow it run in parallel with their neighbours in the
+// configured order; the others run alone. Another plugin may cancel the pod until MarkPrebound. Source:
+// RunPreBindPlugins in pkg/scheduler/framework/runtime/framework.go.
 func (s *Set) preBinds(ctx context.Context, d *openCycle) error {
 	skip, parallel := d.cycle.GetSkipPreBindPlugins(), d.cycle.GetParallelPreBindPlugins()
+	// Nothing to run: the wait at Permit was the only reason to hold the place.
 	if len(skip) == len(s.preBind) {
 		return nil
 	}
@@ -351,6 +383,7 @@ func (s *Set) preBinds(ctx context.Context, d *openCycle) error {
 	defer s.runtime.inPreBind.remove(d.pod.UID)
 	var group []framework.PreBindPlugin
 	for _, plugin := range s.preBind {
+		// A plugin that must run alone ends the group before it, and is a group of its own.
 		alone := !parallel.Has(plugin.Name())
 		if alone {
 			if err := s.preBindGroup(ctx, d, group); err != nil {
@@ -371,6 +404,7 @@ func (s *Set) preBinds(ctx context.Context, d *openCycle) error {
 	if err := s.preBindGroup(ctx, d, group); err != nil {
 		return err
 	}
+	// Another plugin has cancelled the pod while the last of them ran.
 	if !under.MarkPrebound() {
 		return context.Cause(ctx)
 	}
@@ -395,6 +429,7 @@ func (s *Set) preBindGroup(ctx context.Context, d *openCycle, group []framework.
 	return failed
 }
 
+// preBind runs one plugin's PreBind. If the context was cancelled, the error is the cause of that, not the plugin's.
 func (d *openCycle) preBind(ctx context.Context, plugin framework.PreBindPlugin) error {
 	begin := time.Now()
 	status := plugin.PreBind(ctx, d.cycle, d.pod, d.node)
@@ -418,6 +453,8 @@ func (s *Set) unreserve(ctx context.Context, d *openCycle) {
 	if d.waits != nil {
 		s.runtime.waiting.remove(d.waits)
 	}
+	// Unreserve must run even if the shard is stopping, since plugins may have reserved something outside the
+	// process.
 	ctx = context.WithoutCancel(ctx)
 	for i := len(s.reserve) - 1; i >= 0; i-- {
 		begin := time.Now()

@@ -16,7 +16,7 @@ import (
 //
 // If the shard dies before it records an answer, binders take the place back when the time has run out.
 
-// StartBind makes plugins bind the pod of a deal.
+// StartBind makes plugins bind the pod that they have agreed on.
 func (pl *Plugins) StartBind(d *attempt.PluginBinding, revision int64) {
 	d.Revision = revision
 	pl.bindable[d.Attempt.Offer.Pod.UID] = d

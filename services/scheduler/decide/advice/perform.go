@@ -35,7 +35,8 @@ import (
 //
 // If it ends in any other way (a lost race, a place that was taken, a pod that is gone, a bind that failed), the
 // plugins are asked to undo it (ActUndo), once. Plugins that have refused or failed have done so themselves. A shard
-// that does not know the deal of a held place gives the place up: the process that had the plugins' state is gone.
+// that does not know the plugins' agreement on a held place gives the place up: the process that had the plugins'
+// state is gone.
 
 const (
 	// maxPreparing is how many pods of a shard may be at ActPrepare, as whole groups wait at Permit for their last
@@ -56,13 +57,13 @@ type Plugins struct {
 	// ReleaseUnfit notes the places kept for the pod of an attempt that it did not take.
 	ReleaseUnfit func(*attempt.Attempt)
 
-	// preparing are holds at ActPrepare, binding reservations at ActBind. undoing are the deals with an ActUndo in
+	// preparing are holds at ActPrepare, binding reservations at ActBind. undoing are the agreements with an ActUndo in
 	// progress; the value is true if it belongs to a cycle. (Attempts at ActReserve and ActPostFilter are in phases
 	// of their own.)
 	preparing map[uint64]*attempt.PluginBinding
 	binding   map[uint64]*attempt.PluginBinding
 	undoing   map[uint64]bool
-	// bindable are the deals of reservations that binders may bind, by pod UID.
+	// bindable are the agreements on reservations that binders may bind, by pod UID.
 	bindable map[string]*attempt.PluginBinding
 }
 
@@ -79,9 +80,9 @@ func NewPlugins(life *lifecycle.Attempts, p Plans, acts, postFilters map[string]
 
 // Plans is the part of preemption that plugins and extenders use.
 type Plans interface {
-	// HoldPlace holds the place of a deal while plugins prepare the bind.
+	// HoldPlace holds the place of an agreement while plugins prepare the bind.
 	HoldPlace(d *attempt.PluginBinding)
-	// Prepared applies that plugins have prepared the bind of a deal, or have failed to.
+	// Prepared applies that plugins have prepared the bind, or have failed to.
 	Prepared(d *attempt.PluginBinding)
 	// Vetted applies what extenders have answered about the place of a plan.
 	Vetted(plan string, advice step.Advice)
@@ -126,7 +127,7 @@ func (pl *Plugins) perform(d *attempt.PluginBinding, act step.Act) {
 	})
 }
 
-// Undo makes plugins take back what they have reserved, unless the deal is over.
+// Undo makes plugins take back what they have reserved, unless they have nothing more to do.
 func (pl *Plugins) Undo(d *attempt.PluginBinding, inCycle bool) {
 	if d == nil || d.Ended {
 		return
@@ -207,7 +208,7 @@ func (pl *Plugins) refusal(a *attempt.Attempt, r *step.Refusal) events.Decision 
 	return d
 }
 
-// Settle continues with the deal of an attempt whose reservation has been committed at revision; false if plugins
+// Settle continues with the plugins of an attempt whose reservation has been committed at revision; false if plugins
 // have work left before the bind.
 func (pl *Plugins) Settle(a *attempt.Attempt, revision int64) (bindable bool) {
 	d := a.Plugins
@@ -256,7 +257,7 @@ func (pl *Plugins) ReportFailed(d *attempt.PluginBinding, revision int64) bool {
 	return true
 }
 
-// HoldRemoved continues with a deal whose hold no longer exists.
+// HoldRemoved continues with an agreement whose hold no longer exists.
 func (pl *Plugins) HoldRemoved(podUID string, d *attempt.PluginBinding) {
 	if d == nil {
 		return

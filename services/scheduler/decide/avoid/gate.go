@@ -100,6 +100,7 @@ func (g *Gate) SetUsable(n *state.NodeInfo, usable bool) {
 	g.set(n)
 }
 
+// set sets in the engine whether a node may be used.
 func (g *Gate) set(n *state.NodeInfo) { g.Engine.SetUsable(n, g.Usable(n)) }
 
 // Usable reports whether a node may be used, and is not avoided.

@@ -18,8 +18,9 @@ import (
 // maxEnded is how many reservations are remembered after their end: kubelets reject within seconds of the bind.
 const maxEnded = 8192
 
-// endedReservations are the latest reservations that are no longer in the ledger, because the facts have taken their place or
-// they were taken back. It is a ring and not a map: every pod that is placed gets here, and hardly any is looked up.
+// endedReservations are the latest reservations that are no longer in the ledger, because the facts have taken their
+// place or they were taken back. It is a ring and not a map: every pod that is placed gets here, and hardly any is
+// looked up.
 type endedReservations struct {
 	ring []reservation
 	next int

@@ -25,6 +25,7 @@ type Reservations func(podUID string) iter.Seq2[ledger.NodeDoc, ledger.Entry]
 
 // Table records which nodes are avoided, why, and until when.
 type Table struct {
+	// gate is set when a node begins or ceases to be avoided; cluster and placed are read.
 	gate    *Gate
 	cluster Cluster
 	placed  Reservations
@@ -89,7 +90,7 @@ const (
 	Spared NoticeKind = "spared"
 	// Doubted: its kubelet found less room than the facts show.
 	Doubted NoticeKind = "doubted"
-	// AvoidedNodes: its kubelet rejected a pod, and the pods of the same owner avoid it.
+	// Avoided: its kubelet rejected a pod, and the pods of the same owner avoid it.
 	Avoided NoticeKind = "avoided"
 )
 
@@ -130,6 +131,7 @@ func (t *Table) SetAvoided(nodeUIDs []string) {
 	}
 }
 
+// apply sets in the engine whether a node may be used.
 func (t *Table) apply(nodeUID string) {
 	if n, ok := t.cluster.Node(nodeUID); ok {
 		t.gate.set(n)
@@ -164,6 +166,7 @@ func (t *Table) Notices() []Notice {
 	return notices
 }
 
+// notice adds a notice.
 func (t *Table) notice(node string, what NoticeKind, detail string) {
 	t.notices = append(t.notices, Notice{Node: node, What: what, Detail: detail})
 }

@@ -45,6 +45,7 @@ type Turns struct {
 	outbox  []work.Turn
 }
 
+// turn is a running turn: of a shard, until it has placed a pod or the time is over.
 type turn struct {
 	shard string
 	until time.Time
@@ -94,6 +95,7 @@ func (t *Turns) next(nodeUID string, now time.Time) {
 	t.begin(given, now)
 }
 
+// begin starts a turn: in its own the shard may place on the node, in that of another shard its pods avoid the node.
 func (t *Turns) begin(given work.Turn, now time.Time) {
 	t.running[given.NodeUID] = turn{shard: given.Shard, until: now.Add(turnLength)}
 	if given.Shard != t.shard {

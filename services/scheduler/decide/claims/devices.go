@@ -14,7 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Holding is something exclusive that a pod's reservation holds.
+// Holding is something exclusive that a pod's reservation holds: a claim that only one pod may use, or items of a
+// pool.
 type Holding struct {
 	// Key is the key of its document; items are the held items, none for all.
 	Key   string
@@ -86,6 +87,7 @@ func (b *Book) pickDevices(v Supply, p *placement.Profile, t Target, gone []*sta
 	if !ok {
 		return v, false, fmt.Errorf("the devices of the pod do not suit node %s, which was chosen for it", t.Node.Name)
 	}
+	// Opaque parameters may be large: the document of a node must have room for those of all its pods.
 	inline := devices.ConfigBytes(picks) <= devices.MaxInlineConfig
 	for _, pick := range picks {
 		entry, err := promiseOf(pick, inline)
@@ -135,8 +137,8 @@ func (b *Book) caughtUp(x ledger.ExclusiveDoc) bool {
 		(x.HW[ledger.KindClaim] == 0 || b.View.ClaimProgress() >= x.HW[ledger.KindClaim])
 }
 
-// basisCurrent reports whether a pool's document is the version that the decision counted, or that version plus this shard's
-// own last transaction. (Nothing is counted of a claim.)
+// basisCurrent reports whether a pool's document is the version that the decision counted, or that version plus this
+// shard's own last transaction. (Nothing is counted of a claim.)
 func (b *Book) basisCurrent(x ledger.ExclusiveDoc, h Holding) bool {
 	return len(h.items) == 0 || x.Version() == h.basis ||
 		b.Wrote(h.Key, h.basis.Revision, x.Revision)

@@ -37,7 +37,8 @@ type Terms struct {
 	heartbeats heartbeats
 }
 
-// maxRegistrations is how often one attempt may request the registration of its terms.
+// maxRegistrations is how often one attempt may request the registration of its terms. More than one may be needed,
+// as the registry changes while the attempt waits.
 const maxRegistrations = 16
 
 // registerEvery is the minimum time between two registrations of one shard. After each, all shards must decide again
@@ -47,7 +48,9 @@ const maxRegistrations = 16
 const registerEvery = 250 * time.Millisecond
 
 // Registered reports whether all terms that a pod needs are registered. If not, it requests that, and the attempt
-// waits, or fails because it cannot be placed like this.
+// waits, or fails because it cannot be placed like this: it carries too many terms, its transaction or its
+// reservation would be too large, or the registry has no room. Failing here, before the registration, leaves no term
+// behind.
 func (x *Terms) Registered(a *attempt.Attempt, n attempt.Needs, v claims.Supply) bool {
 	if len(n.Missing) == 0 && n.Carried <= registry.MaxPodTerms {
 		return true
@@ -79,7 +82,7 @@ func (x *Terms) storable(a *attempt.Attempt, v claims.Supply) error {
 	return err
 }
 
-// request requests the registration of terms for an attempt, which waits for them.
+// request requests the registration of terms for an attempt, which waits for them. An error ends the attempt.
 func (x *Terms) request(a *attempt.Attempt, missing []registry.Term) error {
 	if a.Wait.Registrations++; a.Wait.Registrations > maxRegistrations {
 		return fmt.Errorf("its rules about pods on other nodes could not be registered in %d tries", maxRegistrations)
@@ -97,8 +100,12 @@ func (x *Terms) request(a *attempt.Attempt, missing []registry.Term) error {
 // requestTerms requests the registration of terms for a pod of a namespace: of all of them, or of none if one is not
 // accepted or there is not enough room.
 func (x *Terms) requestTerms(namespace string, missing []registry.Term) error {
+	// The demand is checked here as well as in the transaction: an attempt whose terms have no room must fail now,
+	// and not wait for a registration that cannot happen.
 	d := registry.TermDemand{Namespace: namespace, Terms: x.Shard.Ledger.TermCount(),
 		Own: x.Shard.Ledger.TermsOf(namespace)}
+	// Terms that other attempts have requested count as if they were registered, so that two requests together
+	// cannot exceed the limits.
 	for id, t := range x.requested {
 		old, known := x.Shard.Ledger.Term(id)
 		if !known {
@@ -138,11 +145,13 @@ func (x *Terms) requestTerms(namespace string, missing []registry.Term) error {
 	return nil
 }
 
-// Register sends terms that were requested; true if a transaction has been sent.
+// Register sends terms that were requested; true if a transaction has been sent. The slot must be free. If the
+// registry has no room for them any more, the attempts are decided again, and their requests are checked again.
 func (x *Terms) Register() bool {
 	if len(x.requested) == 0 || x.Shard.Now.Before(x.registerAt) {
 		return false
 	}
+	// One transaction takes as many terms as fit; the rest follows when the watch shows these.
 	t, err := registry.RegisterTerms(x.Shard.Ledger.Registry(), x.Shard.Ledger, x.nextTerms()...)
 	if err != nil { // others have used the room in the meantime: the attempts ask again
 		x.dropRequests(err)
@@ -151,8 +160,8 @@ func (x *Terms) Register() bool {
 	return x.changeTerms(t, true)
 }
 
-// dropRequests forgets the terms for which there is no room any more: those of a namespace that has used up its share, or
-// all.
+// dropRequests forgets the terms for which there is no room any more: those of a namespace that has used up its
+// share, or all.
 func (x *Terms) dropRequests(err error) {
 	var share *registry.TermShareError
 	of := ""
@@ -187,8 +196,9 @@ func (x *Terms) nextTerms() []registry.RegisteredTerm {
 	return terms[:registry.TermsInTxn(terms)]
 }
 
-// changeTerms sends a transaction about the registry: T11. Whether it was committed or not, the next one must wait
-// until the watch shows the current registry.
+// changeTerms sends a transaction about the registry: T11. Whether it was committed or not, the next transaction
+// must wait until the watch shows the current registry: it would compare an older one. The answer itself is not
+// applied to the view: the watch delivers it. It always returns true.
 func (x *Terms) changeTerms(t ledger.Txn, registers bool) bool {
 	x.Slot.Send(txn.Request{Kind: "T11", Txn: t, Answered: func(r ledger.TxnResult, sent int) {
 		if registers && (r.Succeeded || sent > 1) { // an earlier copy may have been committed
@@ -212,7 +222,8 @@ func (x *Terms) onTermsResult(r ledger.TxnResult) {
 	}
 }
 
-// GuardsFor returns the guards that a placement on a node depends on; false if they are not known yet.
+// GuardsFor returns the guards that a placement on a node depends on; false if they are not known yet. It serves
+// promotions, which have no attempt that could wait: missing terms are requested, and the promotion is tried again.
 func (x *Terms) GuardsFor(pod *state.Pod, node *state.NodeInfo, concern *guard.Concern) ([]registry.GuardUse, bool) {
 	var followed Following
 	if concern.Together() {
@@ -246,7 +257,7 @@ func (x *Terms) expected(id registry.TermID) bool {
 	return asked || x.Slot.WaitsForRevision()
 }
 
-// Follow applies terms that the ledger's watch shows registered.
+// Follow applies terms that the ledger's watch shows registered: no attempt has to wait for them any more.
 func (x *Terms) Follow(changes replica.Changes) {
 	if changes.Reset {
 		for id, known := range x.Shard.Ledger.Terms() {
@@ -261,6 +272,7 @@ func (x *Terms) Follow(changes replica.Changes) {
 	}
 }
 
+// onRegistered drops the request for a term, unless the term is retiring and must be registered again.
 func (x *Terms) onRegistered(id registry.TermID, known registry.RegisteredTerm) {
 	if !known.Retiring {
 		delete(x.requested, id)
@@ -270,5 +282,5 @@ func (x *Terms) onRegistered(id registry.TermID, known registry.RegisteredTerm) 
 // Waiting reports whether terms wait to be registered.
 func (x *Terms) Waiting() bool { return len(x.requested) > 0 }
 
-// Forget forgets the terms that attempts wait for.
+// Forget forgets the terms that attempts wait for, when the attempts are given back.
 func (x *Terms) Forget() { x.requested = nil }

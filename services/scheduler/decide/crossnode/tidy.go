@@ -36,15 +36,17 @@ func (x *Terms) Tidy() {
 	}
 }
 
-// heartbeats are the revisions that the ledger's watch had reached at heartbeats: the latest one at least unusedFor ago,
-// and those since.
+// heartbeats are the revisions that the ledger's watch had reached at heartbeats: the latest one at least unusedFor
+// ago, and those since.
 type heartbeats []heartbeat
 
+// heartbeat is the revision of one heartbeat.
 type heartbeat struct {
 	at       time.Time
 	revision int64
 }
 
+// note adds a heartbeat, and drops those that are too old to be needed.
 func (b *heartbeats) note(now time.Time, revision int64) {
 	*b = append(*b, heartbeat{now, revision})
 	for len(*b) > 1 && now.Sub((*b)[1].at) >= unusedFor {
@@ -60,9 +62,12 @@ func (b heartbeats) unusedSince(now time.Time) int64 {
 	return b[0].revision
 }
 
-// nextRemoval returns the next transaction that removes something from the registry, empty for none.
+// nextRemoval returns the next transaction that removes something from the registry, empty for none. In this order:
+// guards whose term is gone, retiring terms that no reserved pod carries, and terms to retire. Each call finds the
+// next from the ledger, so that a transaction that was lost needs no memory.
 func (x *Terms) nextRemoval() (ledger.Txn, error) {
 	reg := x.Shard.Ledger.Registry()
+	// Guards without their term guard nothing any more.
 	if unguarded := x.Shard.Ledger.Unguarded(); len(unguarded) > 0 {
 		return registry.DropGuards(reg, x.guardsOf(unguarded, ledger.MaxTxnOps))
 	}
@@ -70,6 +75,7 @@ func (x *Terms) nextRemoval() (ledger.Txn, error) {
 	if len(retiring)+len(surplus) == 0 {
 		return ledger.Txn{}, nil
 	}
+	// If pods may exist that are not counted, no term is dropped, but terms may still retire.
 	used, known := x.inUse()
 	if known {
 		inUse := func(id registry.TermID) bool { return used[id] }
@@ -90,6 +96,7 @@ func (x *Terms) nextRemoval() (ledger.Txn, error) {
 	return registry.RetireTerms(reg, terms[:registry.TermsInTxn(terms)]...)
 }
 
+// retiring returns the terms that are retiring, sorted.
 func (x *Terms) retiring() []registry.TermID {
 	var ids []registry.TermID
 	for id, t := range x.Shard.Ledger.Terms() {
@@ -161,6 +168,7 @@ func (x *Terms) inUse() (used map[registry.TermID]bool, known bool) {
 // all namespaces, or of a namespace that has nearly as many terms as remain free.
 func (x *Terms) surplus() []registry.TermID {
 	full := x.Shard.Ledger.TermCount() > retireAbove
+	// Relative to what remains free: a namespace may use much of an empty registry, and little of a full one.
 	much := (registry.MaxTerms - x.Shard.Ledger.TermCount()) * 3 / 4
 	greedy := map[string]bool{}
 	for namespace, n := range x.Shard.Ledger.TermShares() {

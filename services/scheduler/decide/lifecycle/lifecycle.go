@@ -156,8 +156,8 @@ func (l *Attempts) TakeReturns() []string {
 // Refuse gives back an offer that is not accepted.
 func (l *Attempts) Refuse(token string) { l.returns = append(l.returns, token) }
 
-// PlaceReturnedSince reports whether a place that is kept on the node of a pick was returned after the pick was made: the pick
-// may have counted its room as free.
+// PlaceReturnedSince reports whether a place that is kept on the node of a pick was returned after the pick was made:
+// the pick may have counted its room as free.
 func (l *Attempts) PlaceReturnedSince(p *attempt.Pick) bool {
 	return l.returned.last[p.NodeUID] > p.Returned
 }

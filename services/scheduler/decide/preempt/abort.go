@@ -12,18 +12,20 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/txn"
 )
 
-// withdrawal is the reason why a place is given up, with its consequences.
+// withdrawal is the reason why a place is given up, with its consequences. Without any of the flags the pod is
+// recorded as withdrawn, and is tried again like any other.
 type withdrawal struct {
 	reason string
-	// record: it counts against the pod when the pod wants other pods evicted again. spare: its victims cannot be
-	// evicted, and are spared for a while.
+	// failed: it counts against the pod when the pod wants other pods evicted again, and against the pairs of owners
+	// (failures). spare: its victims cannot be evicted, and are spared for a while.
 	failed, spare bool
-	// silent: nothing is recorded for the pod.
+	// silent: nothing is recorded for the pod, because it is gone or bound.
 	silent bool
 }
 
 // giveUp sends T8 for a hold: victims that are not being evicted yet are released. A victim that is being evicted
-// stays claimed until it is gone; its room is then free for any pod.
+// stays claimed until it is gone, so that no other plan counts on evicting it again; its room is then free for any
+// pod. The pod's pins on the pods that it relies on are dropped with the hold.
 func (rc *reconciler) giveUp(s holdState, e withdrawal) inspection {
 	a := rc.abortOf(s.plan)
 	a.Docs = append(a.Docs, rc.docsPinning(s.podUID, a.Docs)...)
@@ -39,7 +41,9 @@ func (rc *reconciler) giveUp(s holdState, e withdrawal) inspection {
 }
 
 // sendAbort sends T8. If the plan is too large for one transaction, or has too many budgets, it sends as much as
-// fits, the hold first. The rest then has no hold, and is dropped as an orphan.
+// fits, the hold first: from then on the place is free. The rest then has no hold, and is dropped as an orphan. It
+// reduces in this order: documents to victimsPerPart, budgets to victimsPerPart, documents by halves, budgets by
+// halves, and last the exclusive documents.
 func (rc *reconciler) sendAbort(d txn.Proposal, a txns.Abort, holdNode string) error {
 	change, err := txns.AbortPlan(a)
 	if err == nil {
@@ -75,6 +79,9 @@ func (rc *reconciler) sendAbort(d txn.Proposal, a txns.Abort, holdNode string) e
 	return rc.sendAbort(d, a, holdNode)
 }
 
+// abortOf returns the T8 of a plan: its documents, what its hold has of volumes and devices, the budgets that its
+// victims have taken from, and its record. Exclusive documents are listed for prepared holds only; what other holds
+// have is freed by the next pod that wants it.
 func (rc *reconciler) abortOf(plan string) txns.Abort {
 	a := txns.Abort{Plan: plan, Docs: rc.shard.Ledger.PlanDocs(plan)}
 	if _, e, owned := rc.shard.Ledger.PlanOwner(plan); owned && txns.IsPrepared(plan) {
@@ -93,7 +100,8 @@ func (rc *reconciler) abortOf(plan string) txns.Abort {
 	return a
 }
 
-// docsPinning returns the other documents that record a pod as a dependent of one of their pods.
+// docsPinning returns the other documents that record a pod as a dependent of one of their pods. It reads all
+// documents: no index is kept for the few holds that are given up.
 func (rc *reconciler) docsPinning(podUID string, known []ledger.NodeDoc) []ledger.NodeDoc {
 	relies := func(x ledger.Dependent) bool { return x.PodUID == podUID }
 	var out []ledger.NodeDoc
@@ -112,7 +120,8 @@ func (rc *reconciler) docsPinning(podUID string, known []ledger.NodeDoc) []ledge
 	return out
 }
 
-// dropOrphan sends T8 for what is left of a plan whose hold was removed without it.
+// dropOrphan sends T8 for what is left of a plan whose hold was removed without it; true if it was sent. A plan that
+// has an owner again is no orphan.
 func (rc *reconciler) dropOrphan(plan string) bool {
 	if _, _, owned := rc.shard.Ledger.PlanOwner(plan); owned {
 		return false
@@ -125,13 +134,17 @@ func (rc *reconciler) dropOrphan(plan string) bool {
 type abort struct {
 	holdState
 	withdrawal
+	// victims are the claims of the plan as the T8 found them, including those that it leaves.
 	victims []ledger.Entry
-	// binding is the deal of its plugins, nil for none.
+	// binding is the agreement of its plugins, nil for none.
 	binding *attempt.PluginBinding
 }
 
 func (a *abort) Kind() string { return "T8" }
 
+// Done records the withdrawal. If plugins have refused or failed, the record is the attempt's verdict instead, so
+// that the pod waits for what the plugin waits for. A withdrawal of a prepared hold is not reported as one of a
+// plan: no pod was to be evicted for it.
 func (a *abort) Done(revision int64) {
 	rc := a.by
 	if a.failed && a.pod != nil {
@@ -176,6 +189,7 @@ type orphan struct {
 
 func (o *orphan) Kind() string { return "T8" }
 
+// Done looks again: a large plan is dropped in several parts.
 func (o *orphan) Done(_ int64) {
 	rc := o.by
 	rc.budgets.stale = true

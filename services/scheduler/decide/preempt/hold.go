@@ -11,13 +11,18 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
 )
 
-// hold is a place that is held for a pod of this shard.
+// hold is a place that is held for a pod of this shard: the reference to the ledger's entry, and what the shard
+// remembers about it. All but the reference may be lost: the next owner of the partition starts with an empty
+// memory.
 type hold struct {
+	// podUID, nodeUID, plan and token identify the entry. A hold with another token or plan is another hold.
 	podUID, nodeUID, plan string
 	token                 ledger.Token
-	// since is when this shard first saw it, moved when its plan last changed.
+	// since is when this shard first saw it; moved is when its plan last changed: a claim was marked or dropped, or
+	// a victim began to leave or left. The patience of the reconciler is measured from moved, so that a plan that
+	// makes progress is never given up.
 	since, moved time.Time
-	// binding is when an eviction of the plan was last taken back because it failed.
+	// refused is when an eviction of the plan was last taken back because it failed; zero if none was.
 	refused time.Time
 	// attempt and traceParent are those of the offer, if this shard got the offer.
 	attempt     int32
@@ -25,11 +30,13 @@ type hold struct {
 	// rest are the victims that a plan with a record must still claim.
 	rest     []txns.NodeEntry
 	yielding yielding
-	// plugins is the deal of its plugins, nil for none.
+	// plugins is the agreement of its plugins, nil for none.
 	plugins *attempt.PluginBinding
-	// begun: a binder has begun to evict for it, or no pod has to be evicted, as of the last look.
+	// begun: a binder has begun to evict for it, or no pod has to be evicted, as of the last inspection. Holds
+	// counts those that are not begun, as they limit further plans.
 	begun bool
-	// awaitsClaims: all victims have gone, but their claims still hold the devices.
+	// awaitsClaims: all victims have gone, but their claims still hold the devices. A change of any claim makes it
+	// due.
 	awaitsClaims bool
 	// vetting is the question to extenders about the place, asked once all victims have gone.
 	vetting vetting
@@ -60,6 +67,7 @@ type yielding struct {
 // isLeaving reports whether a pod is gone, has ended or is being deleted.
 func isLeaving(p *state.Pod) bool { return p == nil || p.Deleting || p.Terminal }
 
+// victimsOf returns the claims of a plan in some documents.
 func victimsOf(docs []ledger.NodeDoc, plan string) []ledger.Entry {
 	var out []ledger.Entry
 	for _, d := range docs {
@@ -68,6 +76,7 @@ func victimsOf(docs []ledger.NodeDoc, plan string) []ledger.Entry {
 	return out
 }
 
+// podRef returns the reference to an entry's pod.
 func podRef(e ledger.Entry) events.PodRef {
 	return events.PodRef{UID: e.PodUID, Namespace: e.Namespace, Name: e.Name}
 }

@@ -18,30 +18,39 @@ import (
 )
 
 // Holds indexes the places in the ledger that are held for this shard's pods until their victims have gone, and
-// notes which holds must be inspected.
+// notes which holds must be inspected. It also tracks the nodes on which any shard holds a place, or the descheduler
+// keeps one, and protects pods that must not be victims. It follows the ledger and the facts, and sends nothing.
+//
+// A shard's own hold is added when its transaction is answered (addHold), which may be before the watch shows it;
+// all others come from the ledger (followHold).
 type Holds struct {
 	shard      *shard.State
 	performing *advice.Plugins
 	failures   *failures
 	budgets    *budgetBook
 
-	// held are the holds of this shard's pods, by pod UID; byPlan maps a plan to its hold.
+	// held are the holds of this shard's pods, by pod UID; byPlan maps a plan to its hold. A pod has at most one.
 	held   map[string]*hold
 	byPlan map[string]*hold
-	// due are the pod UIDs of the holds to inspect; queue are those of them that are left in this round. orphans are
-	// former plans of this shard that have lost their hold and still have claims.
+	// due are the pod UIDs of the holds to inspect; queue are those of them that are left in this round, sorted.
+	// orphans are former plans of this shard that have lost their hold and still have claims: a T8 that did not fit
+	// in one transaction leaves such claims, as does a hold that another member has removed.
 	due     map[string]struct{}
 	queue   []string
 	orphans map[string]struct{}
 	// promised are the nodes with holds of any shard, by UID; kept are the nodes with places for the replacements of
-	// moved pods. Both give the priority of the least important pod there.
+	// moved pods. Both give the priority of the least important pod there: a pod that is not more important finds
+	// nothing to take over on the node, and its document need not be read.
 	promised, kept map[string]int32
-	// protected are the nodes, by UID, on which the engine protects pods from being victims.
+	// protected are the nodes, by UID, on which the engine protects pods from being victims. It is kept because the
+	// engine must also be called when the last protected pod of a node is gone, and should not be called for all
+	// others.
 	protected map[string]struct{}
-	// unbegun counts the holds that are not begun.
+	// unbegun counts the holds that are not begun. It limits further plans (maxUnbegun).
 	unbegun int
 }
 
+// newHolds returns an index without holds. The caller sets performing, failures and budgets.
 func newHolds(s *shard.State) *Holds {
 	return &Holds{
 		shard: s, held: map[string]*hold{}, byPlan: map[string]*hold{}, due: map[string]struct{}{},
@@ -57,7 +66,9 @@ func (hs *Holds) Promised() map[string]int32 { return hs.promised }
 // Count returns how many places are held for pods of this shard.
 func (hs *Holds) Count() int { return len(hs.held) }
 
-// FollowLedger applies changes of the ledger.
+// FollowLedger applies changes of the ledger: first those of documents, which also show what became of claims, then
+// those of pods' reservations. A change of partitions may make any hold this shard's, or another's, so that all are
+// checked.
 func (hs *Holds) FollowLedger(changes replica.Changes) {
 	hs.budgets.followLedger(changes.Reset || len(changes.Budgets) > 0)
 	if changes.Reset {
@@ -83,6 +94,7 @@ func (hs *Holds) FollowLedger(changes replica.Changes) {
 	}
 }
 
+// updatePromised reads from a document which places are held or kept on its node.
 func (hs *Holds) updatePromised(d ledger.NodeDoc) {
 	delete(hs.promised, d.NodeUID)
 	delete(hs.kept, d.NodeUID)
@@ -101,7 +113,9 @@ func (hs *Holds) updatePromised(d ledger.NodeDoc) {
 	}
 }
 
-// followDoc applies one change of a document.
+// followDoc applies one change of a document. Most documents concern no plan, and are skipped at once. A claim that
+// was marked (Evicting), unmarked or dropped counts as progress of its plan; one that was unmarked as a failed
+// eviction too.
 func (hs *Holds) followDoc(d *replica.DocChange) {
 	if !concernsPlans(&d.Before) && !concernsPlans(&d.After) {
 		return
@@ -147,14 +161,15 @@ func concernsPlans(d *ledger.NodeDoc) bool {
 	return false
 }
 
-// touch notes that a plan has changed.
+// touch notes that a plan has made progress, and makes its hold due.
 func (hs *Holds) touch(h *hold) {
 	h.moved = hs.shard.Now
 	hs.due[h.podUID] = struct{}{}
 }
 
 // followHold applies a change of a pod's reservation. The shard that holds the partition manages its holds,
-// whichever shard made them.
+// whichever shard made them. A hold whose plan, token or node has changed is another one: what was remembered of the
+// old one is dropped.
 func (hs *Holds) followHold(uid string) {
 	doc, e, ok := hs.shard.Ledger.Entry(uid)
 	if ok && shard.IsHold(&e) {
@@ -172,6 +187,7 @@ func (hs *Holds) followHold(uid string) {
 	}
 }
 
+// addHold adds a hold, in place of any other hold of its pod. It is due and not begun.
 func (hs *Holds) addHold(h *hold) {
 	h.since, h.moved = hs.shard.Now, hs.shard.Now
 	if old, known := hs.held[h.podUID]; known {
@@ -182,7 +198,8 @@ func (hs *Holds) addHold(h *hold) {
 	hs.due[h.podUID] = struct{}{}
 }
 
-// setBegun notes whether a binder has begun to evict for a hold.
+// setBegun notes whether a binder has begun to evict for a hold. It may change back: an eviction that fails is
+// unmarked.
 func (hs *Holds) setBegun(h *hold, begun bool) {
 	switch {
 	case begun && !h.begun:
@@ -193,6 +210,9 @@ func (hs *Holds) setBegun(h *hold, begun bool) {
 	h.begun = begun
 }
 
+// forgetHold removes a hold that is promoted, given up, displaced, or no longer this shard's. Plugins that have
+// acted on it continue with the reservation, or undo their work. Claims that are left without a hold are dropped
+// later (dropOrphan).
 func (hs *Holds) forgetHold(h *hold) {
 	d := h.plugins
 	h.plugins = nil
@@ -208,7 +228,8 @@ func (hs *Holds) forgetHold(h *hold) {
 	}
 }
 
-// FollowFacts applies facts that plans wait for.
+// FollowFacts applies facts that plans wait for: pods that leave, claims that are released, nodes that appear. A
+// shard without holds and failures reads only the nodes and budgets.
 func (hs *Holds) FollowFacts(changes state.Changes) {
 	for _, n := range changes.Nodes {
 		if n.After != nil {
@@ -227,7 +248,8 @@ func (hs *Holds) FollowFacts(changes state.Changes) {
 	}
 }
 
-// followClaims makes the holds due that wait for devices.
+// followClaims makes the holds due that wait for devices. Which claim has changed is not compared with the holds:
+// changes of claims are rare, and an inspection finds out.
 func (hs *Holds) followClaims() {
 	for uid, h := range hs.held {
 		if h.awaitsClaims {
@@ -236,7 +258,8 @@ func (hs *Holds) followClaims() {
 	}
 }
 
-// followPod makes the hold due that a change of a pod concerns.
+// followPod makes the hold due that a change of a pod concerns: that of the pod itself, or the one whose victim it
+// is and that it begins to leave for or has left for. A pod that is bound ends the count of failures of its owner.
 func (hs *Holds) followPod(pod *state.PodChange) {
 	if pod.After != nil && pod.After.NodeName != "" && pod.Before != nil && pod.Before.NodeName == "" {
 		hs.failures.forget(pod.After)
@@ -256,6 +279,7 @@ func (hs *Holds) followPod(pod *state.PodChange) {
 	}
 }
 
+// uidOf returns the UID of a pod, empty for none.
 func uidOf(p *state.Pod) string {
 	if p == nil {
 		return ""
@@ -263,7 +287,8 @@ func uidOf(p *state.Pod) string {
 	return p.UID
 }
 
-// Reset makes everything due, after the facts were rebuilt.
+// Reset makes everything due, after the facts were rebuilt. The ledger is unchanged, so the index is too; the
+// protection is set again, as the nodes of the engine are new.
 func (hs *Holds) Reset() {
 	hs.budgets.stale = true
 	for d := range hs.shard.Ledger.Docs() {
@@ -274,6 +299,7 @@ func (hs *Holds) Reset() {
 	hs.allDue()
 }
 
+// allDue makes all holds due.
 func (hs *Holds) allDue() {
 	for uid := range hs.held {
 		hs.due[uid] = struct{}{}
@@ -281,8 +307,9 @@ func (hs *Holds) allDue() {
 }
 
 // protect sets which pods on a node the engine must not take as victims: pods that a plan has claimed, pods that a
-// placement relies on, and pods that a place is held for (T4 takes such a place, not an eviction). Reservations that
-// can be bound may be victims: their binders give them back.
+// placement relies on, pods that a place is held for (T4 takes such a place, not an eviction), placeholders (they
+// are taken over instead), and pods that are spared because they could not be evicted. Reservations that can be
+// bound may be victims: their binders give them back.
 func (hs *Holds) protect(nodeUID string) {
 	n, ok := hs.shard.View.Node(nodeUID)
 	if !ok {
@@ -310,7 +337,7 @@ func (hs *Holds) protect(nodeUID string) {
 }
 
 // followYields makes the holds due that wait for reservations on other nodes, when a reservation that was asked back
-// is gone.
+// is gone: given back, bound, or replaced.
 func (hs *Holds) followYields(d *replica.DocChange) {
 	gone := false
 	for i := range d.Before.Entries {
@@ -330,6 +357,7 @@ func (hs *Holds) followYields(d *replica.DocChange) {
 }
 
 // protectsBelow reports whether there are less important pods that must not be victims for now and are not leaving.
+// A pod of that priority that found no victims waits for the end of such a protection.
 func (hs *Holds) protectsBelow(priority int32) bool {
 	stays := func(uid string) bool {
 		pod, ok := hs.shard.View.Pod(uid)
@@ -352,7 +380,7 @@ func (hs *Holds) protectsBelow(priority int32) bool {
 	return false
 }
 
-// holdPlace adds the hold of a pod whose plugins prepare its bind. No pod has to be evicted for it.
+// holdPlace adds the hold of a pod whose plugins prepare its bind. No pod has to be evicted for it, so it is begun.
 func (hs *Holds) holdPlace(d *attempt.PluginBinding) {
 	a := d.Attempt
 	h := &hold{
@@ -363,14 +391,17 @@ func (hs *Holds) holdPlace(d *attempt.PluginBinding) {
 	hs.setBegun(h, true)
 }
 
-// prepared makes the hold due of a pod whose plugins have prepared its bind, or have failed to.
+// prepared makes the hold due of a pod whose plugins have prepared its bind, or have failed to; unless the hold is
+// gone, or belongs to a later agreement.
 func (hs *Holds) prepared(d *attempt.PluginBinding) {
 	if h, held := hs.held[d.Attempt.Offer.Pod.UID]; held && h.plugins == d {
 		hs.touch(h)
 	}
 }
 
-// vetted applies the answer of extenders about a held place.
+// vetted applies the answer of extenders about a held place. An answer to another question than the open one is
+// ignored: the hold has been promoted or replaced since. After an error nothing is due, so that the next heartbeat
+// asks again, and not every step.
 func (hs *Holds) vetted(plan string, advice step.Advice) {
 	h, held := hs.byPlan[plan]
 	if !held || h.vetting.id != advice.ID {

@@ -24,10 +24,12 @@ import (
 // that fits nowhere else ousts it, also in its T1. A replacement that does not fit in the place kept for it is
 // placed elsewhere, and the place is released when that is done.
 
-// maxDisplacements bounds the holds that one decision tries to take over.
+// maxDisplacements bounds the kept places, or holds, that one decision tries to take over: each is a trial with all
+// rules.
 const maxDisplacements = 64
 
-// Places lets pods take over the places that are kept for the replacements of moved pods.
+// Places lets pods take over the places that are kept for the replacements of moved pods. It has no state: the kept
+// places are in the ledger, and a staged pod is an attempt with a Pick.Kept.
 type Places struct {
 	shard    *shard.State
 	attempts *attempt.Queues
@@ -48,7 +50,9 @@ func (ps *Places) hasStagedPod(nodeUID string) bool {
 }
 
 // Place stages a pod on a place that is kept for it; false if there is none where it fits. done: the attempt has
-// been dealt with for now.
+// been dealt with for now: staged, or deferred because the node of such a place is behind the ledger. The places
+// where the pod does not fit are noted in the attempt; when the pod has been placed elsewhere, one of them is
+// released (ReleaseUnfit).
 func (ps *Places) Place(
 	a *attempt.Attempt, profile *placement.Profile, concern *guard.Concern, avoided []string,
 ) (done bool) {
@@ -70,7 +74,8 @@ func (ps *Places) Place(
 	return false
 }
 
-// fitsKept reports whether a pod fits in the place of a placeholder.
+// fitsKept reports whether a pod fits in the place of a placeholder: on the node without the placeholder, by all
+// rules.
 func (ps *Places) fitsKept(pod *state.Pod, profile *placement.Profile, concern *guard.Concern, k view.Kept) bool {
 	if !ps.shard.Gate.Usable(k.Node) {
 		return false
@@ -85,7 +90,8 @@ func (ps *Places) fitsKept(pod *state.Pod, profile *placement.Profile, concern *
 }
 
 // stageIn stages an attempt in the room of a placeholder, or makes it wait for what its rules about other nodes need
-// there.
+// there. The attempt goes into the next T1 like any other: reserve replaces the placeholder by the reservation
+// (attempt.Pick.Enter). No alternatives are remembered, as no other node was ranked.
 func (ps *Places) stageIn(a *attempt.Attempt, concern *guard.Concern, k view.Kept, r attempt.KeptPlace) {
 	profile := ps.shard.Profiles[a.Pod.SchedulerName]
 	one := []placement.Scored{{Node: k.Node}}
@@ -112,7 +118,8 @@ func (ps *Places) stageIn(a *attempt.Attempt, concern *guard.Concern, k view.Kep
 }
 
 // displaceKept stages a pod that fits nowhere in room that is kept for a less important pod; of several such places
-// it takes that of the least important pod. No additional pod is evicted for it.
+// it takes that of the least important pod. No additional pod is evicted for it. done: a place was found, and the
+// attempt has been staged or waits.
 func (ps *Places) displaceKept(
 	a *attempt.Attempt, profile *placement.Profile, concern *guard.Concern,
 ) (done bool) {
@@ -151,7 +158,7 @@ func (ps *Places) keepingBelow(priority int32) []string {
 	return nodes
 }
 
-// isNever reports whether a pod's preemption policy is Never.
+// isNever reports whether a pod's preemption policy is Never. Such a pod takes no place of another pod either.
 func isNever(p *state.Pod) bool {
 	policy := p.Template.Spec.PreemptionPolicy
 	return policy != nil && *policy == corev1.PreemptNever

@@ -23,7 +23,8 @@ import (
 )
 
 // nominator looks for pods that can be evicted for a more important pod that fits nowhere, and holds the place for
-// it (T2), or takes over the place that is held for a less important pod (T4).
+// it (T2), or takes over the place that is held for a less important pod (T4). It has no state of its own between
+// steps: the attempt in flight is in the slot, and a hold that was made is in Holds.
 type nominator struct {
 	shard    *shard.State
 	attempts *attempt.Queues
@@ -42,7 +43,9 @@ type nominator struct {
 	places   *Places
 }
 
-// seeker is an attempt that fits nowhere, with the state that the search for victims needs.
+// seeker is an attempt that fits nowhere, with the state that the search for victims needs: the pod as it was
+// decided, its profile, its rules about pods on other nodes, and what its claims need. Rejection is the verdict that
+// it ends with if there is no plan.
 type seeker struct {
 	by *nominator
 	attempt.Rejection
@@ -52,7 +55,17 @@ type seeker struct {
 	volumes claims.Supply
 }
 
-// nominate builds and sends T2; false if nothing was sent.
+// nominate builds and sends T2; false if nothing was sent, and the attempt has been put back or has ended. The
+// steps:
+//
+//  1. Owners between whose pods plans keep failing get no plan.
+//  2. The documents of the place, the victims and the keepers, with the claims on the victims.
+//  3. The guards of the pod's rules, as if it were placed now, and the budgets that the victims take from.
+//  4. What the pod's claims get once the victims are gone.
+//  5. The registration of terms that the ledger does not know yet. The attempt waits for it, and searches again.
+//
+// The attempt is deferred if a step needs state that is still on its way: a victim or keeper that is only reserved
+// by the transaction in flight, a guard or budget that is not counted yet.
 func (nm *nominator) nominate(s seeker, plan preempt.Result) bool {
 	a := s.Attempt
 	if no := nm.failures.refusesVictims(s.pod, plan.Victims, nm.shard.Now); no.why != "" {
@@ -95,9 +108,9 @@ func (nm *nominator) nominate(s seeker, plan preempt.Result) bool {
 	return nm.sendNomination(d, n)
 }
 
-// pickSupply returns the reservation that holds a place, with what the pod's claims get there once the victims are gone:
-// no other pod may get that in between. The promotion picks again. It returns false if there is nothing to send for
-// now.
+// pickSupply returns the reservation that holds a place, with what the pod's claims get there once the victims are
+// gone: no other pod may get that in between. The promotion picks again. It returns false if there is nothing to
+// send for now; the attempt is deferred or has failed then.
 func (nm *nominator) pickSupply(
 	s seeker, plan preempt.Result,
 ) (entry ledger.Entry, held []ledger.ExclusiveDoc, ok bool) {
@@ -127,7 +140,8 @@ func (nm *nominator) pickSupply(
 	return entry, claims.Sorted(docs), true
 }
 
-// sendNomination sends a T2, as a whole or its first part.
+// sendNomination sends a T2, as a whole, or, if that is too large for one transaction, its first part. The pod is
+// staged on the node before the send, so that decisions made while the transaction is in flight count it there.
 func (nm *nominator) sendNomination(d *nomination, n txns.Nomination) bool {
 	a := d.Attempt
 	change, err := txns.Nominate(n)
@@ -145,8 +159,9 @@ func (nm *nominator) sendNomination(d *nomination, n txns.Nomination) bool {
 	return nm.handleBuildError(a, err)
 }
 
-// sendFirstPart sends the first transaction of a plan that is too large for one: the place and the plan's record.
-// The victims follow, see form.
+// sendFirstPart sends the first transaction of a plan that is too large for one: the hold, the pins on the keepers
+// and the plan's record, which is Forming. It claims no victim; these follow in parts (reconciler.form), and none is
+// evicted before the record is Ready. A crash in between leaves a hold that its next owner gives up.
 func (nm *nominator) sendFirstPart(d *nomination, n txns.Nomination) bool {
 	a := d.Attempt
 	all := n.Victims
@@ -170,6 +185,7 @@ func (nm *nominator) sendFirstPart(d *nomination, n txns.Nomination) bool {
 	return nm.handleBuildError(a, err)
 }
 
+// isAmong reports whether a list has an entry on a node.
 func isAmong(list []txns.NodeEntry, nodeUID string) bool {
 	for _, e := range list {
 		if e.NodeUID == nodeUID {
@@ -179,8 +195,9 @@ func isAmong(list []txns.NodeEntry, nodeUID string) bool {
 	return false
 }
 
-// handleBuildError ends a try that could not be made into a transaction: either the state that it was decided on has changed
-// and the attempt is deferred, or the attempt fails.
+// handleBuildError ends a try that could not be made into a transaction, and returns false. If the state that it was
+// decided on has changed (a victim has been claimed, a document is not current, a budget is used up), the attempt is
+// deferred; after attempt.MaxLosses such tries, or with any other error, it fails.
 func (nm *nominator) handleBuildError(a *attempt.Attempt, err error) bool {
 	var claimed *txns.ClaimedError
 	var refused *txns.RefusedError
@@ -198,7 +215,8 @@ func (nm *nominator) handleBuildError(a *attempt.Attempt, err error) bool {
 	return false
 }
 
-// pickFor stages an attempt's pod on the node on which a place will be held for it.
+// pickFor stages an attempt's pod on the node on which a place will be held for it. The pick has no needs and no
+// basis: the transaction was built from the documents directly, and is sent at once.
 func (nm *nominator) pickFor(a *attempt.Attempt, node *state.Node, d *events.Decision) {
 	a.Pick = attempt.Pick{
 		NodeUID: node.UID, NodeName: node.Name, Decided: nm.shard.Now, Total: len(nm.shard.View.Nodes()),
@@ -209,12 +227,13 @@ func (nm *nominator) pickFor(a *attempt.Attempt, node *state.Node, d *events.Dec
 	nm.shard.View.Stage(a.Pod, node.Name)
 }
 
+// unpick takes back what pickFor has staged.
 func (nm *nominator) unpick(a *attempt.Attempt) {
 	nm.life.Unstage(a)
 	a.Pick = attempt.Pick{}
 }
 
-// nomination is a T2 in flight.
+// nomination is a T2 in flight. It becomes a hold when it is committed.
 type nomination struct {
 	seeker
 	node    *state.Node
@@ -228,6 +247,9 @@ type nomination struct {
 
 func (n *nomination) Kind() string { return "T2" }
 
+// Done ends the attempt with the decision "nominated", and adds the hold. The hold is added here, and not when the
+// watch shows it, because only this shard knows the attempt, the trace and the victims that a large plan must still
+// claim. Metrics count such an attempt as unschedulable, as upstream does.
 func (n *nomination) Done(revision int64) {
 	nm := n.by
 	a := n.Attempt
@@ -255,12 +277,15 @@ func (n *nomination) Done(revision int64) {
 	})
 }
 
+// Undone puts the attempt back. Budgets are read again, because a budget may be what was lost.
 func (n *nomination) Undone(lost txns.Outcome) {
 	nm := n.by
 	nm.budgets.stale = true
 	nm.retryLost(n.Attempt, lost)
 }
 
+// TooLarge ends the attempt, or gives it back if an earlier copy of the transaction may have been committed: then a
+// record of failure could be false.
 func (n *nomination) TooLarge(why string) {
 	nm := n.by
 	if n.Attempt.Doubtful {
@@ -270,7 +295,10 @@ func (n *nomination) TooLarge(why string) {
 	nm.life.Fail(n.Attempt, why)
 }
 
-// retryLost puts an attempt back whose change of a plan was lost, or gives it back if it has lost too often.
+// retryLost puts an attempt back whose change of a plan was lost, to be decided once the watch has reached what it
+// has lost to. It gives the attempt back to the queue if it has lost too often, if the partition belongs to another
+// shard now, or if an earlier copy may have been committed and undone since: its token must not be used again
+// (docs/bugs.md, 27).
 func (nm *nominator) retryLost(a *attempt.Attempt, lost txns.Outcome) {
 	reason := step.LostNode
 	switch {

@@ -14,7 +14,9 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/txn"
 )
 
-// Deps are the parts of a shard that preemption works with.
+// Deps are the parts of a shard that preemption works with. All are required; they are shared with the rest of the
+// core, and none of them calls preemption except through the ports that are named in advice.Plans and
+// reserve.Reserver.
 type Deps struct {
 	Life       *lifecycle.Attempts
 	Slot       *txn.Slot
@@ -25,7 +27,9 @@ type Deps struct {
 	Performing *advice.Plugins
 }
 
-// Preemption combines the parts that place pods for which others must be evicted, or a place is kept.
+// Preemption places pods for which others must be evicted, or a place is kept. It owns the attempts that fit
+// nowhere, until they have a plan or end with their verdict, and combines the parts that make and complete plans.
+// The zero value is of no use; see New. For one goroutine.
 type Preemption struct {
 	shard    *shard.State
 	attempts *attempt.Queues
@@ -45,13 +49,14 @@ type Preemption struct {
 	failures   *failures
 	budgets    *budgetBook
 
-	// preemptionOrder counts the attempts that were lined up for a plan; retried is the index of the next waiting one to try
-	// again.
+	// preemptionOrder is the number of the attempt that was lined up last; numbers break ties of priority. retried
+	// is the index of the next waiting one to try again.
 	preemptionOrder uint64
 	retried         int
 }
 
-// New returns the preemption of a shard that holds no place.
+// New returns the preemption of a shard that holds no place. Holds, failures and budgets are shared by the parts:
+// each is changed by its own methods only.
 func New(d Deps) *Preemption {
 	s := d.Life.Shard
 	h := newHolds(s)
@@ -78,20 +83,22 @@ func New(d Deps) *Preemption {
 	return p
 }
 
-// ReleaseUnfit notes the places kept for the pod of an attempt that it did not take.
+// ReleaseUnfit notes the kept places in which the pod of an attempt did not fit, once that pod is placed elsewhere:
+// one of them will not be needed.
 func (p *Preemption) ReleaseUnfit(a *attempt.Attempt) { p.reconciler.releaseUnfit(a) }
 
-// HoldPlace implements plans.
+// HoldPlace implements advice.Plans: plugins have work left before the bind of a pod whose place is now held.
 func (p *Preemption) HoldPlace(d *attempt.PluginBinding) { p.Holds.holdPlace(d) }
 
-// Prepared implements plans.
+// Prepared implements advice.Plans: plugins have ended that work, well or badly. The hold becomes due.
 func (p *Preemption) Prepared(d *attempt.PluginBinding) { p.Holds.prepared(d) }
 
-// Vetted implements plans.
+// Vetted implements advice.Plans: extenders have answered whether a pod may have its held place.
 func (p *Preemption) Vetted(plan string, advice step.Advice) { p.Holds.vetted(plan, advice) }
 
-// Expire ends what lasts only for a while, and makes every hold due. It runs with the heartbeat, so that this is at
-// most one heartbeat late: an attempt in between is retried after its backoff.
+// Expire ends what lasts only for a while, and makes every hold due. It runs with the heartbeat, so that all of this
+// is at most one heartbeat late; an attempt that fails in between is retried after its backoff. Budgets with claims
+// are read again, as what they have left depends on the progress of the facts too.
 func (p *Preemption) Expire() {
 	p.reconciler.secondChecks = secondChecksPerBeat
 	p.budgets.stale = p.budgets.stale || p.budgets.claims
@@ -103,8 +110,9 @@ func (p *Preemption) Expire() {
 	p.Holds.allDue()
 }
 
-// Propose sends the next change of a plan, if there is any, and returns true if it was sent. Holds come first: room
-// that has become free, or is held for nothing, is worth more than the next plan.
+// Propose sends the next change of a plan, if there is any, and returns true if it was sent. The slot must be free.
+// Holds come first, in the order of their pods' UIDs: room that has become free, or is held for nothing, is worth
+// more than the next plan. Releases of kept places follow, then the search for victims, which is the most expensive.
 func (p *Preemption) Propose() bool {
 	if p.shard.Draining || !p.shard.Usable() {
 		return false
@@ -113,14 +121,15 @@ func (p *Preemption) Propose() bool {
 }
 
 // Quiet reports whether no attempt should be staged: a promotion waits until no pod is staged that its rules would
-// count.
+// count. It holds until the next call of Propose.
 func (p *Preemption) Quiet() bool { return p.reconciler.quiet }
 
-// Drain makes plugins take back the work that this shard will not complete.
+// Drain makes plugins take back the work that this shard will not complete. The holds stay in the ledger for the
+// next owner of their partitions.
 func (p *Preemption) Drain() { p.reconciler.drain() }
 
 // seeksPerStep bounds how many attempts one step considers for preemption: a decision from scratch takes
-// milliseconds on a large cluster.
+// milliseconds on a large cluster, and facts and answers wait during a step.
 const seeksPerStep = 16
 
 const (
@@ -135,7 +144,8 @@ const (
 	retriesPerBeat = 64
 )
 
-// Reject concludes an attempt, or makes it wait until the pods that it counted are settled.
+// Reject concludes an attempt that fits nowhere, or makes it wait until the pods that it counted are settled. It
+// implements advice.Plans.
 func (p *Preemption) Reject(r attempt.Rejection) {
 	if r.Withdrawn != p.life.Withdrawn || slices.ContainsFunc(r.Counted, p.shard.View.IsStaged) {
 		r.Attempt.Verdict = &r
@@ -145,8 +155,9 @@ func (p *Preemption) Reject(r attempt.Rejection) {
 	p.conclude(r)
 }
 
-// Settle concludes the attempts whose counted pods have all been reserved. Attempts with a counted pod that was
-// withdrawn are decided again.
+// Settle concludes the rejected attempts whose counted pods have all been reserved. Attempts with a counted pod that
+// was withdrawn are decided again, in their order and before all other pending ones: the room of that pod is free,
+// and no event will report it. It is called at the end of every step.
 func (p *Preemption) Settle() {
 	var again []*attempt.Attempt
 	for _, a := range p.attempts.TakeAll(attempt.Rejected) {
@@ -164,7 +175,9 @@ func (p *Preemption) Settle() {
 }
 
 // conclude ends an attempt that certainly fits nowhere. If its profile has preemption, it is lined up for that
-// first.
+// first. No victims are sought for a pod that would fit if the held pods were already there (it waits for those),
+// nor for pods of profiles whose custom plugins choose the node: they are not asked who may be evicted. With too
+// many seekers the pod is parked, and woken by the events of DefaultPreemption.
 func (p *Preemption) conclude(r attempt.Rejection) {
 	profile, ok := p.shard.Profiles[r.Attempt.Pod.SchedulerName]
 	switch {
@@ -179,7 +192,8 @@ func (p *Preemption) conclude(r attempt.Rejection) {
 	p.life.Unplaceable(r)
 }
 
-// LineUp makes a seeker wait for its turn.
+// LineUp makes a seeker wait for its turn. An attempt that is lined up again keeps its first number, so that it does
+// not fall behind attempts of the same priority that came later. It implements advice.Plans.
 func (p *Preemption) LineUp(r attempt.Rejection) {
 	if r.Attempt.PreemptionOrder == 0 {
 		p.preemptionOrder++
@@ -189,7 +203,8 @@ func (p *Preemption) LineUp(r attempt.Rejection) {
 	p.attempts.Seek(r.Attempt)
 }
 
-// retrySeekers retries some of the attempts that wait for plans, in turns: they may fit now.
+// retrySeekers decides some of the attempts that wait for plans again, in turns: they may fit now without a plan.
+// This is done only while no further plan is allowed; otherwise the next search finds out anyway.
 func (p *Preemption) retrySeekers() {
 	waiting := p.attempts.Count(attempt.Seeking)
 	if waiting == 0 || p.Pending() {
@@ -206,13 +221,15 @@ func (p *Preemption) retrySeekers() {
 	}
 }
 
-// Pending reports whether attempts wait for a search for victims, and another plan is allowed.
+// Pending reports whether attempts wait for a search for victims, and another plan is allowed. The core asks for
+// another step while it is true.
 func (p *Preemption) Pending() bool {
 	return p.attempts.Count(attempt.Seeking) > 0 && p.Holds.unbegun < maxUnbegun
 }
 
-// seek considers attempts that fit nowhere for preemption, in their order, until one has a plan; true if a
-// transaction has been sent.
+// seek considers attempts that fit nowhere for preemption, most important first, until one has a plan; true if a
+// transaction has been sent. An attempt that gets none has left the phase Seeking: it ended, was deferred, or is
+// pending.
 func (p *Preemption) seek() bool {
 	if !p.Pending() {
 		return false
@@ -227,6 +244,18 @@ func (p *Preemption) seek() bool {
 	return false
 }
 
+// seekFor tries to place one attempt at others' cost; true if a transaction has been sent. The order goes from the
+// ways that evict no pod to the one that does:
+//
+//  1. The verdict must still be valid: the pod unchanged and unreserved, the partition this shard's, no node behind.
+//     Otherwise the attempt is decided again.
+//  2. A pod for which plans keep failing gets none for a while.
+//  3. A place that is kept for a less important pod (no transaction: the pod is staged).
+//  4. A place that is held for a less important pod (T4).
+//  5. New victims (T2).
+//
+// Steps 3 and 4 are left out for pods with claims and for pods about which extenders or plugins decide: it is not
+// checked, or not asked, whether they fit in the place of another pod.
 func (p *Preemption) seekFor(r attempt.Rejection) bool {
 	a := r.Attempt
 	s := seeker{by: p.nominator, Rejection: r, pod: a.Pod, profile: p.shard.Profiles[a.Pod.SchedulerName]}

@@ -16,8 +16,9 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
-// promote sends T3 if the pod fits now that all its victims have gone; otherwise it gives the place up. The first
-// step with a result ends it.
+// promote sends T3 if the pod fits now that all its victims have gone; otherwise it gives the place up, or waits.
+// The first step with a result ends it. The steps are those of a placement (placer.place in package decide) on a
+// single node, with one difference: they may wait for other pods, because pods were evicted for this place.
 func (rc *reconciler) promote(s holdState) inspection {
 	f := promotionBasis{}
 	l := rc.collectBasis(s, &f) // 1. the profile, the node without the victims, and the rules about other nodes
@@ -46,17 +47,22 @@ func (rc *reconciler) promote(s holdState) inspection {
 	return l
 }
 
-// promotionBasis is the state that a promotion depends on, and the volumes and devices that it gives the pod.
+// promotionBasis is the state that a promotion depends on, and the volumes and devices that it gives the pod. Each
+// step fills in its part.
 type promotionBasis struct {
-	profile    *placement.Profile
-	node       *state.NodeInfo
-	concern    guard.Concern
-	guards     []registry.GuardUse
-	volumes    claims.Supply
+	profile *placement.Profile
+	// node is the node of the place without the hold and the victims of its plan.
+	node    *state.NodeInfo
+	concern guard.Concern
+	guards  []registry.GuardUse
+	volumes claims.Supply
+	// exclusives are the documents of claims and pools in which the hold has something, or the reservation will.
 	exclusives []ledger.ExclusiveDoc
 }
 
-// collectBasis collects the state on which a promotion is decided.
+// collectBasis collects the state on which a promotion is decided. A promotion that the store refused for its size
+// is not tried again: the place is given up, which needs a smaller transaction. While the rules about other pods are
+// uncertain, or the node has pods that no fact describes, the promotion is tried again.
 func (rc *reconciler) collectBasis(s holdState, f *promotionBasis) inspection {
 	if s.vetting.unstorable != "" {
 		return rc.giveUp(s, withdrawal{reason: s.vetting.unstorable, failed: true})
@@ -78,8 +84,8 @@ func (rc *reconciler) collectBasis(s holdState, f *promotionBasis) inspection {
 	return inspectionOpen
 }
 
-// checkGuards determines what a placement depends on beyond its node. It waits until no attempt is staged that the pod's
-// rules would count.
+// checkGuards determines what a placement depends on beyond its node. It waits until no attempt is staged that the
+// pod's rules would count, and for guards that are not counted yet; the latter for holdPatience at most.
 func (rc *reconciler) checkGuards(s holdState, f *promotionBasis) inspection {
 	if f.concern.CountsBatch() && rc.attempts.Count(attempt.Staged, attempt.Reserving) > 0 {
 		rc.quiet = true // until staged pods have been reserved or withdrawn
@@ -96,7 +102,8 @@ func (rc *reconciler) checkGuards(s holdState, f *promotionBasis) inspection {
 	return inspectionRepeats
 }
 
-// checkFit checks whether the pod fits on the node, and whether that depends on the held places of other pods.
+// checkFit checks whether the pod fits on the node, and whether that depends on the held places of other pods. Pods
+// on other nodes are looked at only for rules that reach there.
 func (rc *reconciler) checkFit(s holdState, f *promotionBasis) inspection {
 	in := placement.Input{
 		Pod: s.pod, Nodes: []*state.NodeInfo{f.node}, Objects: f.volumes.Lookups(rc.shard.View.Snapshot()),
@@ -114,7 +121,11 @@ func (rc *reconciler) checkFit(s holdState, f *promotionBasis) inspection {
 	return rc.checkOtherHolds(s, in, f)
 }
 
-// checkOtherHolds checks whether a fit depends on the held places of other pods; inspectionOpen if not.
+// checkOtherHolds checks whether a fit depends on the held places of other pods; inspectionOpen if not. There are
+// two ways: the free room was cleared for another pod, or hard spread passes only because held pods count in other
+// domains. In both cases the hold waits for the other pods, for holdPatience at most. After that the spread ends the
+// plan as a failure, while the room alone does not. A plan whose room was cleared for another pod is given up at
+// once if it had no victims of its own that were evicted.
 func (rc *reconciler) checkOtherHolds(s holdState, in placement.Input, f *promotionBasis) inspection {
 	takes := rc.takesPromised(s, f.profile, in)
 	rests := rc.search.DependsOnHolds(in, f.profile, &f.concern, f.node, nil)
@@ -129,7 +140,8 @@ func (rc *reconciler) checkOtherHolds(s holdState, in placement.Input, f *promot
 	return inspectionOpen
 }
 
-// pickSupply picks again what the pod's claims get, and waits until that is known.
+// pickSupply picks again what the pod's claims get, and waits until that is known. An error counts as a failure of
+// the plan.
 func (rc *reconciler) pickSupply(s holdState, f *promotionBasis) inspection {
 	v, exclusives, ready, err := rc.repick(s, f.profile, f.volumes, f.node.Node)
 	switch {
@@ -142,7 +154,9 @@ func (rc *reconciler) pickSupply(s holdState, f *promotionBasis) inspection {
 	return inspectionOpen
 }
 
-// repick picks again what the claims of a promoted pod get; false if that is not known yet.
+// repick picks again what the claims of a promoted pod get; false if that is not known yet. The nomination has
+// promised something already, but what is free has changed since: above all, the victims' claims have been released.
+// The returned documents free what the hold has, and hold what is picked.
 func (rc *reconciler) repick(
 	s holdState, profile *placement.Profile, v claims.Supply, node *state.Node,
 ) (claims.Supply, []ledger.ExclusiveDoc, bool, error) {
@@ -169,6 +183,9 @@ func (rc *reconciler) repick(
 	return v, claims.Sorted(docs), err == nil, nil
 }
 
+// sendPromotion builds and sends T3. txns.Promote checks the conditions again, on the documents; what it refuses is
+// inspected again later. Extenders are asked again after a promotion that was lost, as an opinion holds only as of
+// its question.
 func (rc *reconciler) sendPromotion(s holdState, f promotionBasis) inspection {
 	mandate, mine := rc.shard.Mandate(s.entry.Partition())
 	if !mine {
@@ -203,33 +220,38 @@ func (rc *reconciler) sendPromotion(s holdState, f promotionBasis) inspection {
 	return rc.giveUp(s, withdrawal{reason: err.Error()})
 }
 
-// promotion is a T3 in flight.
+// promotion is a T3 in flight. Its hold remains in Holds until the ledger's change shows that it is no hold any
+// more.
 type promotion struct {
 	holdState
 	node *state.Node
-	// binding is the deal of its plugins, nil for none.
+	// binding is the agreement of its plugins, nil for none.
 	binding *attempt.PluginBinding
 	// repicked: it has picked volumes or devices again.
 	repicked bool
 }
 
-// Resupplies implements an option of txn.Proposal.
+// Resupplies implements an option of txn.Proposal: decisions made while this transaction was in flight have counted
+// what the nomination had promised, if it has picked again.
 func (p *promotion) Resupplies() bool { return p.repicked }
 
 func (p *promotion) Kind() string { return "T3" }
 
+// Done records the placement. For a hold that plugins have prepared, the record is that of the attempt; if plugins
+// also bind, it follows when they have answered. For other holds the attempt ended with the nomination, so the
+// decision and the report are built from the hold.
 func (p *promotion) Done(revision int64) {
 	rc := p.by
-	if deal := p.binding; deal != nil {
-		p.plugins, deal.Attempt.Pod = nil, p.pod
-		if deal.Delegated && !deal.Ended {
-			rc.performing.StartBind(deal, revision)
+	if binding := p.binding; binding != nil {
+		p.plugins, binding.Attempt.Pod = nil, p.pod
+		if binding.Delegated && !binding.Ended {
+			rc.performing.StartBind(binding, revision)
 			return
 		}
-		if !deal.Ended {
-			rc.performing.WatchBind(p.podUID, deal)
+		if !binding.Ended {
+			rc.performing.WatchBind(p.podUID, binding)
 		}
-		rc.record.Placed(deal.Attempt, revision)
+		rc.record.Placed(binding.Attempt, revision)
 		return
 	}
 	d := p.decision(events.DecisionPlaced)
@@ -253,4 +275,5 @@ func (p *promotion) TooLarge(why string) {
 	rc.holds.due[p.podUID] = struct{}{}
 }
 
+// Undone makes the hold due: it is inspected again on the documents that it has lost to.
 func (p *promotion) Undone(txns.Outcome) { p.by.holds.due[p.podUID] = struct{}{} }

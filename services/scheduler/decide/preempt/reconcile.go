@@ -9,7 +9,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 )
 
-// reconcile inspects the holds that are due, until one needs a transaction; true if that has been sent.
+// reconcile inspects the holds that are due, until one needs a transaction; true if that has been sent. What is left
+// of plans without a hold comes first. The due holds are then taken in rounds, in the order of their pods' UIDs: a
+// hold that becomes due during a round waits for the next one, so that no hold starves behind others that are due
+// again and again.
 func (rc *reconciler) reconcile() bool {
 	rc.quiet = false
 	for _, plan := range slices.Sorted(maps.Keys(rc.holds.orphans)) {
@@ -41,6 +44,17 @@ func (rc *reconciler) reconcile() bool {
 	return false
 }
 
+// inspect decides what to do about a hold. The first step with a result ends it:
+//
+//  1. The ledger must still have the hold. If not, Holds drops it with the same change.
+//  2. The pod must still need it: not deleted, not ended, and not bound by another scheduler. A pod that the facts do
+//     not have may not have arrived yet (PodRV).
+//  3. The node must not have been replaced by another node of its name.
+//  4. A large plan must be complete (form), and plugins must have prepared the bind (prepared).
+//  5. All victims must have gone, and the reservations on the node that were asked back (await).
+//  6. The facts must have reached the high-water marks of all documents of the plan: an entry that was handed over
+//     may be missing from the count otherwise.
+//  7. The pod is promoted, if it still fits.
 func (rc *reconciler) inspect(h *hold) inspection {
 	s := holdState{by: rc, hold: h}
 	doc, entry, ok := rc.shard.Ledger.Entry(h.podUID)
@@ -86,7 +100,9 @@ func (rc *reconciler) inspect(h *hold) inspection {
 	return rc.promote(s)
 }
 
-// prepared inspects a hold whose bind plugins prepare; inspectionOpen if they have finished.
+// prepared inspects a hold whose bind plugins prepare; inspectionOpen if they have finished. A shard that does not
+// know the plugins' agreement gives the hold up: their state was in a process that is gone. Plugins that take longer
+// than txns.PreparedFor lose the place.
 func (rc *reconciler) prepared(s holdState) inspection {
 	switch d := s.plugins; {
 	case d == nil || d.Ended && d.Outcome == nil:
@@ -104,7 +120,8 @@ func (rc *reconciler) prepared(s holdState) inspection {
 // noPlace is the reason for giving up a place that this shard's plugins do not know.
 const noPlace = "the scheduler whose plugins prepared the bind is gone"
 
-// drain makes plugins take back the work that this shard will not complete.
+// drain makes plugins take back the work that this shard will not complete: that of all its holds but the one whose
+// promotion is in flight. (Once the hold is promoted, its pod will be bound.)
 func (rc *reconciler) drain() {
 	for _, uid := range slices.Sorted(maps.Keys(rc.holds.held)) {
 		h := rc.holds.held[uid]

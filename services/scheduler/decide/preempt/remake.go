@@ -8,7 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
 )
 
-// SetSpared makes exactly these pods be spared as victims.
+// SetSpared makes exactly these pods be spared as victims, without an end. Replay uses it to restore the state of a
+// record; pods that the facts do not have are left out.
 func (p *Preemption) SetSpared(uids []string) {
 	snapshot := p.Holds.shard.View.Snapshot()
 	nodes := map[string]bool{}
@@ -32,7 +33,7 @@ func (p *Preemption) SetSpared(uids []string) {
 }
 
 // RemakeSearch returns the node that a search for victims finds for an attempt that fits nowhere, or the node of the
-// hold that it would take over. Nothing is proposed.
+// hold that it would take over. Nothing is proposed. An error explains why the search finds no node.
 func (p *Preemption) RemakeSearch(a *attempt.Attempt, profile *placement.Profile, seed uint64) (string, error) {
 	n := p.nominator
 	s, err := n.seekerOf(a, profile)
@@ -56,7 +57,8 @@ func (p *Preemption) RemakeSearch(a *attempt.Attempt, profile *placement.Profile
 	return plan.Node.Node.Name, nil
 }
 
-// RemakeOusting stages an attempt in a place that is kept for a less important pod.
+// RemakeOusting stages an attempt in a place that is kept for a less important pod. An error means that there is
+// none where it fits.
 func (p *Preemption) RemakeOusting(a *attempt.Attempt, profile *placement.Profile) error {
 	s, err := p.nominator.seekerOf(a, profile)
 	if err != nil {

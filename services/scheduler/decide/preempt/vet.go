@@ -7,8 +7,9 @@ import (
 )
 
 // vetPlace asks the extenders that filter whether a pod may have the place that is held for it, and gives the place
-// up if not; inspectionOpen if it may. If an extender does not answer, it is asked again until holdPatience ends: pods
-// were evicted for the place.
+// up if not; inspectionOpen if it may. They are asked once the victims have gone: only then can they decide, and
+// upstream asks them then because it begins a new cycle. If an extender does not answer, it is asked again until
+// holdPatience ends: pods were evicted for the place. Such questions count towards the limit of all open questions.
 func (rc *reconciler) vetPlace(s holdState, profile *placement.Profile, node *state.Node) inspection {
 	v := &s.vetting
 	switch {

@@ -12,7 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
-// seekVictims searches for victims, and nominates the pod if that finds a plan.
+// seekVictims searches for victims, and nominates the pod if that finds a plan; true if a transaction has been sent.
+// The search may also find that the pod fits as it is (FitsError), because something has changed since its verdict.
 func (nm *nominator) seekVictims(s seeker) bool {
 	a := s.Attempt
 	plan, ok := nm.advisedPlan(s, engine.PreemptQuery{Pod: s.pod, Seed: s.Decision.Seed, Budgets: nm.budgets.current()})
@@ -40,7 +41,9 @@ func (nm *nominator) seekVictims(s seeker) bool {
 }
 
 // advisedPlan returns the plan for a pod, limited to the victims that extenders accept if they must be asked. It
-// returns false while they are being asked, or if the attempt has ended.
+// returns false while they are being asked, or if the attempt has ended. With an answer, only the accepted
+// candidates are searched; if none of them is left and some of their nodes have changed since the question, the
+// question is asked again about new candidates.
 func (nm *nominator) advisedPlan(s seeker, q engine.PreemptQuery) (preempt.Result, bool) {
 	a := s.Attempt
 	q.Opinions = a.Advice.Opinions
@@ -77,7 +80,9 @@ func (nm *nominator) asFound(given []preempt.Candidate) (list []preempt.Candidat
 	return list
 }
 
-// planRestsOnHolds is search.Searcher.RestsOnHolds without the victims of a plan.
+// planRestsOnHolds reports whether the pod would fit on the node of a plan only because of places that are held for
+// other pods: search.Searcher.DependsOnHolds without the victims of the plan. Such a plan would evict pods for a
+// place that the end of another plan can make unsuitable.
 func (nm *nominator) planRestsOnHolds(s seeker, plan preempt.Result) bool {
 	gone := make(map[string]bool, len(plan.Victims))
 	for _, v := range plan.Victims {
@@ -87,19 +92,21 @@ func (nm *nominator) planRestsOnHolds(s seeker, plan preempt.Result) bool {
 	return nm.search.DependsOnHolds(in, s.profile, &s.concern, plan.Node, gone)
 }
 
-// preempt makes the engine search for victims.
+// preempt makes the engine search for victims among all nodes. It finds the same as placement's Profile.Preempt
+// would from scratch, for the same cluster, budgets and seed.
 func (nm *nominator) preempt(s seeker, q engine.PreemptQuery) preempt.Result {
 	return nm.timed(s, func() preempt.Result { return nm.shard.Engine.Preempt(s.profile, q) })
 }
 
-// timed runs a search of the engine for victims, and measures its time.
-func (nm *nominator) timed(s seeker, look func() preempt.Result) preempt.Result {
+// timed runs a search of the engine for victims, with the promises to the pod's claims in effect, and reports its
+// time as upstream reports PostFilter.
+func (nm *nominator) timed(s seeker, search func() preempt.Result) preempt.Result {
 	defer nm.shard.LookUp(s.volumes)()
 	if nm.shard.Laps == nil {
-		return look()
+		return search()
 	}
 	nm.shard.Laps.Begin(s.pod.SchedulerName)
-	plan := look()
+	plan := search()
 	code := rule.Success
 	if plan.Node == nil {
 		code = rule.Unschedulable
@@ -108,7 +115,10 @@ func (nm *nominator) timed(s seeker, look func() preempt.Result) preempt.Result 
 	return plan
 }
 
-// endWithoutPlan ends an attempt that preemption does not help, with upstream's message and with what Berth has to add.
+// endWithoutPlan ends an attempt that preemption does not help, with upstream's message and with what Berth has to
+// add. The pod waits for the events of DefaultPreemption only if budgets or plans protect less important pods for
+// now: otherwise no end of a plan and no budget can help it. If the protection is that pods are spared, it ends by
+// time alone, which the decision reports to the queue (RetryAfter).
 func (nm *nominator) endWithoutPlan(s seeker, plan preempt.Result) {
 	r := s.Rejection
 	if r.Attempt.Advice.Victims.Answered {
@@ -127,7 +137,8 @@ func (nm *nominator) endWithoutPlan(s seeker, plan preempt.Result) {
 	nm.life.Unplaceable(r)
 }
 
-// refusePlan ends an attempt whose plan is refused, before or after the search for one.
+// refusePlan ends an attempt whose plan is refused because of earlier failures, before or after the search for one.
+// The queue offers the pod again when the refusal ends.
 func (nm *nominator) refusePlan(s seeker, no refusal) {
 	r := s.Rejection
 	r.Decision.Message += " preemption: refused: " + no.why + "."

@@ -29,16 +29,19 @@ const (
 	// begun. Binders begin within seconds; if the eviction API refuses their dry run, they retry every 30 s. It is
 	// longer than it takes to replace a binder.
 	unmarkedPatience = refusedPatience + 45*time.Second
-	// defaultGrace is the grace period of pods that name none.
+	// defaultGrace is the grace period of pods that name none: Kubernetes' default for
+	// terminationGracePeriodSeconds.
 	defaultGrace = 30 * time.Second
 	// secondCheckAfter is how long a place is held before the reconciler checks whether the pod now fits elsewhere
-	// without it; secondChecksPerBeat is for how many holds each heartbeat allows that check.
+	// without it: immediately after the nomination the answer would be the same as before. secondChecksPerBeat is
+	// for how many holds each heartbeat allows that check, as each costs a search of all nodes.
 	secondCheckAfter    = 2 * time.Second
 	secondChecksPerBeat = 64
 )
 
-// victimsLeft reports whether victims of a plan, or reservations that were asked back, are still there. It also
-// returns the longest grace period of these victims.
+// victimsLeft reports whether victims of a plan, or reservations on the place's node that were asked back, are still
+// there. It also returns the longest grace period of these victims. A victim counts as gone when the facts show that
+// it is deleted or has ended; that it is being deleted is not enough, as its containers still run.
 func (rc *reconciler) victimsLeft(s holdState) (left bool, grace time.Duration) {
 	for _, v := range victimsOf(append(s.others, s.doc), s.plan) {
 		if fate, _ := rc.shard.View.VictimFate(v.PodUID, v.PodRV); fate != txns.Left {
@@ -51,6 +54,7 @@ func (rc *reconciler) victimsLeft(s holdState) (left bool, grace time.Duration) 
 	return left, grace
 }
 
+// graceOf returns the grace period of a victim.
 func (rc *reconciler) graceOf(podUID string) time.Duration {
 	pod, ok := rc.shard.View.Pod(podUID)
 	if !ok || pod.Template == nil {
@@ -63,7 +67,16 @@ func (rc *reconciler) graceOf(podUID string) time.Duration {
 	return time.Duration(*seconds) * time.Second
 }
 
-// await decides whether a hold has waited too long, or for nothing.
+// await decides whether a hold has waited too long, or for nothing; grace is the longest grace period of its
+// victims. A place is given up
+//
+//   - when nothing about the plan has changed for holdPatience and the grace period: pods were evicted in vain, which
+//     counts as a failure;
+//   - when an eviction has failed refusedPatience ago and no eviction is in progress: a failure, and the victims are
+//     spared, so that the next search finds others;
+//   - when no eviction has begun within unmarkedPatience. The cause lies with the binders or the eviction API and not
+//     with the pod, so it is no failure, but the victims are spared as well;
+//   - when the pod fits elsewhere without an eviction, as long as none is in progress: then no pod has to be evicted.
 func (rc *reconciler) await(s holdState, grace time.Duration) inspection {
 	idle := rc.shard.Now.Sub(s.moved)
 	marked := rc.anyMarked(s)
@@ -85,14 +98,16 @@ func (rc *reconciler) await(s holdState, grace time.Duration) inspection {
 	return inspectionWaits
 }
 
-// anyMarked reports whether an eviction of a plan may be in progress.
+// anyMarked reports whether an eviction of a plan may be in progress: a binder has marked a claim before it sends
+// the eviction.
 func (rc *reconciler) anyMarked(s holdState) bool {
 	return slices.ContainsFunc(victimsOf(append(s.others, s.doc), s.plan), func(v ledger.Entry) bool {
 		return v.State == ledger.Evicting
 	})
 }
 
-// anyToEvict reports whether a plan has a victim that is not leaving yet.
+// anyToEvict reports whether a plan has a victim that is not leaving yet. Victims that leave by themselves need no
+// binder.
 func (rc *reconciler) anyToEvict(s holdState) bool {
 	return slices.ContainsFunc(victimsOf(append(s.others, s.doc), s.plan), func(v ledger.Entry) bool {
 		pod, known := rc.shard.View.Pod(v.PodUID)
@@ -100,7 +115,9 @@ func (rc *reconciler) anyToEvict(s holdState) bool {
 	})
 }
 
-// fitsElsewhere returns the name of a node that the pod of a hold fits on without any eviction; empty for none.
+// fitsElsewhere returns the name of a node that the pod of a hold fits on without any eviction; empty for none, or
+// if that is not known. What the pod itself has been promised of devices is set aside, as it would be free. Only the
+// best node is considered.
 func (rc *reconciler) fitsElsewhere(s holdState) string {
 	profile, ok := rc.shard.Profiles[s.pod.SchedulerName]
 	if !ok || rc.shard.View.Settle() > 0 || profile.Extended(s.pod) {
@@ -140,13 +157,16 @@ func (rc *reconciler) yields(e *ledger.Entry, priority int32) bool {
 	return known && !bound
 }
 
-// obstacle is why a pod does not fit on a node.
+// obstacle is why a pod does not fit on a node. node is the node as the promotion would find it, without the plan's
+// victims.
 type obstacle struct {
 	node *state.NodeInfo
 	why  placement.Failure
 }
 
-// handleUnfit decides about a hold whose victims have gone and whose pod does not fit.
+// handleUnfit decides about a hold whose victims have gone and whose pod does not fit. It may still wait for devices
+// that the victims' claims have not released, or for reservations on other nodes that were asked back. Otherwise the
+// plan has failed.
 func (rc *reconciler) handleUnfit(
 	s holdState, profile *placement.Profile, in placement.Input, o obstacle,
 ) inspection {
@@ -163,7 +183,7 @@ func (rc *reconciler) handleUnfit(
 }
 
 // fitsWhenYielded reports whether the pod of a hold fits once the reservations that are asked back have been given
-// back. It reads every document, so it is called only for a pod that does not fit.
+// back, those for any plan. It reads every document, so it is called only for a pod that does not fit.
 func (rc *reconciler) fitsWhenYielded(
 	s holdState, profile *placement.Profile, in placement.Input, node *state.NodeInfo,
 ) bool {
@@ -186,7 +206,9 @@ func (rc *reconciler) fitsWhenYielded(
 }
 
 // takesPromised reports whether a victim that was only reserved has been bound after all, and the remaining room is
-// free only because pods were evicted for another pod, whose place is held.
+// free only because pods were evicted for another pod, whose place is held. It asks whether the pod fits on the node
+// as it will be once the other plans there have ended: with their holds, and without their victims (view.Future).
+// Kept places do not count in that question.
 func (rc *reconciler) takesPromised(s holdState, profile *placement.Profile, in placement.Input) bool {
 	stayed := slices.ContainsFunc(s.yielding.reserved, func(uid string) bool {
 		pod, ok := rc.shard.View.Pod(uid)

@@ -22,6 +22,7 @@ func (r *Recorder) Lost(a *attempt.Attempt, reason step.Reason) {
 	}
 }
 
+// lostRecord returns the record of a choice that did not become a reservation.
 func (r *Recorder) lostRecord(a *attempt.Attempt, reason step.Reason) events.Decision {
 	d := r.Decision(events.DecisionLost, a)
 	d.FactSequence = a.Pick.FactSequence
@@ -71,7 +72,8 @@ func (r *Recorder) FailedOn(a *attempt.Attempt, message, nodeUID, node string) {
 	r.Effects.Report(a.Report(step.Failed))
 }
 
-// Unplaceable records an attempt that fits nowhere.
+// Unplaceable records an attempt that fits nowhere. The offer may have been renewed since the decision, under
+// another token.
 func (r *Recorder) Unplaceable(a *attempt.Attempt, d events.Decision) {
 	d.Token = a.Offer.Token
 	d.Attempt = a.Offer.Attempt

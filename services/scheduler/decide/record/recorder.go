@@ -13,8 +13,9 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
-// Evaluation is the result of an evaluation. Home: only the home nodes were evaluated. Basis is what the result depends on
-// besides facts and ledger. Unsettled and OnHold: see attempt.Rejection.
+// Evaluation is the result of an evaluation of the nodes for a pod. Home: only the home nodes were evaluated. Basis
+// lists the state besides facts and ledger on which the result depends. Unsettled and DependsOnHolds: see
+// attempt.Rejection.
 type Evaluation struct {
 	placement.Result
 	Home           bool
@@ -23,7 +24,9 @@ type Evaluation struct {
 	DependsOnHolds bool
 }
 
-// Recorder keeps the state that records of decisions need, and appends the records to the effects of the step.
+// Recorder keeps the state that records of decisions need, and appends the records to the effects of the step. It
+// changes nothing else, but for noting in an attempt which of its choices has a record. With NoEvidence records have
+// no evidence, and the rest is unchanged.
 type Recorder struct {
 	Shard    *shard.State
 	Attempts *attempt.Queues
@@ -71,7 +74,8 @@ func (r *Recorder) Evidence(a *attempt.Attempt, p *placement.Profile, found Eval
 	return e
 }
 
-// NumberChoice numbers a decision that chose a node.
+// NumberChoice numbers a decision that chose a node, in the order in which they were made. Later records refer to it
+// by this number.
 func (r *Recorder) NumberChoice(e *evidence.Evidence) *evidence.Evidence {
 	if e != nil {
 		r.chosen++
@@ -90,8 +94,10 @@ func (r *Recorder) NumberAlternative(e *evidence.Evidence, alternative int) *evi
 	return r.NumberChoice(&other)
 }
 
-// NumberVictimSearch numbers the choice of a node by a search for victims that was just made, after the evaluation that found no
-// node.
+// NumberVictimSearch numbers the choice of a node by a search for victims that was just made, after the evaluation
+// that found no node. The record has the state of the later search; the rest is of the evaluation. spared are the
+// UIDs of the pods that could not be victims; a list that is too long is cut, and the record then cannot be remade
+// (Unlisted).
 func (r *Recorder) NumberVictimSearch(a *attempt.Attempt, e *evidence.Evidence, spared []string) *evidence.Evidence {
 	if e == nil {
 		return nil
@@ -125,7 +131,8 @@ func (r *Recorder) stagedOrders() []uint64 {
 	return orders
 }
 
-// FinalEvidence returns the evidence of an attempt whose transaction has been answered.
+// FinalEvidence returns the evidence of an attempt whose transaction has been answered, with its times. It notes
+// that the choice has a record now, so that it is not recorded as abandoned as well.
 func (r *Recorder) FinalEvidence(a *attempt.Attempt) *evidence.Evidence {
 	if a.Pick.Evidence == nil {
 		return nil
@@ -175,7 +182,8 @@ func (r *Recorder) NoteOwnCommit(revision int64) {
 	}
 }
 
-// NoteLearned records the keys that the view of the ledger is about to learn from a lost transaction, ahead of its watch.
+// NoteLearned records the keys that the view of the ledger is about to learn from a lost transaction, ahead of its
+// watch.
 func (r *Recorder) NoteLearned(current []ledger.KV) {
 	if r.Shard.NoEvidence {
 		return // nothing would read or shorten it

@@ -5,8 +5,8 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
 )
 
-// StoreAlternatives stores the next-best nodes of a decision. A pod that a rule beyond its node concerns has none, as the
-// needs of its placement differ from node to node.
+// StoreAlternatives stores the next-best nodes of a decision. A pod that a rule beyond its node concerns has none, as
+// the needs of its placement differ from node to node.
 func (r *Reserver) StoreAlternatives(a *attempt.Attempt, ranked []placement.Scored, concerned bool) {
 	a.Alternatives = [attempt.MaxAlternatives]attempt.Alternative{}
 	if concerned {
@@ -25,8 +25,8 @@ func (r *Reserver) StoreAlternatives(a *attempt.Attempt, ranked []placement.Scor
 }
 
 // nextBest stages an attempt that lost its node on the next-best one, without another search. It does so only if
-// nothing has changed there since, so that the result is what the decision would have been without the lost node.
-// The transaction compares the same revisions as any other.
+// nothing has changed there since, so that the decision would have had this result without the lost node. The
+// transaction compares the same revisions as any other.
 func (r *Reserver) nextBest(a *attempt.Attempt) bool {
 	pod, known := r.Shard.View.Pod(a.Pod.UID)
 	if !known || pod != a.Pod || a.Pick.Needs.Registry != r.Shard.Ledger.TermRegistryRevision() {
@@ -53,6 +53,8 @@ func (r *Reserver) nextBest(a *attempt.Attempt) bool {
 	return false
 }
 
+// nodeUnchanged reports whether a next-best node, its pods and its document are those that the decision saw, and the
+// node is usable and has room in its document.
 func (r *Reserver) nodeUnchanged(o attempt.Alternative) bool {
 	if o.Node.Node == nil || o.Node.Generation != o.Generation || !r.Shard.Gate.Usable(o.Node) {
 		return false

@@ -12,12 +12,13 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/claims"
 )
 
-// batch is a T1 that is being built.
+// batch is a T1 that is being built. Documents are drafts, so that several attempts on one node, or one node and a
+// keeper there, end up in one new version of its document.
 type batch struct {
 	by       *Reserver
 	attempts []*attempt.Attempt
 	place    txns.PlaceBatch
-	// drafts are the documents of nodes, by UID, in the order in which they were added.
+	// drafts are the documents of nodes, in the order in which they were added; at are their indexes by UID.
 	drafts []draft
 	at     map[string]int // in drafts, by UID
 	// firsts is how many of the drafts do not exist yet: each of them needs the incarnation of its node's name.
@@ -52,6 +53,7 @@ const (
 	tooMuch
 )
 
+// newBatch returns a batch without attempts, on the current registry of terms.
 func (r *Reserver) newBatch() *batch {
 	return &batch{
 		by: r, at: map[string]int{}, exclusives: map[string]ledger.ExclusiveDoc{},
@@ -86,7 +88,9 @@ func (b *batch) excludes(a *attempt.Attempt) bool {
 	})
 }
 
-// add adds an attempt to the transaction. Unless it returns joined, nothing has changed.
+// add adds an attempt to the transaction. Unless it returns joined, nothing has changed: the new documents are built
+// first, weighed, and only then put. In this order: pins on the pods that it relies on, its own entry (or its entry
+// in place of a placeholder), its exclusive claims, the size.
 func (b *batch) add(a *attempt.Attempt, entry ledger.Entry) joining {
 	n := a.Pick.Needs
 	next, err := b.pin(a, entry)

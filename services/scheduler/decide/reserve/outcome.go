@@ -29,6 +29,8 @@ func (r *Reserver) placed(attempts []*attempt.Attempt, revision int64) {
 // changed, that is once the watch shows the terms registered now.
 func (p *placing) Undone(lost txns.Outcome) {
 	r := p.by
+	// A document that changed under a decision is a disagreement about its node: many of them put the node into
+	// quarantine.
 	changed := map[string]bool{}
 	for _, d := range lost.Docs {
 		changed[d.NodeUID] = true
@@ -72,7 +74,7 @@ func (p *placing) Undone(lost txns.Outcome) {
 	r.Attempts.Prepend(attempt.Staged, winners...)
 }
 
-// loser is an attempt that lost a race, with the reason.
+// loser is an attempt that lost a race, with the reason for metrics and the record.
 type loser struct {
 	*attempt.Attempt
 	reason step.Reason

@@ -11,7 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/txn"
 )
 
-// Reserver reserves places for the staged attempts: T1, for as many at once as fit in one transaction.
+// Reserver reserves places for the staged attempts: T1, for as many at once as fit in one transaction. It keeps
+// nothing between transactions: the attempts are in the queues, and the T1 in flight is in the slot.
 type Reserver struct {
 	Shard    *shard.State
 	Attempts *attempt.Queues
@@ -35,7 +36,8 @@ type placing struct {
 	txn      ledger.Txn
 }
 
-// Send sends a batch of the staged attempts, unless all of them leave the batch.
+// Send sends a batch of the staged attempts, unless all of them leave the batch. The slot must be free. Attempts
+// that do not fit stay staged, in their order, before those that are staged later.
 func (r *Reserver) Send() {
 	p, rest := r.build(r.Attempts.TakeAll(attempt.Staged))
 	r.Attempts.Append(attempt.Staged, rest...)
@@ -74,6 +76,8 @@ func (r *Reserver) build(attempts []*attempt.Attempt) (p *placing, rest []*attem
 			r.Life.Requeue(a)
 			continue
 		}
+		// The entry is built here and not when the pod was staged: plugins have decided since whether the place is
+		// only held.
 		entry, err := a.Entry(r.Shard.ID)
 		if err != nil {
 			r.Life.Fail(a, err.Error())

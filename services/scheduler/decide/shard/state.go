@@ -41,6 +41,8 @@ type State struct {
 	// Draining: the shard decides nothing more, and gives back what it has not sent.
 	Draining bool
 
+	// Store has the latest facts, Ledger the view of the ledger: the watch, and what transactions have shown ahead
+	// of it.
 	Store  *feed.Latest
 	Ledger *replica.View
 	// View counts the pods on each node according to the facts, the ledger, and the pods that the shard has staged.
@@ -48,6 +50,7 @@ type State struct {
 	View   *view.View
 	Gate   *avoid.Gate
 	Engine *engine.Engine
+	// Avoid are the nodes that pods avoid for a while; Claims knows what volumes and devices are promised.
 	Avoid  *avoid.Table
 	Claims *claims.Book
 

@@ -11,7 +11,7 @@ import (
 // at least as large: an operator may raise its limit.
 const refusalLasts = time.Minute
 
-// Limits is what the store accepts in one transaction, according to its refusals. The ledger's own limits are below
+// Limits bounds transactions by what the store has refused. The ledger's own limits are below
 // etcd's defaults, so that a store with these refuses none.
 type Limits struct {
 	// refused is the size of the smallest transaction that was refused, 0 for none; at is when that was.

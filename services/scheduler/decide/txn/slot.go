@@ -75,8 +75,8 @@ type Slot struct {
 	// written holds the changes of documents and guards by the last successful transaction, by key: decisions made while
 	// it was in flight have counted its pods already, as staged.
 	written map[string]revisions
-	// minRevision is the revision that the ledger's watch must have reached before the next transaction: a transaction that
-	// compares an older registry would fail.
+	// minRevision is the revision that the ledger's watch must have reached before the next transaction: a transaction
+	// that compares an older registry would fail.
 	minRevision int64
 }
 

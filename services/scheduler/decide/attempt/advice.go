@@ -50,7 +50,7 @@ func (c *Advice) Outdated(n *state.NodeInfo) bool {
 
 // VictimAdvice is the answer of the extenders that are asked about victims.
 type VictimAdvice struct {
-	// TakeAnswered: the extenders have answered. Left are the candidates that they accept.
+	// Answered: the extenders have answered. Accepted are the candidates that they accept.
 	Answered bool
 	Accepted []preempt.Candidate
 }
@@ -89,7 +89,7 @@ func (r *Rejection) WakeOn(plugin string) {
 	slices.Sort(r.Decision.Plugins)
 }
 
-// Plugins is the agreement of plugins to place a pod on a node.
+// PluginBinding is the agreement of plugins to place a pod on a node.
 type PluginBinding struct {
 	ID      uint64
 	Attempt *Attempt
@@ -101,13 +101,13 @@ type PluginBinding struct {
 	Outcome  *step.Performed
 	// Ended: plugins have nothing more to do for it.
 	Ended bool
-	// ByQuestion: plugins must be asked to bind. Delegated: the reservation leaves the bind to them.
+	// BindRequested: plugins must be asked to bind. Delegated: the reservation leaves the bind to them.
 	BindRequested, Delegated bool
 	// Revision is the ledger revision at which the reservation became Committed.
 	Revision int64
 }
 
-// Delegate decides whether the bind is left to plugins, notes that in the deal, and returns it: not if binders must
+// Delegate decides whether the bind is left to plugins, notes that, and returns it: not if binders must
 // first do work for the pod's claims.
 func (d *PluginBinding) Delegate(v claims.Supply) bool {
 	d.Delegated = d.BindRequested && v.NoWork()

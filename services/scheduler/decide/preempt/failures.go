@@ -26,27 +26,34 @@ const (
 	failureLimit = 3
 	// spareTime is how long a pod that could not be evicted is spared as a victim.
 	spareTime = 5 * time.Minute
-	// maxFailures bounds the pods, and the pairs, that are remembered; beyond it all are forgotten.
+	// maxFailures bounds the pods, and the pairs, that are remembered; beyond it all are forgotten. A shard that
+	// fails so many plans within the window has another problem than a loop between two workloads.
 	maxFailures = 4096
 )
 
-// failures is a shard's memory of plans that failed.
+// failures is a shard's memory of plans that failed. It is not in the ledger: after a restart or a change of
+// partitions the limit starts again, which costs failureLimit more plans. The zero value, with shard and changed
+// set, remembers nothing.
 type failures struct {
 	shard *shard.State
 	// changed is called with a node on which another pod is spared, or no longer spared.
 	changed func(nodeUID string)
-	pods    map[string][]time.Time
-	pairs   map[[2]string][]time.Time
-	// spared are pods that could not be evicted, by UID.
+	// pods are the times of the failures of each pod, by UID; pairs those of each pair of owners (avoid.Workload):
+	// of the pod, and of a victim. The times are in order.
+	pods  map[string][]time.Time
+	pairs map[[2]string][]time.Time
+	// spared are pods that could not be evicted, by UID. The engine takes them as protected (Holds.protect).
 	spared map[string]sparedPod
 }
 
+// sparedPod is where a spared pod runs, and until when it is spared.
 type sparedPod struct {
 	nodeUID string
 	until   time.Time
 }
 
-// record notes that a plan failed.
+// record notes that a plan failed. A plan with several victims of one owner counts once for that pair. A victim that
+// is gone counts under its own name, as its owner is not known any more.
 func (l *failures) record(pod *state.Pod, victims []ledger.Entry) {
 	if l.pods == nil {
 		l.pods, l.pairs = map[string][]time.Time{}, map[[2]string][]time.Time{}
@@ -83,6 +90,7 @@ func (l *failures) prune(now time.Time) {
 	forgetOld(l.pairs, now)
 }
 
+// forgetOld drops the times outside the window, and all of them if there are too many keys.
 func forgetOld[K comparable](m map[K][]time.Time, now time.Time) {
 	for k, times := range m {
 		times = slices.DeleteFunc(times, func(t time.Time) bool { return now.Sub(t) > failureWindow })
@@ -97,6 +105,7 @@ func forgetOld[K comparable](m map[K][]time.Time, now time.Time) {
 	}
 }
 
+// tooMany reports whether as many failures as the limit are in the window.
 func tooMany(times []time.Time, now time.Time) bool {
 	n := 0
 	for _, t := range times {
@@ -113,7 +122,8 @@ type refusal struct {
 	ends time.Duration
 }
 
-// refusesPod explains why no pod may be evicted for a pod; empty if pods may be.
+// refusesPod explains why no pod may be evicted for a pod; the zero refusal if pods may be. It is asked before a
+// search.
 func (l *failures) refusesPod(pod *state.Pod, now time.Time) refusal {
 	times := l.pods[pod.UID]
 	if !tooMany(times, now) {
@@ -123,7 +133,9 @@ func (l *failures) refusesPod(pod *state.Pod, now time.Time) refusal {
 	return refusal{why, untilFewer(times, now)}
 }
 
-// refusesVictims explains why these pods may not be evicted for a pod; empty if they may be.
+// refusesVictims explains why these pods may not be evicted for a pod; the zero refusal if they may be. It is asked
+// after a search: the pod is refused even if other victims might do, since the search would return the same ones
+// again.
 func (l *failures) refusesVictims(pod *state.Pod, victims []preempt.Victim, now time.Time) refusal {
 	if len(l.pairs) == 0 {
 		return refusal{}
@@ -166,7 +178,8 @@ func (l *failures) spareEnds(priority int32) time.Duration {
 	return roundUp(first.Sub(l.shard.Now))
 }
 
-// spare keeps pods that could not be evicted from being victims for a while.
+// spare keeps pods that could not be evicted from being victims for a while. Victims that are being deleted are left
+// out: they leave anyway.
 func (l *failures) spare(victims []ledger.Entry) {
 	if l.spared == nil {
 		l.spared = map[string]sparedPod{}
@@ -183,7 +196,7 @@ func (l *failures) spare(victims []ledger.Entry) {
 	}
 }
 
-// sparedOn are the spared pods on a node, sorted.
+// sparedOn returns the UIDs of the spared pods on a node, sorted.
 func (l *failures) sparedOn(nodeUID string) []string {
 	if len(l.spared) == 0 {
 		return nil
@@ -198,7 +211,7 @@ func (l *failures) sparedOn(nodeUID string) []string {
 	return uids
 }
 
-// expire forgets failures and spared pods that have lasted long enough.
+// expire forgets failures and spared pods that have lasted long enough. It runs with the heartbeat.
 func (l *failures) expire() {
 	l.prune(l.shard.Now)
 	for uid, s := range l.spared {

@@ -15,9 +15,12 @@ type AvoidedFit struct {
 	Transient bool
 }
 
-// FitsOnAvoided reports whether a pod that found no node would fit on nodes that are left alone, or that its workload
-// avoids. Its message counts no other nodes, and none whose facts are missing yet.
-func (x *Searcher) FitsOnAvoided(p *placement.Profile, a *attempt.Attempt, seed uint64, avoided []string) (AvoidedFit, bool) {
+// FitsOnAvoided reports whether a pod that found no node would fit on nodes that are left alone, or that its
+// workload avoids. Its message counts no other nodes, and none whose facts are missing yet. It evaluates the avoided
+// nodes from scratch, and, if one fits, all nodes once more for the message.
+func (x *Searcher) FitsOnAvoided(
+	p *placement.Profile, a *attempt.Attempt, seed uint64, avoided []string,
+) (AvoidedFit, bool) {
 	if len(x.Shard.Gate.AvoidedNodes())+len(avoided) == 0 {
 		return AvoidedFit{}, false
 	}
