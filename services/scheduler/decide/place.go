@@ -133,7 +133,7 @@ func (p *placer) admit(t *trial) outcome {
 	if _, _, reserved := p.shard.Ledger.Entry(pod.UID); reserved {
 		return outcome{is: returned}
 	}
-	if t.profile, ok = p.shard.Profile(pod); !ok {
+	if t.profile, ok = p.shard.Profiles[pod.SchedulerName]; !ok {
 		return outcome{is: returned}
 	}
 	a.Pod = pod

@@ -63,6 +63,9 @@ func (v Supply) MaybeLater() bool { return v.promised != nil && len(v.promised.b
 // known yet, an error if the node does not fit after all. The pods in gone count as gone, with the devices that only
 // they have.
 func (b *Book) Pick(v Supply, p *placement.Profile, t Target, gone ...*state.Pod) (Supply, bool, error) {
+	if !v.Any() {
+		return v, true, nil // most pods have no such claims
+	}
 	v, ok := v.pickVolumes(p, t.Pod, t.Node)
 	if !ok {
 		return v, false, fmt.Errorf("the volumes of the pod do not suit node %s, which was chosen for it", t.Node.Name)

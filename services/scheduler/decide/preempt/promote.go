@@ -68,7 +68,7 @@ func (rc *reconciler) collectBasis(s holdState, f *promotionBasis) inspection {
 		return rc.giveUp(s, withdrawal{reason: s.vetting.unstorable, failed: true})
 	}
 	var ok bool
-	if f.profile, ok = rc.shard.Profile(s.pod); !ok {
+	if f.profile, ok = rc.shard.Profiles[s.pod.SchedulerName]; !ok {
 		return rc.giveUp(s, withdrawal{reason: "no profile of that name is configured"})
 	}
 	if f.node, ok = rc.shard.View.Ask(view.Now, s.doc.NodeUID, s.plan); !ok {

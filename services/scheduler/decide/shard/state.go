@@ -133,12 +133,6 @@ func (s *State) Members() []string {
 // IsHome reports whether a node is a home node of this shard.
 func (s *State) IsHome(nodeUID string) bool { return s.Home != nil && s.Home(s.Members(), nodeUID) }
 
-// Profile returns the profile of a pod.
-func (s *State) Profile(pod *state.Pod) (*placement.Profile, bool) {
-	p, ok := s.Profiles[pod.SchedulerName]
-	return p, ok
-}
-
 // Namespace returns the labels of a namespace, if the facts show it.
 func (s *State) Namespace(name string) guard.Namespace {
 	o, ok := s.View.Snapshot().ObjectByName(events.KindNamespace, "", name)
