@@ -133,7 +133,7 @@ func (s *Shard) Node(name string) *explain.NodeView {
 			v.Promises = append(v.Promises, *s.promise(d, d.Entries[i]))
 		}
 	}
-	// A pod counts as reserved until the facts show it bound, whoever holds the place.
+	// A pod counts as reserved until the facts show it bound.
 	for p := range n.Pods() {
 		known, ok := s.View.Pod(p.UID)
 		v.Standing = append(v.Standing, explain.NodePod{
