@@ -25,8 +25,8 @@ var shards = []revert{
 	{
 		bug: 6, taken: "A rejection is told although pods that it has counted may be taken back.",
 		edits: []edit{{
-			ofPreempt + "/conclude.go",
-			`if r.Withdrawn != nm.life.Withdrawn || slices.ContainsFunc(r.Counted, nm.shard.View.IsStaged) {`, `if false {`,
+			ofPreempt + "/preempt.go",
+			`if r.Withdrawn != p.life.Withdrawn || slices.ContainsFunc(r.Counted, p.shard.View.IsStaged) {`, `if false {`,
 		}},
 		fails: []failing{{ofShards, "TestRejectionWaitsForWhatItHasCounted"}},
 	},
@@ -144,7 +144,7 @@ var shards = []revert{
 	{
 		bug: 52, taken: "A decision is committed on whatever version the documents of its claims have.",
 		edits: []edit{{
-			ofReserve + "/reserve.go", `if r.Shard.Claims.Moved(a.Pick.Volumes) {`, `if false {`,
+			ofReserve + "/reserve.go", `if r.Shard.Claims.Changed(a.Pick.Volumes) {`, `if false {`,
 		}},
 		fails: []failing{{ofShards, "TestStagedPickEndsWithItsClaimsDocument"}},
 	},
@@ -166,7 +166,7 @@ var shards = []revert{
 	},
 	{
 		bug: 77, taken: "Decisions stand although a place that they counted as free has come back.",
-		edits: []edit{{ofReserve + "/reserve.go", `if r.Life.Overtaken(&a.Pick) {`, `if false {`}},
+		edits: []edit{{ofReserve + "/reserve.go", `if r.Life.PlaceReturnedSince(&a.Pick) {`, `if false {`}},
 		fails: []failing{{ofShards, "TestOustedPlaceThatComesBackCountsAgain"}},
 	},
 }

@@ -21,8 +21,6 @@ var backDebt = debt{
 	"pkg/placement/devices":             27,
 	"pkg/placement/engine":              29,
 	"services/queue":                    25,
-	"services/scheduler/decide":         25,
-	"services/scheduler/decide/preempt": 28,
 }
 
 // The debts of the house's measures, see House.

@@ -38,7 +38,7 @@ func (c *Core) Answer(q explain.Question) (a explain.ShardAnswer, ok bool) {
 	return a, true
 }
 
-// status returns the state of the shard as a whole, for people.
+// status returns the state of the shard as a whole, for people. Reasons for which no node is avoided are left out.
 func (c *Core) status() *explain.ShardStatus {
 	s := &explain.ShardStatus{Held: c.Holds(), LeftAlone: map[string]int{}}
 	s.Nodes, s.Pods, s.Reserved = c.Sizes()
@@ -50,6 +50,7 @@ func (c *Core) status() *explain.ShardStatus {
 	return s
 }
 
+// reader returns the part of the state that answers are read from.
 func (c *Core) reader() *answer.Shard {
 	return &answer.Shard{View: c.shard.View, Ledger: c.shard.Ledger, Gate: c.shard.Gate, Profiles: c.shard.Profiles}
 }

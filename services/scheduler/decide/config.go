@@ -5,13 +5,15 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/engine"
 )
 
-// Config configures a Core.
+// Config configures a Core. Shard, Profiles and Window are required; without Home there are no home nodes and no
+// turns.
 type Config struct {
 	// Shard is this member's id, as in own/<partition>.
 	Shard string
 	// Profiles by scheduler name.
 	Profiles map[string]*placement.Profile
-	// Window is how many offers the shard holds at once.
+	// Window is how many offers the shard holds at once, without those that wait for a plan. The queue leases no
+	// more.
 	Window int
 	// HomeFirst makes plain pods try the shard's home nodes before the whole cluster, so that shards rarely compete
 	// for a node. Pods with node preferences always see all nodes. All pods prefer a home node among nodes with the

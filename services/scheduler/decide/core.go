@@ -26,12 +26,13 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/txn"
 )
 
-// Core is the decision state of one shard: it runs the steps of its parts in order. It is for one goroutine.
+// Core is the decision state of one shard: it runs the steps of its parts in order. The parts share the shard's
+// state, the queues and the effects, and each has its own state besides. Where a part must call one that depends on
+// it, New passes it a function or a narrow interface. Core is for one goroutine.
 type Core struct {
 	shard    *shard.State
 	attempts *attempt.Queues
 	effects  *step.Effects
-	record   *record.Recorder
 	life     *lifecycle.Attempts
 	slot     *txn.Slot
 	rules    *crossnode.Rules
@@ -43,7 +44,8 @@ type Core struct {
 	performing *advice.Plugins
 	consults   *advice.Consults
 	preempt    *preempt.Preemption
-	turns      *avoid.Turns
+	turns      *ownTurns
+	placer     *placer
 
 	// window is how many offers the shard holds at once; term the term of the queue leader that sent the last ones.
 	window int
@@ -55,7 +57,8 @@ type Core struct {
 	alternate bool
 }
 
-// New returns a core without any state: no node is usable until the first facts have reached their barrier.
+// New returns a core without any state: no node is usable until the first facts have reached their barrier. It wires
+// the parts. Plugins, consults and preemption know each other, so they are allocated first and filled in afterwards.
 func New(cfg Config) *Core {
 	c := &Core{
 		shard: shard.New(cfg.Shard, cfg.Profiles), attempts: attempt.NewQueues(), effects: &step.Effects{},
@@ -63,23 +66,27 @@ func New(cfg Config) *Core {
 	}
 	c.shard.Home, c.shard.HomeFirst = cfg.Home, cfg.HomeFirst
 	c.shard.NoEvidence, c.shard.Laps = cfg.NoEvidence, cfg.Laps
-	c.record = &record.Recorder{
+	recorder := &record.Recorder{
 		Shard: c.shard, Attempts: c.attempts, Effects: c.effects,
 		Start: func() (all, home int) { return c.search.Start[0], c.search.Start[1] },
 	}
-	c.life = &lifecycle.Attempts{Shard: c.shard, Attempts: c.attempts, Record: c.record, Undo: c.performing.UndoInCycle}
+	c.life = &lifecycle.Attempts{Shard: c.shard, Attempts: c.attempts, Record: recorder, Undo: c.performing.UndoInCycle}
 	c.slot = &txn.Slot{
-		Shard: c.shard, Attempts: c.attempts, Record: c.record, Effects: c.effects, Moved: c.ledgerMoved,
+		Shard: c.shard, Attempts: c.attempts, Record: recorder, Effects: c.effects, Moved: c.ledgerMoved,
 	}
 	c.shard.Claims.Staged, c.shard.Claims.Wrote = c.attempts.Supplies, c.slot.Wrote
 	c.rules = crossnode.NewRules(c.shard, c.life, c.slot)
 	c.terms = &crossnode.Terms{Shard: c.shard, Life: c.life, Slot: c.slot, Rules: c.rules}
 	c.search = &search.Searcher{
-		Shard: c.shard, Record: c.record, Rules: c.rules, Extend: c.consults.Extend, Held: c.preempt.Promised,
+		Shard: c.shard, Record: recorder, Rules: c.rules, Extend: c.consults.Extend,
+		Held: func() map[string]int32 { return c.preempt.Holds.Promised() },
 	}
-	c.turns = avoid.NewTurns(c.shard.Avoid, cfg.Shard, c.shard.IsHome)
+	c.turns = &ownTurns{
+		Turns: avoid.NewTurns(c.shard.Avoid, cfg.Shard, c.shard.IsHome),
+		shard: c.shard, attempts: c.attempts, life: c.life,
+	}
 	*c.performing = *advice.NewPlugins(c.life, c.preempt, cfg.Acts, cfg.PostFilters)
-	c.performing.Missed = c.preempt.Missed
+	c.performing.ReleaseUnfit = c.preempt.ReleaseUnfit
 	*c.consults = *advice.NewConsults(c.life, c.performing, c.preempt, cfg.Gates)
 	*c.preempt = *preempt.New(preempt.Deps{
 		Life: c.life, Slot: c.slot, Rules: c.rules, Terms: c.terms, Search: c.search,
@@ -87,8 +94,13 @@ func New(cfg Config) *Core {
 	})
 	c.admitter = &reserve.Admitter{Shard: c.shard, Slot: c.slot}
 	c.reserver = &reserve.Reserver{
-		Shard: c.shard, Attempts: c.attempts, Record: c.record, Effects: c.effects, Life: c.life, Slot: c.slot,
-		Settle: c.performing.Settle, Missed: c.preempt.Missed, AskTurn: c.askTurn,
+		Shard: c.shard, Attempts: c.attempts, Record: recorder, Effects: c.effects, Life: c.life, Slot: c.slot,
+		Settle: c.performing.Settle, ReleaseUnfit: c.preempt.ReleaseUnfit, RequestTurn: c.turns.request,
+	}
+	c.placer = &placer{
+		shard: c.shard, attempts: c.attempts, effects: c.effects, record: recorder, life: c.life,
+		rules: c.rules, terms: c.terms, search: c.search, reserver: c.reserver,
+		performing: c.performing, consults: c.consults, preempt: c.preempt,
 	}
 	return c
 }
@@ -158,22 +170,27 @@ func (c *Core) failed(err error) step.Output {
 	return out
 }
 
-// more reports whether another step has work to do even without input.
+// more reports whether another step has work to do even without input. A step decides a bounded number of attempts
+// and sends one transaction, so that inputs never wait long.
 func (c *Core) more() bool {
 	return len(c.activated) > 0 || c.attempts.Count(attempt.Pending) > 0 && c.hasRoom() ||
 		!c.slot.Busy() && !c.shard.Draining && c.preempt.Pending()
 }
 
-// pass applies the messages of other shards, and ends what has lasted long enough.
+// soon reports whether time alone will change something before the next heartbeat.
+func (c *Core) soon() bool { return c.turns.pending() || !c.slot.Busy() && c.terms.Waiting() }
+
+// pass applies the messages of other shards, and ends what has lasted long enough. Turns are checked in every step,
+// because they last for less than a heartbeat; the rest once per heartbeat.
 func (c *Core) pass(in step.Input) {
 	for _, t := range in.Turns {
-		c.turns.Hear(t, c.shard.Now)
+		c.turns.Receive(t, c.shard.Now)
 	}
-	c.passTurns()
+	c.turns.advance()
 	if in.Beat {
 		c.shard.Avoid.Expire(c.shard.Now)
 		c.preempt.Expire()
-		c.performing.SeeAll()
+		c.performing.CheckBindable()
 	}
 }
 
@@ -181,8 +198,8 @@ func (c *Core) pass(in step.Input) {
 // and it holds partitions.
 func (c *Core) Ready() bool { return c.shard.Usable() && c.owned.partitions > 0 }
 
-// Ownership returns which shard holds which partitions, and which shards are alive. ok is false if that has not
-// changed since the last call.
+// Ownership returns which shard holds which partitions, and which shards are alive, as the ledger's watch shows it.
+// ok is false if that has not changed since the last call. The member's keeper of partitions reads it.
 func (c *Core) Ownership() (picture membership.Picture, ok bool) {
 	if !c.owned.takeMoved() {
 		return membership.Picture{}, false
@@ -191,7 +208,7 @@ func (c *Core) Ownership() (picture membership.Picture, ok bool) {
 }
 
 // Holds returns how many places are held for pods of this shard.
-func (c *Core) Holds() int { return c.preempt.Held() }
+func (c *Core) Holds() int { return c.preempt.Holds.Count() }
 
 // Sizes returns how many nodes exist, how many pods count on them, and how many of those pods are not bound yet.
 func (c *Core) Sizes() (nodes, pods, reserved int) { return c.shard.View.Sizes() }
@@ -207,11 +224,15 @@ func (c *Core) Asked(visit func(a engine.Asked, calls uint64)) { c.shard.Engine.
 // Position returns how far the core has applied the facts.
 func (c *Core) Position() state.Position { return c.shard.Store.Position() }
 
+// applyFacts applies one step of the facts to every part that follows them. The view comes first, since the others
+// look things up in it; the engine comes after the parts that set which nodes it may use. The engine
+// gets other objects only if they may change an answer (engine.ObjectsMatter), as it must evaluate its classes again
+// then. A Reset discards all facts: what the parts derived from the ledger stays.
 func (c *Core) applyFacts(step feed.Step) {
 	if step.Reset {
 		c.shard.Replace(step)
 		c.rules.CountHosts(c.shard.View.Nodes())
-		c.preempt.Reset()
+		c.preempt.Holds.Reset()
 		return
 	}
 	changes := step.Changes
@@ -220,15 +241,18 @@ func (c *Core) applyFacts(step feed.Step) {
 	c.performing.FollowFacts(changes.Pods)
 	c.shard.Claims.FollowFacts(changes.Others)
 	c.shard.Avoid.FollowFacts(changes, c.shard.Now)
-	c.preempt.FollowFacts(changes)
+	c.preempt.Holds.FollowFacts(changes)
 	if slices.ContainsFunc(changes.Others, engine.ObjectsMatter) {
 		c.shard.Engine.SetObjects(c.shard.View.Snapshot())
 	} else {
 		c.shard.Engine.Refresh(c.shard.View.Snapshot())
 	}
-	c.rules.MoveHosts(changes.Nodes)
+	c.rules.FollowNodes(changes.Nodes)
 }
 
+// applyLedger applies one batch of the ledger's watch. The index of terms is
+// updated first, the parts that follow documents last. An error means that a document cannot be decoded; the shard
+// must not decide without it.
 func (c *Core) applyLedger(b replica.Batch) error {
 	changes, err := c.shard.Ledger.Fold(b)
 	if err != nil {
@@ -252,6 +276,7 @@ func (c *Core) applyLedger(b replica.Batch) error {
 }
 
 // accept adds offers, except stale ones, pods with an attempt in progress, and offers that the shard does not want.
+// A batch of an earlier queue leader is stale: its leases are void. A draining shard returns offers untried.
 func (c *Core) accept(b work.OfferBatch) {
 	if b.Term < c.term {
 		return
@@ -276,7 +301,8 @@ func (c *Core) accept(b work.OfferBatch) {
 	}
 }
 
-// drain gives back every attempt that is not in a transaction.
+// drain gives back every attempt that is not in a transaction. The attempts in flight end with their answer; those
+// about which extenders or plugins are asked are given back, and late answers are ignored.
 func (c *Core) drain() {
 	c.shard.Draining = true
 	for _, p := range []attempt.Phase{
@@ -293,7 +319,8 @@ func (c *Core) drain() {
 }
 
 // request asks for work, renews the leases of the offers in progress and gives back the rest. Attempts that wait for
-// a plan do not use up the window.
+// a plan do not use up the window: they may wait for minutes, and pods behind them may fit without a plan. A shard
+// that is not ready asks for nothing, but keeps its leases.
 func (c *Core) request() *work.Request {
 	window := c.window + c.attempts.Count(attempt.Seeking)
 	r := &work.Request{Shard: c.shard.ID, Window: int32(window), Return: c.life.TakeReturns()}
@@ -309,8 +336,55 @@ func (c *Core) request() *work.Request {
 	return r
 }
 
+// decisionsPerStep bounds a step, so that facts and results are applied without much delay. It equals the size of
+// a batch (txn.BatchPods).
+const decisionsPerStep = 24
+
+// decide tries pending attempts in order until the next batch is full, or decisionsPerStep have been tried.
+func (c *Core) decide() {
+	for n := 0; n < decisionsPerStep && c.attempts.Count(attempt.Pending) > 0 && c.hasRoom(); n++ {
+		c.placer.try(c.attempts.Next())
+	}
+}
+
+// hasRoom reports whether the next batch may take one more attempt. Staging more than a batch would only make
+// decisions older by the time they are sent, and their documents more likely to have changed.
+func (c *Core) hasRoom() bool {
+	return c.attempts.Count(attempt.Staged) < txn.BatchPods && !c.shard.Draining && !c.preempt.Quiet()
+}
+
+// submit sends the staged batch if no transaction is in flight. Nodes and terms that attempts wait for come first,
+// each in a transaction of its own; then changes of plans and batches alternate, so that neither starves the other.
+// A batch from which all attempts have left (they failed, or are decided again) is built again from what is staged
+// then.
+func (c *Core) submit() {
+	if c.slot.Busy() || c.slot.WaitsForRevision() || c.admitter.Admit() || c.terms.Register() {
+		return
+	}
+	waiting := c.attempts.Count(attempt.Staged) > 0
+	if (!c.alternate || !waiting) && c.preempt.Propose() {
+		c.alternate = true
+		return
+	}
+	c.alternate = false
+	for !c.slot.Busy() && c.attempts.Count(attempt.Staged) > 0 {
+		c.reserver.Send()
+	}
+}
+
+// ledgerMoved passes changes of the ledger's view on to the parts: those of the watch, and those that the answer to
+// a transaction has shown ahead of it. The order is the same for both, and the view comes first.
+func (c *Core) ledgerMoved(changes replica.Changes) {
+	c.shard.View.ApplyLedger(changes)
+	c.shard.Claims.FollowLedger(changes)
+	c.preempt.Holds.FollowLedger(changes)
+	c.shard.Avoid.FollowDocs(changes.Docs)
+	c.performing.FollowLedger(changes.PodUIDs)
+}
+
 // activate requests that the queue tries pods that plugins want tried. A pod that the facts do not show is skipped:
-// it has never been rejected, so it waits for nothing.
+// it has never been rejected, so it waits for nothing. The requests go out with the next message to the queue, at
+// most work.MaxActivate in one.
 func (c *Core) activate(pods []events.PodRef) {
 	for _, ref := range pods {
 		pod, known := c.shard.View.Snapshot().PodByName(ref.Namespace, ref.Name)

@@ -31,5 +31,30 @@
 // At most one transaction is in flight per shard. Meanwhile the next batch is decided on top of it, because staged
 // pods count in the view.
 //
+// # One pod, from its offer to its reservation
+//
+//  1. Core.accept turns the offer into a pending attempt. Core.decide takes pending attempts up until the batch is
+//     full.
+//  2. placer.admit checks that the shard may decide about the pod: it owns the partition, and has the facts that the
+//     queue had. placer.place then decides in seven steps, which are listed there.
+//  3. placer.stage makes the pod count on its node in this shard's view, and placer.finish puts the attempt into the
+//     queue of staged ones; plugins that act come first.
+//  4. Core.submit sends the staged attempts when no transaction is in flight: reserve.Reserver.Send builds a T1 from
+//     them, and txn.Slot.Send emits it.
+//  5. The answer is a later input. The Slot applies to the view of the ledger what the answer shows, and calls the T1
+//     back: its attempts are placed, or decided again.
+//
+// # What a crash leaves
+//
+// The core writes nothing itself. Before the transaction of a pod, a crash leaves nothing but the lease of its
+// offer, which expires. After it, the reservation is in the ledger, and binders carry it out without the shard. A
+// decision that was not appended to the log any more is missing in the history, and changes nothing.
+//
+// # Order
+//
+// The order of the inputs within a step is fixed: ledger before facts, so that a reservation is known before its bind
+// shows; then answers, then offers, so that new attempts see the newest state. The order of the effects is that in
+// which they arose (step.Effects). Maps are read in sorted order wherever that shows in an effect.
+//
 // Start reading at Core.Step.
 package decide

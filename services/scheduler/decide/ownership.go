@@ -5,7 +5,8 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/shard"
 )
 
-// ownership tracks the partitions that the shard holds.
+// ownership tracks the partitions that the shard holds, for the messages to the queue and to the balancer. Whether a
+// single pod may be decided is asked of shard.State.Holds.
 type ownership struct {
 	// partitions is how many this shard holds; announced: it has asked the queue for work since it held the first.
 	partitions int

@@ -1,47 +1,58 @@
 package decide
 
 import (
+	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/evidence"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/advice"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/claims"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/crossnode"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/lifecycle"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/preempt"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/record"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/reserve"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/search"
-	"github.com/berth-scheduler/berth/services/scheduler/decide/txn"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/shard"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
-const (
-	// decisionsPerStep bounds a step, so that facts and results are applied without much delay.
-	decisionsPerStep = 24
-)
-
-func (c *Core) hasRoom() bool {
-	return c.attempts.Count(attempt.Staged) < txn.BatchPods && !c.shard.Draining && !c.preempt.Quiet()
-}
-
-// decide tries pending attempts in order until the next batch is full.
-func (c *Core) decide() {
-	for n := 0; n < decisionsPerStep && c.attempts.Count(attempt.Pending) > 0 && c.hasRoom(); n++ {
-		c.try(c.attempts.Next())
-	}
+// placer decides where to place the pods of attempts, one attempt at a time. It has no state of its own: an attempt
+// that is put back is decided from scratch, on the state at that time.
+type placer struct {
+	shard      *shard.State
+	attempts   *attempt.Queues
+	effects    *step.Effects
+	record     *record.Recorder
+	life       *lifecycle.Attempts
+	rules      *crossnode.Rules
+	terms      *crossnode.Terms
+	search     *search.Searcher
+	reserver   *reserve.Reserver
+	performing *advice.Plugins
+	consults   *advice.Consults
+	preempt    *preempt.Preemption
 }
 
 // try decides one attempt as far as possible now.
-func (c *Core) try(a *attempt.Attempt) {
+func (p *placer) try(a *attempt.Attempt) {
 	t := trial{attempt: a}
-	o := c.admit(&t)
+	o := p.admit(&t)
 	if o.is == open {
-		o = c.place(&t)
+		o = p.place(&t)
 	}
-	c.finish(&t, o)
+	p.finish(&t, o)
 }
 
-// trial is the state of one attempt while it is decided.
+// trial is the state of one attempt while it is decided. Each step of place fills in its part. A trial lives for one
+// call of try; what must outlive it is in the attempt.
 type trial struct {
 	attempt *attempt.Attempt
 	profile *placement.Profile
+	// volumes has the needs of the pod's claims, and from step 6 on their picks. concern are the rules and terms that
+	// concern the pod beyond its node.
 	volumes claims.Supply
 	concern guard.Concern
 	// avoided are the UIDs of nodes that the pod avoids because of its owner; behind is how many nodes cannot be
@@ -49,14 +60,15 @@ type trial struct {
 	avoided []string
 	behind  int
 	// found is the result of the search, evidence its record.
-	found    record.Look
+	found    record.Evaluation
 	evidence *evidence.Evidence
 	// node is the choice, with what it needs.
 	node  *state.NodeInfo
 	needs attempt.Needs
 }
 
-// outcome is the result of a trial. why is set for failed.
+// outcome is the result of a trial, from a closed set. why is the message for failed, and empty otherwise. The zero
+// value is open: the next step follows.
 type outcome struct {
 	is  ending
 	why string
@@ -81,106 +93,117 @@ const (
 	passed
 )
 
+// failure returns the outcome of an attempt that cannot be decided: the error is in the pod or its objects.
 func failure(err error) outcome { return outcome{failed, err.Error()} }
 
-// finish puts an attempt where its outcome sends it.
-func (c *Core) finish(t *trial, o outcome) {
+// finish puts an attempt where its outcome sends it. It is the only place where a trial moves its attempt, but for
+// steps that hand the attempt to another part (passed).
+func (p *placer) finish(t *trial, o outcome) {
 	a := t.attempt
 	switch o.is {
 	case placed:
-		c.performing.Proceed(a)
+		p.performing.Proceed(a)
 	case deferred:
-		c.life.Defer(a)
+		p.life.Defer(a)
 	case failed:
-		c.life.Fail(a, o.why)
+		p.life.Fail(a, o.why)
 	case returned:
-		c.life.GiveBack(a)
+		p.life.GiveBack(a)
 	case rejected:
-		c.reject(a, t.profile, t.found)
+		p.reject(a, t.profile, t.found)
 	case open, passed:
 	}
 }
 
 // admit reports whether an attempt may be decided now: the shard owns the pod's partition, and its facts show a
-// waiting pod.
-func (c *Core) admit(t *trial) outcome {
+// waiting pod. An attempt of which the facts are older than those of the queue waits for them; otherwise the offer
+// and the facts disagree about the pod, and the offer is returned.
+func (p *placer) admit(t *trial) outcome {
 	a := t.attempt
-	if _, ok := c.shard.Holds(a.Offer.Partition); !ok {
+	if _, ok := p.shard.Holds(a.Offer.Partition); !ok {
 		return outcome{is: returned}
 	}
-	if c.shard.Store.Position().Sequence < a.Offer.FactSequence || !c.shard.Usable() || c.terms.MustWait(a) {
+	if p.shard.Store.Position().Sequence < a.Offer.FactSequence || !p.shard.Usable() || p.terms.MustWait(a) {
 		return outcome{is: deferred}
 	}
-	pod, ok := c.shard.View.Pod(a.Offer.Pod.UID)
+	pod, ok := p.shard.View.Pod(a.Offer.Pod.UID)
 	if !ok || pod.NodeName != "" || pod.Deleting || pod.Gated {
 		return outcome{is: returned} // the queue sees the same facts and files the pod where it belongs
 	}
-	if _, _, reserved := c.shard.Ledger.Entry(pod.UID); reserved {
+	if _, _, reserved := p.shard.Ledger.Entry(pod.UID); reserved {
 		return outcome{is: returned}
 	}
-	if t.profile, ok = c.shard.Profile(pod); !ok {
+	if t.profile, ok = p.shard.Profiles[pod.SchedulerName]; !ok {
 		return outcome{is: returned}
 	}
 	a.Pod = pod
 	return outcome{}
 }
 
-// place decides where to place a pod, step by step. The first step with an outcome ends it.
-func (c *Core) place(t *trial) outcome {
-	o := c.demands(t) // 1. what the pod's claims and its rules about other nodes require
+// place decides where to place a pod, step by step. The first step with an outcome ends it. Before step 7 (or 2, for
+// a kept place) the pod counts nowhere, so that the attempt can be put back after any step. The order matters: a kept
+// place is tried before all nodes are evaluated, which is the most expensive step, and questions are asked only about
+// nodes that pass.
+func (p *placer) place(t *trial) outcome {
+	o := p.demands(t) // 1. what the pod's claims and its rules about other nodes require
 	if o.is == open {
-		o = c.takeKept(t) // 2. a place that is kept for it
+		o = p.takeKept(t) // 2. a place that is kept for it
 	}
 	if o.is == open {
-		o = c.find(t) // 3. the nodes that it may be placed on
+		o = p.find(t) // 3. the nodes that it may be placed on
 	}
 	if o.is == open {
-		o = c.ask(t) // 4. the opinions of extenders and plugins about them
+		o = p.ask(t) // 4. the opinions of extenders and plugins about them
 	}
 	if o.is == open {
-		o = c.choose(t) // 5. the best node on which its rules can be guaranteed
+		o = p.choose(t) // 5. the best node on which its rules can be guaranteed
 	}
 	if o.is == open {
-		o = c.supply(t) // 6. volumes and devices for its claims there, and the registration of its terms
+		o = p.supply(t) // 6. volumes and devices for its claims there, and the registration of its terms
 	}
 	if o.is == open {
-		o = c.stage(t) // 7. counted on that node until its transaction has been answered
+		o = p.stage(t) // 7. counted on that node until its transaction has been answered
 	}
 	return o
 }
 
-// demands determines what a pod needs beyond its node.
-func (c *Core) demands(t *trial) outcome {
+// demands determines what a pod needs beyond its node. A claim for one pod that another pod still uses makes the
+// attempt wait, as its end will change the facts. Nodes whose documents are ahead of the facts are left out from
+// here on (behind).
+func (p *placer) demands(t *trial) outcome {
 	var err error
-	if t.volumes, err = c.shard.Claims.Of(t.attempt.Pod, t.profile); err != nil {
+	if t.volumes, err = p.shard.Claims.SupplyFor(t.attempt.Pod, t.profile); err != nil {
 		return failure(err)
 	}
-	if !c.shard.Claims.Free(t.volumes) {
+	if !p.shard.Claims.Available(t.volumes) {
 		return outcome{is: deferred}
 	}
-	if t.concern, err = c.rules.ConcernOf(t.attempt.Pod, t.profile); err != nil {
+	if t.concern, err = p.rules.ConcernOf(t.attempt.Pod, t.profile); err != nil {
 		return failure(err)
 	}
-	t.behind = c.shard.View.Settle()
-	c.effects.Behind(t.behind)
-	t.avoided = c.shard.Avoid.AvoidedBy(t.attempt.Pod, c.shard.Now)
+	t.behind = p.shard.View.Settle()
+	p.effects.Behind(t.behind)
+	t.avoided = p.shard.Avoid.AvoidedBy(t.attempt.Pod, p.shard.Now)
 	return outcome{}
 }
 
-// takeKept stages a pod in a place that is kept for it, if there is one where it fits.
-func (c *Core) takeKept(t *trial) outcome {
+// takeKept stages a pod in a place that is kept for it, if there is one where it fits. Pods with claims or extenders
+// take none: it is not checked whether these find what they need there.
+func (p *placer) takeKept(t *trial) outcome {
 	if t.concern.Uncertain || t.volumes.Any() || t.profile.Extended(t.attempt.Pod) {
 		return outcome{}
 	}
-	if c.preempt.PlaceKept(t.attempt, t.profile, &t.concern, t.avoided) {
+	if p.preempt.Places.Place(t.attempt, t.profile, &t.concern, t.avoided) {
 		return outcome{is: passed}
 	}
 	return outcome{}
 }
 
-// find looks for the nodes that a pod may be placed on. If only nodes that are behind are left, it waits for them.
-func (c *Core) find(t *trial) outcome {
-	t.found = c.search.Find(t.attempt, t.profile, t.volumes, &t.concern, t.avoided)
+// find looks for the nodes that a pod may be placed on. If only nodes that are behind are left, it waits for them:
+// the verdict that the pod fits nowhere would be premature. So it does while its rules about other pods are
+// uncertain.
+func (p *placer) find(t *trial) outcome {
+	t.found = p.search.Find(t.attempt, t.profile, t.volumes, &t.concern, t.avoided)
 	if t.found.Err != nil {
 		return failure(t.found.Err)
 	}
@@ -190,15 +213,17 @@ func (c *Core) find(t *trial) outcome {
 	return outcome{}
 }
 
-// ask makes an attempt wait for extenders and plugins, if they have to be asked.
-func (c *Core) ask(t *trial) outcome {
+// ask makes an attempt wait for extenders and plugins, if they have to be asked. It is passed twice: without answers
+// it sends the question, and in the second trial the search has used the answers. With no node left, the pod's fate
+// is decided in nowhere, unless some nodes have not been asked about.
+func (p *placer) ask(t *trial) outcome {
 	none := len(t.found.Feasible) == 0
-	if none && c.consults.Reconsult(t.attempt, t.found.Diagnosis) ||
-		t.profile.Extended(t.attempt.Pod) && c.consults.AskAboutNodes(t.attempt, t.profile, t.found) {
+	if none && p.consults.Reconsult(t.attempt, t.found.Diagnosis) ||
+		t.profile.Extended(t.attempt.Pod) && p.consults.AskAboutNodes(t.attempt, t.profile, t.found) {
 		return outcome{is: passed}
 	}
 	if none {
-		return c.nowhere(t)
+		return p.nowhere(t)
 	}
 	return outcome{}
 }
@@ -206,12 +231,12 @@ func (c *Core) ask(t *trial) outcome {
 // nowhere returns the outcome of an attempt that found no node. If the pod would fit on a node that it only avoids
 // for now, that is no verdict that an event could change: the attempt waits briefly, or fails with an error, and the
 // queue retries it after a while.
-func (c *Core) nowhere(t *trial) outcome {
+func (p *placer) nowhere(t *trial) outcome {
 	t.found.Unsettled = t.volumes.MaybeLater()
 	seed := attempt.Seed(t.attempt.Pod.UID, t.attempt.Offer.Attempt)
-	h, held := c.search.HeldBack(t.profile, t.attempt, seed, t.avoided)
+	h, held := p.search.FitsOnAvoided(t.profile, t.attempt, seed, t.avoided)
 	switch {
-	case held && h.Brief:
+	case held && h.Transient:
 		return outcome{is: deferred}
 	case held:
 		return outcome{failed, h.Message}
@@ -219,23 +244,29 @@ func (c *Core) nowhere(t *trial) outcome {
 	return outcome{is: rejected}
 }
 
-// choose picks the best node for which all pods in its topology domains are counted.
-func (c *Core) choose(t *trial) outcome {
+// choose picks the best node for which all pods in its topology domains are counted. An attempt whose turn has been
+// granted prefers the node of its turn, which no other shard uses meanwhile. The evidence is collected before, while
+// the engine's result is valid.
+func (p *placer) choose(t *trial) outcome {
 	a := t.attempt
-	t.evidence = c.record.Evidence(a, t.profile, t.found, t.behind)
+	t.evidence = p.record.Evidence(a, t.profile, t.found, t.behind)
 	if a.Turn.Granted {
-		c.record.Prefer(t.evidence, a.Turn.NodeUID)
+		p.record.Prefer(t.evidence, a.Turn.NodeUID)
 		search.PreferNode(t.found.Feasible, a.Turn.NodeUID)
 	}
-	if t.node, t.needs = c.rules.Choose(a, &t.concern, t.found.Feasible); t.node == nil {
+	if t.node, t.needs = p.rules.Choose(a, &t.concern, t.found.Feasible); t.node == nil {
 		return outcome{is: deferred}
 	}
 	return outcome{}
 }
 
-// supply picks the volumes and devices for a pod's claims on its node, and gets its terms registered.
-func (c *Core) supply(t *trial) outcome {
-	v, ok, err := c.shard.Claims.Pick(t.volumes, t.profile, t.attempt.On(t.node.Node))
+// supply picks the volumes and devices for a pod's claims on its node, and gets its terms registered. An attempt
+// with terms that the ledger does not know yet waits for their registration, and is then decided again.
+func (p *placer) supply(t *trial) outcome {
+	a := t.attempt
+	v, ok, err := p.shard.Claims.Pick(t.volumes, t.profile, claims.Target{
+		Pod: a.Pod, Node: t.node.Node, Seed: attempt.Seed(a.Pod.UID, a.Offer.Attempt),
+	})
 	switch {
 	case err != nil:
 		return failure(err)
@@ -243,21 +274,49 @@ func (c *Core) supply(t *trial) outcome {
 		return outcome{is: deferred}
 	}
 	t.volumes = v
-	if !c.terms.Registered(t.attempt, t.needs, v) {
+	if !p.terms.Registered(a, t.needs, v) {
 		return outcome{is: passed}
 	}
 	return outcome{}
 }
 
-// stage makes the pod count on its node.
-func (c *Core) stage(t *trial) outcome {
+// stage makes the pod count on its node, in this shard only: other shards see it when the transaction has been
+// committed. The next-best nodes are remembered, so that a lost race need not cost another search.
+func (p *placer) stage(t *trial) outcome {
 	a := t.attempt
-	a.Pick = c.life.PickOf(a, t.node, t.needs)
+	a.Pick = p.life.PickOf(a, t.node, t.needs)
 	a.Pick.Feasible = t.found.FeasibleCount
-	a.Pick.Evidence = c.record.Chose(t.evidence)
+	a.Pick.Evidence = p.record.NumberChoice(t.evidence)
 	a.Pick.Volumes = t.volumes
 	alone := !t.concern.None() || t.volumes.Any() || t.profile.Extended(a.Pod)
-	c.reserver.Remember(a, t.found.Feasible, alone)
-	c.shard.View.Stage(a.Pod, a.Pick.NodeName)
+	p.reserver.StoreAlternatives(a, t.found.Feasible, alone)
+	p.shard.View.Stage(a.Pod, a.Pick.NodeName)
 	return outcome{is: placed}
+}
+
+// reject ends an attempt that fits nowhere, as soon as that is certain. The verdict is as of the state that was
+// evaluated, or of the question to extenders and plugins if they were asked, so that no event after it is missed.
+// PostFilter plugins come before preemption.
+func (p *placer) reject(a *attempt.Attempt, profile *placement.Profile, r record.Evaluation) {
+	d := p.record.Decision(events.DecisionUnplaceable, a)
+	from := p.life.Positions()
+	if a.Advice.Opinions != nil {
+		from = a.Advice.From
+	}
+	d.FactSequence = from.Facts.Sequence
+	d.FactEpoch = from.Facts.Epoch
+	d.LedgerRevision = from.Ledger
+	d.Message = r.Diagnosis.Message()
+	d.Plugins = r.Diagnosis.Plugins()
+	d.Reasons = r.Diagnosis.Reasons()
+	d.NodesTotal = int32(r.NodesTotal)
+	d.Seed = attempt.Seed(a.Pod.UID, a.Offer.Attempt)
+	d.Evidence = p.record.Evidence(a, profile, r, 0)
+	rejected := attempt.Rejection{
+		Attempt: a, Decision: d, Counted: p.attempts.StagedPods(), Withdrawn: from.Withdrawn, Unsettled: r.Unsettled,
+		DependsOnHolds: r.DependsOnHolds,
+	}
+	if !p.performing.PostFilter(rejected, profile) {
+		p.preempt.Reject(rejected)
+	}
 }

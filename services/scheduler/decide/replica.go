@@ -26,11 +26,13 @@ import (
 //
 // Decisions must be remade in the order of their records. It is for one goroutine.
 type Replica struct {
-	core  *Core
+	core *Core
+	// facts turns batches of the log into steps, as the feed of a running shard does.
 	facts *feed.Folder
 	// made are the remade choices by their order number; staged the orders that count at present.
 	made   map[uint64]made
 	staged map[uint64]bool
+	// oldest is the smallest order that may still be in made.
 	oldest uint64
 }
 
@@ -41,11 +43,12 @@ type made struct {
 	instead ledger.Token
 }
 
-// rememberOrders is how many choices a Replica remembers: many times the number that a shard stages.
+// rememberOrders is how many choices a Replica remembers: many times the number that a shard stages. A record that
+// counts an older one cannot be remade.
 const rememberOrders = 8192
 
-// everAfter is the duration for state that expires in a shard, but lasts in a Replica until it is set again.
-const everAfter = time.Duration(1 << 62)
+// forever is the duration for state that expires in a shard, but lasts in a Replica until it is set again.
+const forever = time.Duration(1 << 62)
 
 // NotRemadeError explains why a decision cannot be made again.
 type NotRemadeError struct{ Reason string }
@@ -73,7 +76,7 @@ func (r *Replica) Facts(b follow.Batch) error {
 // Unreadable explains why a fact could not be read, nil if all could.
 func (r *Replica) Unreadable() error { return r.facts.Snapshot().Unreadable() }
 
-// Ledger applies a batch of the ledger's watch.
+// Ledger applies a batch of the ledger's watch. An error means that it does not decode.
 func (r *Replica) Ledger(b replica.Batch) error { return r.core.applyLedger(b) }
 
 // Learn applies what the shard knew ahead of its watch (evidence.Basis.Learned): kvs are the keys that l names.
@@ -106,6 +109,8 @@ func (r *Replica) Note(d events.Decision) {
 	}
 }
 
+// remember keeps a choice under its order, and drops those that are too old. Choices without an order were made
+// without evidence, and no record refers to them.
 func (r *Replica) remember(order uint64, m made) {
 	if order == 0 {
 		return
@@ -118,7 +123,9 @@ func (r *Replica) remember(order uint64, m made) {
 
 // Remake decides again what d decided, on the state applied so far. It reads the pod, the attempt and the state in
 // the evidence of d, but not the result. It returns a *NotRemadeError (errors.As) if the record or the state lacks
-// what is needed.
+// what is needed. The steps: check that the record and the state belong together; make the same choices count, and
+// the same nodes avoided; set where the search starts; decide in the way that the record names; and read the result
+// from where the attempt has come to. Afterwards all traces of the attempt are removed, whatever the outcome.
 func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 	c := r.core
 	pod, profile, err := r.subject(d)
@@ -150,12 +157,12 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 	defer r.clear(a)
 	switch b.Way {
 	case evidence.WayHeld:
-		return r.seek(a, profile, d)
+		return r.remakeVictimSearch(a, profile, d)
 	case evidence.WayOusted:
-		err = r.oust(a, profile)
+		err = r.remakeDisplacement(a, profile)
 	default:
 		t := trial{attempt: a, profile: profile}
-		c.finish(&t, c.place(&t))
+		c.placer.finish(&t, c.placer.place(&t))
 	}
 	if err != nil {
 		return events.Decision{}, err
@@ -163,11 +170,13 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 	return r.outcome(a, b, c.effects.Take())
 }
 
-// seek searches again for pods that could be evicted.
-func (r *Replica) seek(a *attempt.Attempt, profile *placement.Profile, d events.Decision) (events.Decision, error) {
+// remakeVictimSearch searches again for pods that could be evicted.
+func (r *Replica) remakeVictimSearch(
+	a *attempt.Attempt, profile *placement.Profile, d events.Decision,
+) (events.Decision, error) {
 	c := r.core
 	c.preempt.SetSpared(d.Evidence.Basis.Spared)
-	again := c.record.Decision(events.DecisionNominated, a)
+	again := c.placer.record.Decision(events.DecisionNominated, a)
 	again.Evidence = &evidence.Evidence{Config: profile.Hash(), Basis: evidence.Basis{Way: evidence.WayHeld}}
 	node, err := c.preempt.RemakeSearch(a, profile, d.Seed)
 	if err != nil {
@@ -177,7 +186,7 @@ func (r *Replica) seek(a *attempt.Attempt, profile *placement.Profile, d events.
 	return again, nil
 }
 
-// subject returns the pod of the decision and its profile.
+// subject returns the pod of the decision and its profile; a *NotRemadeError if the state is not that of the record.
 func (r *Replica) subject(d events.Decision) (*state.Pod, *placement.Profile, error) {
 	c := r.core
 	switch {
@@ -200,7 +209,7 @@ func (r *Replica) subject(d events.Decision) (*state.Pod, *placement.Profile, er
 	return pod, profile, nil
 }
 
-// stage makes exactly the choices with these orders count.
+// stage makes exactly the choices with these orders count, in the order of the record.
 func (r *Replica) stage(orders []uint64) error {
 	for order := range r.staged {
 		if !slices.Contains(orders, order) {
@@ -234,6 +243,7 @@ func (r *Replica) leaveAlone(names []string) error {
 	return err
 }
 
+// uidsOf returns the UIDs of nodes by their names.
 func (r *Replica) uidsOf(names []string) (uids []string, err error) {
 	for _, name := range names {
 		uid, err := r.uidOf(name)
@@ -245,6 +255,7 @@ func (r *Replica) uidsOf(names []string) (uids []string, err error) {
 	return uids, nil
 }
 
+// uidOf returns the UID of a node; a *NotRemadeError if the facts do not have it.
 func (r *Replica) uidOf(name string) (string, error) {
 	n, ok := r.core.shard.View.Snapshot().NodeByName(name)
 	if !ok {
@@ -266,20 +277,21 @@ func (r *Replica) turn(name string) (attempt.OwnTurn, error) {
 func (r *Replica) avoid(pod *state.Pod, names []string) error {
 	uids, err := r.uidsOf(names)
 	if err == nil {
-		r.core.shard.Avoid.SetOwners(avoid.Workload(pod), uids, r.core.shard.Now.Add(everAfter))
+		r.core.shard.Avoid.SetOwners(avoid.Workload(pod), uids, r.core.shard.Now.Add(forever))
 	}
 	return err
 }
 
-// oust searches again for a place that is kept for a less important pod.
-func (r *Replica) oust(a *attempt.Attempt, profile *placement.Profile) error {
+// remakeDisplacement searches again for a place that is kept for a less important pod.
+func (r *Replica) remakeDisplacement(a *attempt.Attempt, profile *placement.Profile) error {
 	if err := r.core.preempt.RemakeOusting(a, profile); err != nil {
 		return &NotRemadeError{err.Error()}
 	}
 	return nil
 }
 
-// outcome returns the result of an attempt in the form of a record.
+// outcome returns the result of an attempt in the form of a record. A staged attempt has chosen a node, a rejected
+// or seeking one has its verdict, and one that has ended has recorded a decision.
 func (r *Replica) outcome(a *attempt.Attempt, b evidence.Basis, out step.Output) (events.Decision, error) {
 	switch {
 	case a.Phase == attempt.Staged:
@@ -294,15 +306,17 @@ func (r *Replica) outcome(a *attempt.Attempt, b evidence.Basis, out step.Output)
 	return events.Decision{}, &NotRemadeError{"the attempt came to nothing"}
 }
 
+// chosen returns the record of a staged attempt: on its pick, or on the alternative that the shard took after a lost
+// race.
 func (r *Replica) chosen(a *attempt.Attempt, b evidence.Basis) (events.Decision, error) {
 	node := a.Pick.NodeName
 	if n := int(b.Alternative); n > 0 {
-		if n > len(a.Others) || a.Others[n-1].Node == nil {
+		if n > len(a.Alternatives) || a.Alternatives[n-1].Node == nil {
 			return events.Decision{}, &NotRemadeError{fmt.Sprintf("there is no alternative %d", n)}
 		}
-		node = a.Others[n-1].Node.Node.Name
+		node = a.Alternatives[n-1].Node.Node.Name
 	}
-	d := r.core.record.Decision(events.DecisionPlaced, a)
+	d := r.core.placer.record.Decision(events.DecisionPlaced, a)
 	d.NodeName = node
 	d.NodesTotal = int32(a.Pick.Total)
 	d.NodesFeasible = int32(a.Pick.Feasible)
@@ -326,7 +340,8 @@ func (r *Replica) Keep(order uint64, remade events.Decision, node string) {
 	r.remember(order, m)
 }
 
-// keptBy returns the token of the placeholder on a node whose place a pod was given.
+// keptBy returns the token of the placeholder on a node whose place a pod was given: one that is kept for it, or
+// that of the least important pod.
 func (r *Replica) keptBy(pod *state.Pod, node string) ledger.Token {
 	for _, k := range r.core.shard.View.KeptFor(pod) {
 		if k.Node.Node.Name == node {

@@ -18,7 +18,8 @@ import (
 const PodsToActivateKey framework.StateKey = "kubernetes.io/pods-to-activate"
 
 // PodsToActivate creates and reads the value under PodsToActivateKey. Its type is not in
-// k8s.io/kube-scheduler/framework, but in k8s.io/kubernetes, which only programs that need it should depend on.
+// k8s.io/kube-scheduler/framework, but in k8s.io/kubernetes, which only programs that need it should depend on; so
+// it is read by reflection.
 type PodsToActivate struct {
 	create func() framework.StateData
 }
@@ -59,6 +60,7 @@ func (r *Runtime) activateFrom(c *cycle) {
 	if !ok {
 		return
 	}
+	// Upstream reads without the lock, but a plugin may still write from a goroutine of its own.
 	lock.Lock()
 	pods := field.Interface().(map[string]*corev1.Pod)
 	field.Set(reflect.ValueOf(map[string]*corev1.Pod{}))
@@ -69,8 +71,8 @@ func (r *Runtime) activateFrom(c *cycle) {
 // maxActivations bounds the pods that wait for a shard to receive them: in a process without shards none does.
 const maxActivations = 1 << 16
 
-// activations are the pods that plugins want tried, to be received by a shard of the process. Safe for concurrent
-// use.
+// activations are the pods that plugins want tried, to be received by a shard of the process. Which shard it is does
+// not matter: it passes the names on to the queue, which knows all pods. Safe for concurrent use.
 type activations struct {
 	logger *slog.Logger
 	// some holds a value when pods is not empty; shards receive from out.
@@ -82,13 +84,15 @@ type activations struct {
 	}
 }
 
+// newActivations returns no activations.
 func newActivations(logger *slog.Logger) *activations {
 	a := &activations{logger: logger, some: make(chan struct{}, 1), out: make(chan []events.PodRef)}
 	a.mu.pods = map[events.PodRef]struct{}{}
 	return a
 }
 
-// add never blocks: plugins call it under locks of their own.
+// add notes pods that plugins want tried, each once until it has been delivered. It never blocks: plugins call it
+// under locks of their own.
 func (a *activations) add(pods map[string]*corev1.Pod) {
 	if len(pods) == 0 {
 		return
@@ -120,7 +124,7 @@ func (a *activations) take() []events.PodRef {
 	return list
 }
 
-// run delivers pods until ctx ends.
+// run delivers pods until ctx ends. Pods that are noted while no shard receives are delivered together.
 func (a *activations) run(ctx context.Context) error {
 	for {
 		select {

@@ -21,16 +21,22 @@ import (
 // Consult asks the plugins about a pod, and, between their filters and their scores, the extenders. Source:
 // findNodesThatFitPod and prioritizeNodes in pkg/scheduler/schedule_one.go, and the Run functions of
 // pkg/scheduler/framework/runtime, from which the messages are taken.
+//
+// It waits for informers first and then for the cycle slot, which it holds until it returns. The cycle is remembered
+// even if no node is asked about (GateOnly), because PostFilter may follow. An error of a plugin ends the attempt; a
+// rejection is an opinion. What q points to is read only.
 func (s *Set) Consult(ctx context.Context, q step.Consult) step.Advice {
 	advice := step.Advice{ID: q.ID}
 	if advice.Err = s.runtime.clients.sync(ctx); advice.Err != nil {
 		return advice
 	}
-	if !s.runtime.take(ctx) {
+	if !s.runtime.beginCycle(ctx) {
 		advice.Err = ctx.Err()
 		return advice
 	}
-	defer s.runtime.give()
+	defer s.runtime.endCycle()
+	// Under the cycle slot: what plugins see through the handle is this question's cluster from here on, and remains
+	// so after the question until the next cycle of any shard.
 	seen := newCluster(q.Cluster, s.runtime.seen.Load())
 	s.runtime.seen.Store(seen)
 	c := consultation{
@@ -40,8 +46,9 @@ func (s *Set) Consult(ctx context.Context, q step.Consult) step.Advice {
 	if advice.HeldBack = c.gates(ctx); advice.HeldBack != nil {
 		return advice
 	}
+	// The state of the cycle is needed again if a node is chosen, or none is.
 	if s.Acts() || s.PostFilters() {
-		s.runtime.deals.remember(q.Shard, &deal{id: q.ID, cycle: c.cycle, seen: seen})
+		s.runtime.open.remember(q.Shard, &openCycle{id: q.ID, cycle: c.cycle, seen: seen})
 	}
 	if q.GateOnly {
 		advice.Opinions = c.opinions
@@ -63,19 +70,24 @@ type consultation struct {
 	pod      *corev1.Pod
 	cycle    *cycle
 	seen     *cluster
+	// guidance is the answer about the pod as a whole: PreFilter's rejection, and the nodes to which plugins
+	// restrict it.
 	guidance placement.Guidance
 	// left are the nodes that no plugin or extender has rejected so far, sorted by name.
-	left     []framework.NodeInfo
+	left []framework.NodeInfo
+	// opinions are the answers about single nodes, by name: one for every node of the question.
 	opinions map[string]placement.Opinion
 }
 
+// run asks the plugins at all points, in upstream's order, and stops at the first error. Scores are left out if
+// fewer than two nodes are left, as there is nothing to rank.
 func (c *consultation) run(ctx context.Context) error {
 	only, err := c.preFilters(ctx)
 	if err != nil || c.guidance.Plugin != "" {
 		return err
 	}
 	for _, n := range c.question.Nodes {
-		info := c.seen.picture(n.Name)
+		info := c.seen.viewOf(n.Name)
 		if info != nil && (only == nil || only.Has(n.Name)) {
 			c.left = append(c.left, info.info)
 		}
@@ -103,7 +115,7 @@ func (c *consultation) gates(ctx context.Context) *step.Refusal {
 	for _, plugin := range c.preEnqueue {
 		begin := time.Now()
 		status := plugin.PreEnqueue(ctx, c.pod)
-		c.lap("PreEnqueue", plugin.Name(), status, begin)
+		c.timeCall("PreEnqueue", plugin.Name(), status, begin)
 		if !status.IsSuccess() {
 			return &step.Refusal{Plugin: plugin.Name(), Reasons: status.Reasons()}
 		}
@@ -115,14 +127,16 @@ func (c *consultation) gates(ctx context.Context) *step.Refusal {
 // (pkg/scheduler/schedule_one.go) of 10.
 const timedShare = 10
 
-// lap records one call of a plugin, if this question is timed. Points are upstream's labels.
-func (c *consultation) lap(point, plugin string, status *framework.Status, begin time.Time) {
+// timeCall records one call of a plugin, if this question is timed. Points are upstream's labels.
+func (c *consultation) timeCall(point, plugin string, status *framework.Status, begin time.Time) {
 	if c.question.ID%timedShare == 0 {
 		telemetry.PluginExecution(plugin, point, status.Code().String(), time.Since(begin))
 	}
 }
 
-// preFilters returns the only nodes that need to be considered, nil for all.
+// preFilters returns the only nodes that need to be considered, nil for all. A rejection of the pod is put into the
+// guidance. Plugins that return Skip are not asked at Filter. It ends early if a rejection cannot be resolved by
+// evictions, or no node is left.
 func (c *consultation) preFilters(ctx context.Context) (sets.Set[string], error) {
 	skipped := sets.New[string]()
 	defer func() { c.cycle.SetSkipFilterPlugins(skipped) }()
@@ -130,7 +144,7 @@ func (c *consultation) preFilters(ctx context.Context) (sets.Set[string], error)
 	for _, plugin := range c.preFilter {
 		begin := time.Now()
 		result, status := plugin.PreFilter(ctx, c.cycle, c.pod, c.seen.nodes)
-		c.lap("PreFilter", plugin.Name(), status, begin)
+		c.timeCall("PreFilter", plugin.Name(), status, begin)
 		switch status.Code() {
 		case framework.Skip:
 			skipped.Insert(plugin.Name())
@@ -156,6 +170,7 @@ func (c *consultation) preFilters(ctx context.Context) (sets.Set[string], error)
 		c.guidance.Only = append(c.guidance.Only, placement.Narrowed{
 			Plugin: plugin.Name(), Nodes: sets.List(result.NodeNames),
 		})
+		// Merge intersects: every plugin must agree to a node.
 		if only = only.Merge(result); len(only.NodeNames) == 0 {
 			return only.NodeNames, nil
 		}
@@ -167,7 +182,7 @@ func (c *consultation) preFilters(ctx context.Context) (sets.Set[string], error)
 }
 
 // filters asks about all remaining nodes, several at once, and for each node the plugins in their order until one
-// rejects it.
+// rejects it. An error of any plugin on any node ends the question, as upstream.
 func (c *consultation) filters(ctx context.Context) error {
 	if len(c.filter) == 0 {
 		return nil
@@ -181,7 +196,7 @@ func (c *consultation) filters(ctx context.Context) error {
 			}
 			begin := time.Now()
 			status := plugin.Filter(ctx, c.cycle, c.pod, c.left[i])
-			c.lap("Filter", plugin.Name(), status, begin)
+			c.timeCall("Filter", plugin.Name(), status, begin)
 			if !status.IsSuccess() {
 				statuses[i], plugins[i] = status, plugin.Name()
 				return
@@ -191,6 +206,8 @@ func (c *consultation) filters(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	// The results are evaluated in the order of the nodes, not in that in which they arrived, so that the same error
+	// is reported each time.
 	var passed []framework.NodeInfo
 	for i, n := range c.left {
 		switch status := statuses[i]; {
@@ -209,14 +226,15 @@ func (c *consultation) filters(ctx context.Context) error {
 	return nil
 }
 
-// askExtenders asks the profile's extenders about the remaining nodes.
+// askExtenders asks the profile's extenders about the remaining nodes. Their opinions replace the plugins' (which
+// are empty so far): points are added to them by scores.
 func (c *consultation) askExtenders(ctx context.Context) error {
 	if c.extenders == nil || len(c.left) == 0 {
 		return nil
 	}
 	nodes := make([]*state.Node, len(c.left))
 	for i, n := range c.left {
-		nodes[i] = c.seen.picture(n.Node().Name).of.Node
+		nodes[i] = c.seen.viewOf(n.Node().Name).of.Node
 	}
 	opinions, err := c.extenders.Consult(ctx, c.question.Pod, nodes)
 	if err != nil {
@@ -229,13 +247,13 @@ func (c *consultation) askExtenders(ctx context.Context) error {
 	return nil
 }
 
-// scores adds the plugins' weighted scores to the opinions.
+// scores adds the plugins' weighted scores to the opinions. Points of extenders are already there.
 func (c *consultation) scores(ctx context.Context) error {
 	skipped := sets.New[string]()
 	for _, plugin := range c.preScore {
 		begin := time.Now()
 		status := plugin.PreScore(ctx, c.cycle, c.pod, c.left)
-		c.lap("PreScore", plugin.Name(), status, begin)
+		c.timeCall("PreScore", plugin.Name(), status, begin)
 		switch {
 		case status.IsSkip():
 			skipped.Insert(plugin.Name())
@@ -255,6 +273,8 @@ func (c *consultation) scores(ctx context.Context) error {
 	return nil
 }
 
+// scoreBy adds the scores of one plugin: Score for each node, several at once, then NormalizeScore over all of them.
+// Scores must be within framework.MinScore and MaxScore after that.
 func (c *consultation) scoreBy(ctx context.Context, plugin scorer) error {
 	scores := make(framework.NodeScoreList, len(c.left))
 	statuses := make([]*framework.Status, len(c.left))
@@ -262,7 +282,7 @@ func (c *consultation) scoreBy(ctx context.Context, plugin scorer) error {
 		scores[i].Name = c.left[i].Node().Name
 		begin := time.Now()
 		scores[i].Score, statuses[i] = plugin.Score(ctx, c.cycle, c.pod, c.left[i])
-		c.lap("Score", plugin.Name(), statuses[i], begin)
+		c.timeCall("Score", plugin.Name(), statuses[i], begin)
 	}, placement.AtScore)
 	if err := ctx.Err(); err != nil {
 		return err
@@ -275,7 +295,7 @@ func (c *consultation) scoreBy(ctx context.Context, plugin scorer) error {
 	if e := plugin.ScoreExtensions(); e != nil {
 		begin := time.Now()
 		status := e.NormalizeScore(ctx, c.cycle, c.pod, scores)
-		c.lap("ScoreExtensionNormalize", plugin.Name(), status, begin)
+		c.timeCall("ScoreExtensionNormalize", plugin.Name(), status, begin)
 		if !status.IsSuccess() {
 			return fmt.Errorf("running Normalize on Score plugins: plugin %q failed with: %w", plugin.Name(), status.AsError())
 		}
@@ -286,6 +306,7 @@ func (c *consultation) scoreBy(ctx context.Context, plugin scorer) error {
 				"it should in the range of [%d, %d] after normalizing", plugin.Name(), s.Score,
 				framework.MinScore, framework.MaxScore)
 		}
+		// NormalizeScore gets the list itself, and may have written names into it.
 		o, known := c.opinions[s.Name]
 		if !known {
 			return errors.New("plugin " + plugin.Name() + " has normalized the score of a node that is not there: " + s.Name)

@@ -15,13 +15,16 @@ import (
 	"k8s.io/client-go/tools/events"
 )
 
-// clients are created when a plugin first asks for one.
+// clients creates what plugins ask for when one first asks: a client, the informer factory, the event broadcaster.
+// Creation and start are separate, since plugins ask while they are created, and nothing may run before Run. Safe
+// for concurrent use.
 type clients struct {
 	deps Deps
 	// started is closed when the clients that plugins asked for during their creation have been started.
 	started chan struct{}
 	mu      struct {
 		sync.Mutex
+		// Each is nil until a plugin asks for it. err is the first reason why one could not be created.
 		rest      *restclient.Config
 		client    kubernetes.Interface
 		informers informers.SharedInformerFactory
@@ -36,13 +39,14 @@ const nowhere = "https://no-cluster.invalid"
 
 var errNoCluster = errors.New("requests a client, but this process has none: want --kubeconfig or a service account")
 
-// rest returns nil if the process has no configuration for a client.
+// rest returns the configuration; nil if the process has none for a client.
 func (c *clients) rest() *restclient.Config {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.restLocked()
 }
 
+// restLocked is rest for a caller that holds the lock. RestConfig is called once at most.
 func (c *clients) restLocked() *restclient.Config {
 	if c.mu.rest != nil || c.mu.err != nil || c.deps.RestConfig == nil {
 		return c.mu.rest
@@ -56,12 +60,15 @@ func (c *clients) restLocked() *restclient.Config {
 	return rest
 }
 
+// client returns the client that all plugins share; see clientLocked.
 func (c *clients) client() kubernetes.Interface {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.clientLocked()
 }
 
+// clientLocked creates the client on the first call. Without a configuration it returns a client of a host that does
+// not exist, and notes the error, with which New fails.
 func (c *clients) clientLocked() kubernetes.Interface {
 	if c.mu.client != nil {
 		return c.mu.client
@@ -84,7 +91,7 @@ func (c *clients) clientLocked() kubernetes.Interface {
 	return client
 }
 
-// factory returns the informer factory that all plugins share.
+// factory returns the informer factory that all plugins share. Informers are not resynced.
 func (c *clients) factory() informers.SharedInformerFactory {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,7 +101,7 @@ func (c *clients) factory() informers.SharedInformerFactory {
 	return c.mu.informers
 }
 
-// recorder returns a recorder that writes events in the name of a profile.
+// recorder returns a recorder that writes events in the name of a profile; nil if the process can have no client.
 func (c *clients) recorder(profile string) events.EventRecorderLogger {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,6 +126,7 @@ func (c *clients) run(ctx context.Context) error {
 		factory, broadcaster := c.mu.informers, c.mu.events
 		c.mu.Unlock()
 		if factory != nil {
+			// Start is repeated: it starts the informers that were requested since, and no other twice.
 			factory.Start(ctx.Done())
 		}
 		if broadcaster != nil && !recording {
@@ -127,6 +135,8 @@ func (c *clients) run(ctx context.Context) error {
 				return fmt.Errorf("plugins: events: %w", err)
 			}
 		}
+		// The first pass has started everything that plugins asked for during their creation; questions may be asked
+		// now.
 		if !started {
 			started = true
 			close(c.started)
@@ -148,7 +158,8 @@ func (c *clients) run(ctx context.Context) error {
 // lateInformers is how often run checks whether plugins have asked for more informers.
 const lateInformers = time.Second
 
-// sync waits until the plugins' informers have synced; an error means that ctx ended first.
+// sync waits until the plugins' informers have synced; an error means that ctx ended first. It returns at once after
+// that, so that every question may call it.
 func (c *clients) sync(ctx context.Context) error {
 	select {
 	case <-c.started:

@@ -7,8 +7,9 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// cycle is the state that plugins keep for one attempt at a pod. Read, Write, Delete and Clone are safe for
-// concurrent use. The lists of skipped plugins are not: they change only between extension points.
+// cycle implements framework.CycleState: the state that plugins keep for one attempt at a pod. Read, Write, Delete
+// and Clone are safe for concurrent use. The lists of skipped plugins are not: they change only between extension
+// points.
 type cycle struct {
 	skipped
 	data sync.Map // framework.StateKey to framework.StateData
@@ -32,6 +33,8 @@ func (r *Runtime) newCycle() *cycle {
 // ShouldRecordPluginMetrics implements framework.CycleState: Berth has metrics of its own.
 func (c *cycle) ShouldRecordPluginMetrics() bool { return false }
 
+// The getters and setters of skipped plugins implement framework.CycleState. Nil sets are those of a cycle in which
+// no plugin was skipped. Pods are placed one by one, so that there is no pod group's cycle.
 func (c *cycle) GetSkipFilterPlugins() sets.Set[string]                   { return c.filter }
 func (c *cycle) SetSkipFilterPlugins(names sets.Set[string])              { c.filter = names }
 func (c *cycle) GetSkipScorePlugins() sets.Set[string]                    { return c.score }
@@ -55,8 +58,10 @@ func (c *cycle) Read(key framework.StateKey) (framework.StateData, error) {
 	return nil, framework.ErrNotFound
 }
 
+// Write replaces the value under a key. Plugins of one profile share the keys, as upstream.
 func (c *cycle) Write(key framework.StateKey, value framework.StateData) { c.data.Store(key, value) }
 
+// Delete removes the value under a key, if there is one.
 func (c *cycle) Delete(key framework.StateKey) { c.data.Delete(key) }
 
 // Clone copies the data with their own Clone methods, and shares the rest.

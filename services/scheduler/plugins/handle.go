@@ -16,14 +16,16 @@ import (
 )
 
 // handle is the framework.Handle of the plugins of a profile. Methods without a meaning here return an error if they
-// can, and a zero value otherwise; docs/extending.md lists both.
+// can, and a zero value otherwise; docs/extending.md lists both. Plugins call it from any goroutine, during and
+// after New.
 type handle struct {
 	runtime  *Runtime
 	profile  string
 	parallel parallelizer
 }
 
-// failed returns why something that a plugin asked for could not be created.
+// failed returns why something that a plugin asked for could not be created; nil if all could. newSet checks it
+// after each plugin, because the Handle's methods cannot return errors.
 func (h *handle) failed() error {
 	c := h.runtime.clients
 	c.mu.Lock()
@@ -31,13 +33,14 @@ func (h *handle) failed() error {
 	return c.mu.err
 }
 
-// SnapshotSharedLister returns the cluster as it was shown to the cycle in progress, or else to the last one.
+// SnapshotSharedLister returns the cluster as it was shown to the cycle in progress, or else to the last one. It has
+// no nodes before the first cycle.
 func (h *handle) SnapshotSharedLister() framework.SharedLister { return h.runtime.seen.Load() }
 
-// ClientSet creates a client on the first call.
+// ClientSet creates a client on the first call. All plugins of the process share it, with its limits of requests.
 func (h *handle) ClientSet() clientset.Interface { return h.runtime.clients.client() }
 
-// KubeConfig returns the configuration for connections to the API server.
+// KubeConfig returns the configuration for connections to the API server; nil if the process has none.
 func (h *handle) KubeConfig() *restclient.Config { return h.runtime.clients.rest() }
 
 // EventRecorder returns a recorder that writes events in the name of the profile.
@@ -51,11 +54,13 @@ func (h *handle) SharedInformerFactory() informers.SharedInformerFactory {
 	return h.runtime.clients.factory()
 }
 
+// ProfileName returns the scheduler name of the profile.
 func (h *handle) ProfileName() string { return h.profile }
 
+// Parallelizer returns the one that this package uses itself for Filter, Score and PreBind.
 func (h *handle) Parallelizer() framework.Parallelizer { return h.parallel }
 
-// parallelizer is how many pieces are processed at once.
+// parallelizer is how many pieces are processed at once; it implements framework.Parallelizer.
 type parallelizer int
 
 // Until returns when all pieces are done, or ctx has ended.
@@ -63,8 +68,11 @@ func (p parallelizer) Until(ctx context.Context, pieces int, do workqueue.DoWork
 	workqueue.ParallelizeUntil(ctx, int(p), pieces, do)
 }
 
+// errNotHere is the answer to plugins that want to run the profile's own plugins, as upstream's preemption does. The
+// rules of a profile are no plugins here, so that there is nothing to run.
 var errNotHere = errors.New("not supported: the rules of a profile are not plugins in Berth")
 
+// The Run methods implement framework.PluginsRunner: see errNotHere.
 func (h *handle) RunPreScorePlugins(
 	context.Context, framework.CycleState, *corev1.Pod, []framework.NodeInfo,
 ) *framework.Status {
@@ -134,6 +142,7 @@ func (h *handle) RejectWaitingPod(uid types.UID) bool {
 	return p != nil && p.Reject("", "removed")
 }
 
+// AddPodInPreBind notes that a pod is at PreBind, where other plugins can cancel it.
 func (h *handle) AddPodInPreBind(uid types.UID, cancel context.CancelCauseFunc) {
 	h.runtime.inPreBind.add(uid, cancel)
 }
@@ -146,8 +155,11 @@ func (h *handle) GetPodInPreBind(uid types.UID) framework.PodInPreBind {
 	return nil
 }
 
+// RemovePodInPreBind undoes AddPodInPreBind.
 func (h *handle) RemovePodInPreBind(uid types.UID) { h.runtime.inPreBind.remove(uid) }
 
+// What follows has no counterpart in Berth. A plugin that uses it must be prepared for nil, as docs/extending.md
+// explains.
 func (h *handle) SharedDRAManager() framework.SharedDRAManager                { return nil }
 func (h *handle) SharedCSIManager() framework.CSIManager                      { return nil }
 func (h *handle) Extenders() []framework.Extender                             { return nil }

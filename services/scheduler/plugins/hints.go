@@ -18,14 +18,16 @@ import (
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
-// hints are the events that the plugins of a profile have registered, by plugin. It implements placement.Hints.
+// hints are the events that the plugins of a profile have registered, by plugin. It implements placement.Hints, and
+// is immutable: the leading queue calls it for every change of the cluster and every pod that a plugin has rejected.
 type hints struct {
 	logger *slog.Logger
 	klog   klog.Logger
 	of     map[string][]hint
 }
 
-// hint is one event that a plugin has registered. With a nil ask every such change requeues the pod.
+// hint is one event that a plugin has registered. With a nil ask every such change requeues the pod. ask is the
+// plugin's QueueingHintFn: it decides from the pod and the changed object whether the pod might fit now.
 type hint struct {
 	event rule.Event
 	ask   framework.QueueingHintFn
@@ -49,6 +51,8 @@ func (r *Runtime) Hints(ctx context.Context) (map[string]placement.Hints, error)
 	return all, nil
 }
 
+// register notes the events of one plugin. If one of them is not supported, nothing is noted, so that any change
+// requeues the pods that the plugin rejects: too many retries are harmless, a missed event is not.
 func (h *hints) register(ctx context.Context, name string, p framework.Plugin) error {
 	extension, ok := p.(framework.EnqueueExtensions)
 	if !ok {
@@ -75,13 +79,13 @@ func (h *hints) register(ctx context.Context, name string, p framework.Plugin) e
 	return nil
 }
 
-// Events implements placement.Hints.
-func (h *hints) Events(plugin string) (list []rule.Event, told bool) {
-	registered, told := h.of[plugin]
+// Events implements placement.Hints: the events that a plugin has registered for; false if it listens to everything.
+func (h *hints) Events(plugin string) (list []rule.Event, registeredAny bool) {
+	registered, registeredAny := h.of[plugin]
 	for _, one := range registered {
 		list = append(list, one.event)
 	}
-	return list, told
+	return list, registeredAny
 }
 
 // Helps implements placement.Hints. A hint that fails counts as a yes. Source: isPodWorthRequeuing in
@@ -90,6 +94,7 @@ func (h *hints) Helps(plugin string, pod *state.Pod, c rule.Change) bool {
 	before, after := objects(c)
 	object := pod.Object()
 	return slices.ContainsFunc(h.of[plugin], func(one hint) bool {
+		// Most changes end here: the plugin's function is called only for events that it has registered for.
 		if one.event.Kind != c.Kind || one.event.Actions&c.Actions == 0 {
 			return false
 		}
@@ -174,7 +179,7 @@ var actions = map[framework.ActionType]rule.Action{
 }
 
 // eventOf translates an event to package placement; false for events that are not reported to the queue: those of
-// all resources at once, and of unsupported resources.
+// all resources at once, and of unsupported resources. Upstream's actions are bits, which are translated one by one.
 func eventOf(e framework.ClusterEvent) (rule.Event, bool) {
 	kind, known := kindsOfResources[e.Resource]
 	event := rule.Event{Kind: kind}

@@ -14,15 +14,20 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/resources"
 )
 
-// nodeInfo is a node as plugins see it. Those in a cluster are shared and must not be changed; Snapshot returns a
-// copy that belongs to the plugin.
+// nodeInfo is a node as plugins see it; it implements framework.NodeInfo. Those in a cluster are shared and must not
+// be changed; Snapshot returns a copy that belongs to the plugin. Lists that upstream keeps per node are computed
+// when a plugin asks for them: most plugins never do.
 type nodeInfo struct {
-	node               *corev1.Node
-	pods               []framework.PodInfo
+	node *corev1.Node
+	pods []framework.PodInfo
+	// requested are the requests of the pods; nonZero are those with upstream's defaults for pods that request
+	// nothing.
 	requested, nonZero *amounts
 	allocatable        *amounts
 	images             map[string]*framework.ImageStateSummary
-	generation         int64
+	// generation grows with each change of the node or its pods, as upstream's does; the numbers are those of
+	// Berth's state.
+	generation int64
 }
 
 // newNodeInfo returns the plugins' form of a copied node.
@@ -33,9 +38,11 @@ func newNodeInfo(from *state.NodeInfo) *nodeInfo {
 		pods: make([]framework.PodInfo, 0, from.PodCount()),
 	}
 	n.requested.pods, n.nonZero.pods = 0, 0 // upstream counts pods by their list
+	// A pod's form for plugins is built with its node's, and shared as long as the node does not change.
 	for pod := range from.Pods() {
 		n.pods = append(n.pods, newPodInfo(pod, from.Node.Name))
 	}
+	// Plugins may range over the map: it is never nil.
 	n.images = map[string]*framework.ImageStateSummary{}
 	if from.Node.Images != nil {
 		for name, bytes := range from.Node.Images.All() {
@@ -45,6 +52,7 @@ func newNodeInfo(from *state.NodeInfo) *nodeInfo {
 	return n
 }
 
+// Node returns the shared object; nil for a nil nodeInfo, as upstream.
 func (n *nodeInfo) Node() *corev1.Node {
 	if n == nil {
 		return nil
@@ -52,8 +60,10 @@ func (n *nodeInfo) Node() *corev1.Node {
 	return n.node
 }
 
+// GetPods returns the pods that count on the node: bound ones, reserved ones, and those whose places are held.
 func (n *nodeInfo) GetPods() []framework.PodInfo { return n.pods }
 
+// GetPodsWithAffinity returns the pods with any inter-pod affinity or anti-affinity.
 func (n *nodeInfo) GetPodsWithAffinity() []framework.PodInfo {
 	return n.podsThat(func(p framework.PodInfo) bool {
 		a := p.GetPod().Spec.Affinity
@@ -61,10 +71,12 @@ func (n *nodeInfo) GetPodsWithAffinity() []framework.PodInfo {
 	})
 }
 
+// GetPodsWithRequiredAntiAffinity returns the pods with required anti-affinity.
 func (n *nodeInfo) GetPodsWithRequiredAntiAffinity() []framework.PodInfo {
 	return n.podsThat(func(p framework.PodInfo) bool { return len(p.GetRequiredAntiAffinityTerms()) > 0 })
 }
 
+// podsThat returns the pods that match, in their order.
 func (n *nodeInfo) podsThat(match func(framework.PodInfo) bool) (list []framework.PodInfo) {
 	for _, p := range n.pods {
 		if match(p) {
@@ -92,12 +104,14 @@ func (n *nodeInfo) GetUsedPorts() framework.HostPortInfo {
 	return used
 }
 
+// usePorts adds the host ports of a container.
 func usePorts(used framework.HostPortInfo, c *corev1.Container) {
 	for _, port := range c.Ports {
 		used.Add(port.HostIP, string(port.Protocol), port.HostPort)
 	}
 }
 
+// The amounts are shared with the nodeInfo. Their numbers of pods are zero but for that of GetAllocatable.
 func (n *nodeInfo) GetRequested() framework.Resource        { return n.requested }
 func (n *nodeInfo) GetNonZeroRequested() framework.Resource { return n.nonZero }
 func (n *nodeInfo) GetAllocatable() framework.Resource      { return n.allocatable }
@@ -119,6 +133,7 @@ func (n *nodeInfo) GetPVCRefCounts() map[string]int {
 	return counts
 }
 
+// GetGeneration returns the generation; see the field.
 func (n *nodeInfo) GetGeneration() int64 { return n.generation }
 
 // GetNodeDeclaredFeatures is always empty: plugins find the names in the node's status.
@@ -139,6 +154,7 @@ func (n *nodeInfo) Snapshot() framework.NodeInfo {
 	return &c
 }
 
+// String returns the node in one line, for logs of plugins.
 func (n *nodeInfo) String() string {
 	name := ""
 	if n.node != nil {
@@ -148,13 +164,14 @@ func (n *nodeInfo) String() string {
 		n.requested.cpu, n.requested.memory)
 }
 
-// AddPodInfo adds a pod and its resources.
+// AddPodInfo adds a pod and its resources. The nodeInfo must be a Snapshot.
 func (n *nodeInfo) AddPodInfo(p framework.PodInfo) {
 	n.pods = append(n.pods, p)
 	n.count(1, p)
 }
 
-// RemovePod removes the pod with that UID. The error names a pod that is not there.
+// RemovePod removes the pod with that UID and its resources. The error names a pod that is not there. The nodeInfo
+// must be a Snapshot.
 func (n *nodeInfo) RemovePod(_ klog.Logger, pod *corev1.Pod) error {
 	i := slices.IndexFunc(n.pods, func(p framework.PodInfo) bool { return p.GetPod().UID == pod.UID })
 	if i < 0 {
@@ -165,6 +182,7 @@ func (n *nodeInfo) RemovePod(_ klog.Logger, pod *corev1.Pod) error {
 	return nil
 }
 
+// count adds the resources of a pod to the requests, or subtracts them if sign is -1.
 func (n *nodeInfo) count(sign int64, p framework.PodInfo) {
 	r := p.CalculateResource()
 	requested := &amounts{

@@ -9,10 +9,12 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// podInfo is a pod as plugins see it. It is immutable; the object is built on first use.
+// podInfo is a pod as plugins see it; it implements framework.PodInfo. It is immutable; the object is built on first
+// use, because most pods of a cluster are only counted.
 type podInfo struct {
 	pod  *state.Pod
 	node string // where it counts
+	// api and term build their value once, on whichever goroutine asks first.
 	api  func() *corev1.Pod
 	term func() terms
 }
@@ -36,6 +38,7 @@ func newPodInfo(pod *state.Pod, node string) *podInfo {
 	return p
 }
 
+// termsOf parses the terms of a pod's object.
 func termsOf(pod *corev1.Pod) (t terms) {
 	a := pod.Spec.Affinity
 	if a == nil {
@@ -57,6 +60,7 @@ func termsOf(pod *corev1.Pod) (t terms) {
 // GetPod returns the shared object: plugins must not change it.
 func (p *podInfo) GetPod() *corev1.Pod { return p.api() }
 
+// The terms are parsed when a plugin first asks for any of them, and shared: plugins must not change them.
 func (p *podInfo) GetRequiredAffinityTerms() []framework.AffinityTerm { return p.term().affinity }
 
 func (p *podInfo) GetRequiredAntiAffinityTerms() []framework.AffinityTerm {

@@ -16,23 +16,28 @@ func (s *Set) PostFilters() bool { return len(s.postFilter) > 0 }
 
 // postFilterFor asks plugins about a pod that fits nowhere. DefaultPreemption is not among them, and counts as
 // having found nothing. Source: RunPostFilterPlugins in pkg/scheduler/framework/runtime/framework.go.
+//
+// It ends at the first plugin that succeeds, that rules out any help, or that fails; until then messages are
+// collected, and the last nomination counts. An error is reported to the user in the message, as the pod has its
+// verdict already.
 func (s *Set) postFilterFor(ctx context.Context, p step.Perform, answer *step.Performed) {
-	d, err := s.runtime.deals.last(dealKey{p.Shard, p.ID})
+	// The cycle stays the last one of its shard, and is not opened: nothing was reserved.
+	d, err := s.runtime.open.last(cycleKey{p.Shard, p.ID})
 	if err != nil {
 		s.logger.Warn("PostFilter plugins not called for an unschedulable pod", "pod", p.Pod.Key(), telemetry.KeyError, err)
 		return
 	}
-	if !s.runtime.take(ctx) {
+	if !s.runtime.beginCycle(ctx) {
 		return
 	}
-	defer s.runtime.give()
+	defer s.runtime.endCycle()
 	s.runtime.seen.Store(d.seen)
 	pod, verdicts := p.Pod.Object(), statusesOf(p.Verdicts)
 	var reasons []string
 	for _, plugin := range s.postFilter {
 		begin := time.Now()
 		result, status := plugin.PostFilter(ctx, d.cycle, pod, verdicts)
-		d.lap("PostFilter", plugin.Name(), status, begin)
+		d.timeCall("PostFilter", plugin.Name(), status, begin)
 		if status.IsSuccess() || status.Code() == framework.UnschedulableAndUnresolvable {
 			answer.Nominated, answer.Message = nominated(result), status.Message()
 			return
@@ -62,6 +67,7 @@ func nominated(r *framework.PostFilterResult) string {
 // statuses are the rejections of the nodes, by name. It implements framework.NodeToStatusReader.
 type statuses map[string]*framework.Status
 
+// statusesOf returns the verdicts on nodes in the form in which plugins read them.
 func statusesOf(verdicts []step.Verdict) statuses {
 	s := make(statuses, len(verdicts))
 	for _, v := range verdicts {

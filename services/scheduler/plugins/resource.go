@@ -8,7 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/resources"
 )
 
-// amounts are resources as plugins see them: CPU in millicores, memory and storage in bytes, all others in units.
+// amounts are resources as plugins see them: CPU in millicores, memory and storage in bytes, all others in units. It
+// implements framework.Resource.
 type amounts struct {
 	cpu, memory, storage int64
 	pods                 int
@@ -25,6 +26,7 @@ func amountsOf(r resources.Resources) *amounts {
 	return a
 }
 
+// setScalar sets the amount of an extended resource.
 func (a *amounts) setScalar(name corev1.ResourceName, v int64) {
 	if a.scalars == nil {
 		a.scalars = map[corev1.ResourceName]int64{}
@@ -32,6 +34,7 @@ func (a *amounts) setScalar(name corev1.ResourceName, v int64) {
 	a.scalars[name] = v
 }
 
+// The getters implement framework.Resource. The map is shared: plugins must not change it.
 func (a *amounts) GetMilliCPU() int64                                { return a.cpu }
 func (a *amounts) GetMemory() int64                                  { return a.memory }
 func (a *amounts) GetEphemeralStorage() int64                        { return a.storage }
@@ -66,6 +69,7 @@ func (a *amounts) add(sign int64, b *amounts) {
 	}
 }
 
+// clone returns a copy that shares nothing.
 func (a *amounts) clone() *amounts {
 	c := *a
 	c.scalars = maps.Clone(a.scalars)

@@ -35,7 +35,8 @@ type Config struct {
 	PodsToActivate *PodsToActivate
 }
 
-// Deps are the dependencies of plugins on the outside.
+// Deps are the dependencies of plugins on the outside. Logger is required; the rest may be nil, and a plugin that
+// asks for a client then makes New fail.
 type Deps struct {
 	// RestConfig is called when the first plugin asks for a client, and never if none does. Its error makes New
 	// fail.
@@ -48,16 +49,19 @@ type Deps struct {
 // defaultParallelism is upstream's (parallelize.DefaultParallelism).
 const defaultParallelism = 16
 
-// Runtime is the custom plugins of all profiles of a process.
+// Runtime is the custom plugins of all profiles of a process. Shards in the process share it, so that each plugin
+// exists once, as in kube-scheduler. Safe for concurrent use.
 type Runtime struct {
+	// sets are the plugins by the scheduler name of their profile; profiles without custom plugins are not in it.
 	sets    map[string]*Set
 	clients *clients
-	// turn is held by the cycle in progress.
-	turn chan struct{}
+	// cycleSlot is held by the cycle in progress: a channel and not a mutex, so that waiting for it ends with a
+	// context.
+	cycleSlot chan struct{}
 	// seen is the cluster that the last cycle was shown; only the holder of turn writes it.
 	seen atomic.Pointer[cluster]
-	// deals are the cycles that have not ended; waiting and inPreBind are the pods on their way to a bind.
-	deals     *deals
+	// open are the cycles that have not ended; waiting and inPreBind are the pods on their way to a bind.
+	open      *openCycles
 	waiting   *waitingPods
 	inPreBind *preBinds
 
@@ -67,9 +71,11 @@ type Runtime struct {
 
 // Set is the custom plugins of one profile, with its extenders. Safe for concurrent use.
 type Set struct {
-	runtime   *Runtime
-	handle    *handle
-	logger    *slog.Logger
+	runtime *Runtime
+	handle  *handle
+	logger  *slog.Logger
+	// extenders are those of the profile: plugins and extenders of one pod are asked in one question, as upstream
+	// asks the extenders between the filters and the scores.
 	extenders *extender.Set // nil for none
 	// made are the plugins, by name.
 	made map[string]framework.Plugin
@@ -78,7 +84,7 @@ type Set struct {
 	noBinder bool
 }
 
-// points are the plugins by extension point, in the order in which they run.
+// points are the plugins by extension point, in the order in which they run: that of the configuration.
 type points struct {
 	preEnqueue []framework.PreEnqueuePlugin
 	preFilter  []framework.PreFilterPlugin
@@ -93,18 +99,20 @@ type points struct {
 	postBind   []framework.PostBindPlugin
 }
 
+// scorer is a score plugin with the weight of its scores in the node's total.
 type scorer struct {
 	framework.ScorePlugin
 	weight int64
 }
 
 // New creates the plugins of all profiles, and passes them ctx. Nothing runs yet. The error names the profile and
-// the plugin.
+// the plugin: it is not compiled in, its constructor fails, it sorts the queue, or it asked for a client that the
+// process cannot have.
 func New(ctx context.Context, cfg Config, deps Deps) (*Runtime, error) {
 	r := &Runtime{
-		sets: map[string]*Set{}, turn: make(chan struct{}, 1),
+		sets: map[string]*Set{}, cycleSlot: make(chan struct{}, 1),
 		clients: &clients{deps: deps, started: make(chan struct{})},
-		deals:   newDeals(), waiting: newWaitingPods(), inPreBind: newPreBinds(),
+		open:    newOpenCycles(), waiting: newWaitingPods(), inPreBind: newPreBinds(),
 		activations: newActivations(deps.Logger), toActivate: cfg.PodsToActivate,
 	}
 	r.seen.Store(&cluster{})
@@ -121,6 +129,8 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Runtime, error) {
 	return r, nil
 }
 
+// newSet creates the plugins of one profile and its extenders, in the order of the plugins' names. A plugin that is
+// enabled at several points is created once.
 func (r *Runtime) newSet(
 	ctx context.Context, cfg Config, p placement.ProfileConfig, logger *slog.Logger,
 ) (*Set, error) {
@@ -129,6 +139,7 @@ func (r *Runtime) newSet(
 	if cfg.Parallelism == 0 {
 		s.handle.parallel = defaultParallelism
 	}
+	// Sorted by name: plugins may depend on an order of creation no more than upstream's do.
 	for _, name := range enabled(p.Custom) {
 		create, known := cfg.Factories[name]
 		if !known {
@@ -136,6 +147,7 @@ func (r *Runtime) newSet(
 				strings.Join(slices.Sorted(maps.Keys(cfg.Factories)), ", "))
 		}
 		plugin, err := create(ctx, p.Custom.Args[name], s.handle)
+		// A plugin that asked for a client cannot be given an error by the handle's methods, so it is returned here.
 		if err = errors.Join(err, s.handle.failed()); err != nil {
 			return nil, fmt.Errorf("plugin %s: %w", name, err)
 		}
@@ -208,10 +220,11 @@ func (r *Runtime) Of(schedulerName string) (*Set, bool) {
 }
 
 // Ready implements what a process asks of each of its parts: plugins are always ready, as they are asked only when
-// needed.
+// needed. Informers that are not synced delay the first question instead (clients.sync).
 func (r *Runtime) Ready() error { return nil }
 
-// Run keeps the plugins' informers up to date, and delivers the pods that they want tried, until ctx ends.
+// Run keeps the plugins' informers up to date, and delivers the pods that they want tried, until ctx ends. It closes
+// the extenders' connections then. Questions must not be asked before Run: they would wait for the informers.
 func (r *Runtime) Run(ctx context.Context) error {
 	defer func() {
 		for _, s := range r.sets {
@@ -226,14 +239,16 @@ func (r *Runtime) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// take begins a cycle; false when ctx ended first.
-func (r *Runtime) take(ctx context.Context) bool {
+// beginCycle waits for the cycle slot and takes it; false when ctx ended first. The caller releases it with
+// endCycle.
+func (r *Runtime) beginCycle(ctx context.Context) bool {
 	select {
-	case r.turn <- struct{}{}:
+	case r.cycleSlot <- struct{}{}:
 		return true
 	case <-ctx.Done():
 		return false
 	}
 }
 
-func (r *Runtime) give() { <-r.turn }
+// endCycle releases the cycle slot.
+func (r *Runtime) endCycle() { <-r.cycleSlot }

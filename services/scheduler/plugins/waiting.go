@@ -22,15 +22,18 @@ type waitingPods struct {
 	}
 }
 
+// newWaitingPods returns no waiting pods.
 func newWaitingPods() *waitingPods {
 	w := &waitingPods{}
 	w.mu.byUID = map[types.UID]*waitingPod{}
 	return w
 }
 
-// add makes a pod wait for plugins, for each at most for its timeout.
+// add makes a pod wait for plugins, for each at most for its timeout. After the timeout of the first plugin the pod
+// is rejected in that plugin's name. The lock of the pod is held while the timers are made, so that none fires
+// before all are noted.
 func (w *waitingPods) add(pod *corev1.Pod, patience map[string]time.Duration) *waitingPod {
-	p := &waitingPod{pod: pod, told: make(chan *framework.Status, 1)}
+	p := &waitingPod{pod: pod, answered: make(chan *framework.Status, 1)}
 	p.mu.Lock()
 	p.mu.pending = make(map[string]*time.Timer, len(patience))
 	for plugin, most := range patience {
@@ -45,9 +48,9 @@ func (w *waitingPods) add(pod *corev1.Pod, patience map[string]time.Duration) *w
 	return p
 }
 
-// remove ends the wait of a pod, whatever its result.
+// remove ends the wait of a pod, whatever its result. A later wait of the same pod is not affected.
 func (w *waitingPods) remove(p *waitingPod) {
-	p.tell(framework.NewStatus(framework.Error, "no longer waiting"))
+	p.finish(framework.NewStatus(framework.Error, "no longer waiting"))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.mu.byUID[p.pod.UID] == p {
@@ -69,12 +72,13 @@ func (w *waitingPods) all() []*waitingPod {
 	return slices.Collect(maps.Values(w.mu.byUID))
 }
 
-// waitingPod implements framework.WaitingPod.
+// waitingPod implements framework.WaitingPod. Exactly one answer ends the wait: the last Allow, the first Reject or
+// Preempt, a timeout, or remove. Later ones have no effect.
 type waitingPod struct {
 	pod *corev1.Pod
-	// told delivers the one answer.
-	told chan *framework.Status
-	mu   struct {
+	// answered delivers the one answer. It has room for it, so that the plugin that answers never blocks.
+	answered chan *framework.Status
+	mu       struct {
 		sync.Mutex
 		// pending are the plugins that have not allowed the pod yet, with their timeouts.
 		pending map[string]*time.Timer
@@ -82,6 +86,7 @@ type waitingPod struct {
 	}
 }
 
+// GetPod returns the pod with its node: shared, plugins must not change it.
 func (p *waitingPod) GetPod() *corev1.Pod { return p.pod }
 
 // GetPendingPlugins returns the names of the pending plugins, sorted.
@@ -98,25 +103,27 @@ func (p *waitingPod) Allow(plugin string) {
 		timer.Stop()
 		delete(p.mu.pending, plugin)
 	}
+	// A plugin that is not pending may allow the pod too; if none is pending any more, that ends the wait, as
+	// upstream.
 	last := len(p.mu.pending) == 0
 	p.mu.Unlock()
 	if last {
-		p.tell(nil)
+		p.finish(nil)
 	}
 }
 
 // Reject returns false if the wait has ended already.
 func (p *waitingPod) Reject(plugin, message string) bool {
-	return p.tell(framework.NewStatus(framework.Unschedulable, message).WithPlugin(plugin))
+	return p.finish(framework.NewStatus(framework.Unschedulable, message).WithPlugin(plugin))
 }
 
 // Preempt ends the wait as a failure, after which the pod is retried.
 func (p *waitingPod) Preempt(plugin, message string) bool {
-	return p.tell(framework.NewStatus(framework.Error, message).WithPlugin(plugin))
+	return p.finish(framework.NewStatus(framework.Error, message).WithPlugin(plugin))
 }
 
-// tell ends the wait; false if it has ended already.
-func (p *waitingPod) tell(status *framework.Status) bool {
+// finish ends the wait; false if it has ended already.
+func (p *waitingPod) finish(status *framework.Status) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.mu.over {
@@ -126,7 +133,7 @@ func (p *waitingPod) tell(status *framework.Status) bool {
 	for _, timer := range p.mu.pending {
 		timer.Stop()
 	}
-	p.told <- status
+	p.answered <- status
 	return true
 }
 
@@ -138,12 +145,14 @@ type preBinds struct {
 	}
 }
 
+// newPreBinds returns no pods.
 func newPreBinds() *preBinds {
 	b := &preBinds{}
 	b.mu.byUID = map[types.UID]*preBind{}
 	return b
 }
 
+// add notes that a pod is at PreBind; cancel ends the context of its plugins.
 func (b *preBinds) add(uid types.UID, cancel context.CancelCauseFunc) *preBind {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,19 +161,22 @@ func (b *preBinds) add(uid types.UID, cancel context.CancelCauseFunc) *preBind {
 	return p
 }
 
+// remove notes that a pod has left PreBind.
 func (b *preBinds) remove(uid types.UID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.mu.byUID, uid)
 }
 
+// get returns nil for a pod that is not at PreBind.
 func (b *preBinds) get(uid types.UID) *preBind {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.mu.byUID[uid]
 }
 
-// preBind implements framework.PodInPreBind: the first call of CancelPod or MarkPrebound wins.
+// preBind implements framework.PodInPreBind: the first call of CancelPod or MarkPrebound wins. After MarkPrebound the
+// pod cannot be cancelled any more.
 type preBind struct {
 	cancel context.CancelCauseFunc
 	mu     struct {

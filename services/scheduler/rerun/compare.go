@@ -10,12 +10,14 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/evidence"
 )
 
-// Difference is one value in which a record differs from the remade decision.
+// Difference is one value in which a record differs from the remade decision, with both values as text.
 type Difference struct {
 	What, Recorded, Remade string
 }
 
-// compare lists the differences.
+// compare lists the differences. Of a nomination only the node is compared: the record's other values are those of
+// the evaluation that found no node. Candidates and rejections are compared as well as the node, so that two errors
+// that happen to lead to the same node show.
 func compare(was, is events.Decision) []Difference {
 	var out []Difference
 	differ := func(what string, a, b any) {
@@ -24,6 +26,7 @@ func compare(was, is events.Decision) []Difference {
 		}
 	}
 	e, f := was.Evidence, is.Evidence
+	// The remade attempt ended without evidence: it failed, or was given back.
 	if f == nil {
 		return []Difference{{"outcome", string(was.Kind), fmt.Sprintf("%s: %s", is.Kind, is.Message)}}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
-// Job describes which decisions to make again.
+// Job describes which decisions to make again. Source and Profiles are required.
 type Job struct {
 	Source Source
 	// Profiles are the configuration of the remade decisions.
@@ -48,7 +48,9 @@ type Verdict struct {
 // Same reports whether the decision was made again with the recorded result.
 func (v *Verdict) Same() bool { return v.Remade != nil && len(v.Differences) == 0 }
 
-// item is a record to be made again, or a choice to be accepted as recorded.
+// item is a record to be made again, or a choice to be accepted as recorded. moment and order are its place in the
+// order of its shard: a later moment decided later, and of several choices of one moment the one with the higher
+// order.
 type item struct {
 	moment, order uint64
 	fact          uint64
@@ -57,7 +59,8 @@ type item struct {
 }
 
 // Run makes decisions again, one shard after the other. It holds in memory the records of all shards and the state
-// of one.
+// of one. An error means that the log could not be read, or a profile is invalid; what the log lacks is in the
+// verdicts. It stops when Each returns an error.
 func Run(ctx context.Context, job Job) error {
 	profiles := map[string]*placement.Profile{}
 	for _, cfg := range job.Profiles {
@@ -79,7 +82,8 @@ func Run(ctx context.Context, job Job) error {
 	return nil
 }
 
-// gather reads the records of all shards.
+// gather reads the records of all shards, by the id of the shard. Records without evidence are left out: nothing
+// shows what they depended on.
 func gather(ctx context.Context, job Job) (map[string][]item, error) {
 	records, err := job.Source.Open(ctx, eventlog.Decisions, 1)
 	if err != nil {
@@ -121,6 +125,7 @@ func (job Job) shard(ctx context.Context, id string, profiles map[string]*placem
 	items = slices.CompactFunc(items, func(a, b item) bool {
 		return a.moment == b.moment && a.order == b.order && a.moment > 0
 	})
+	// Opening the log for a shard costs a pass over its facts, so it is left out if nothing is wanted of the shard.
 	if !slices.ContainsFunc(items, func(i item) bool { return i.wanted }) {
 		return nil
 	}
@@ -134,14 +139,17 @@ func (job Job) shard(ctx context.Context, id string, profiles map[string]*placem
 		if err != nil {
 			return err
 		}
-		if err := job.one(ctx, shard, i, decoded.Decision); err != nil {
+		if err := job.remakeOne(ctx, shard, i, decoded.Decision); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (job Job) one(ctx context.Context, shard *Shard, i item, d events.Decision) error {
+// remakeOne makes the decision of one record again, and reports the verdict. Choices that are not wanted are
+// accepted as recorded without being made again, if their node is all that later decisions need of them; a strict
+// run makes them again. Choices that took a kept place are always made again, as the record does not name the place.
+func (job Job) remakeOne(ctx context.Context, shard *Shard, i item, d events.Decision) error {
 	granted := []evidence.Way{evidence.WayRanked, evidence.WayHeld, evidence.WayAdvised}
 	if !i.wanted && !job.Strict && slices.Contains(granted, d.Evidence.Basis.Way) {
 		return shard.note(ctx, d)
@@ -171,7 +179,7 @@ func (job Job) one(ctx context.Context, shard *Shard, i item, d events.Decision)
 	return nil
 }
 
-// explain returns the reason for differences.
+// explain returns the reason for differences; empty if there are none, or no reason is known.
 func (job Job) explain(shard *Shard, d events.Decision, v Verdict) string {
 	if len(v.Differences) == 0 {
 		return ""
@@ -201,7 +209,7 @@ func (s *Shard) note(ctx context.Context, d events.Decision) error {
 	return nil
 }
 
-// Count returns how many records of a source could be made again.
+// Count returns how many records of a source could be made again: those with evidence.
 func Count(ctx context.Context, src Source) (int, error) {
 	n := 0
 	shards, err := gather(ctx, Job{Source: src})

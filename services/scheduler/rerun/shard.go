@@ -14,7 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide"
 )
 
-// Shard is one shard, rebuilt from the log. Its decisions must be requested in the order of their moments.
+// Shard is one shard, rebuilt from the log. Its decisions must be requested in the order of their moments, because
+// facts and ledger are read forward.
 type Shard struct {
 	replica *decide.Replica
 	facts   *factCursor
@@ -46,6 +47,7 @@ func newShard(
 	return s, nil
 }
 
+// close closes the readers of the log.
 func (s *Shard) close() {
 	if s.ledger != nil {
 		s.ledger.Close()
@@ -56,11 +58,14 @@ func (s *Shard) close() {
 	s.facts.records.Close()
 }
 
-// advance brings the state to the position of a record.
+// advance brings the state to the position of a record: first the ledger, then the facts, as a shard's step applies
+// them, and then what the shard had learned ahead of its watch. An error about missing data leaves the state usable,
+// unless part of the data has been applied.
 func (s *Shard) advance(ctx context.Context, d *events.Decision) error {
 	if s.failed != nil {
 		return s.failed
 	}
+	// The history is applied up to exactly this revision: what the shard knew beyond it is in the record (Learned).
 	revision := d.Evidence.LedgerRevision
 	changes, err := s.ledger.To(ctx, revision)
 	if err != nil {
@@ -71,8 +76,9 @@ func (s *Shard) advance(ctx context.Context, d *events.Decision) error {
 			return s.fail(err)
 		}
 	}
+	// Facts that were read but could not be applied are lost, so that the state cannot be continued.
 	before := s.facts.at
-	facts, err := s.facts.to(ctx, d.FactSequence)
+	facts, err := s.facts.batchesTo(ctx, d.FactSequence)
 	switch {
 	case err != nil && s.facts.at == before:
 		return err // a later fact may be there
@@ -99,6 +105,7 @@ func (s *Shard) advance(ctx context.Context, d *events.Decision) error {
 	return nil
 }
 
+// fail makes the state unusable, and returns the error.
 func (s *Shard) fail(err error) error {
 	s.failed = err
 	return err
@@ -116,7 +123,8 @@ func (s *Shard) remake(ctx context.Context, d events.Decision) (events.Decision,
 // version returns the version that the shard registered in the ledger; empty if it is not known.
 func (s *Shard) version(id string) string { return s.replica.Members(membership.RoleScheduler)[id] }
 
-// Erase returns a record without the result of the decision: only the pod and the state of the shard are left.
+// Erase returns a record without the result of the decision: only the pod and the state of the shard are left. A
+// core that could read the node would repeat any mistake.
 func Erase(d events.Decision) events.Decision {
 	left := events.Decision{
 		Kind: d.Kind, Pod: d.Pod, SchedulerName: d.SchedulerName, Actor: d.Actor, Attempt: d.Attempt, Token: d.Token,

@@ -21,13 +21,14 @@ type Source interface {
 	Snapshot(ctx context.Context) (sequence uint64, data []byte, ok bool, err error)
 }
 
-// Records yields records in order, and io.EOF after the last.
+// Records yields records in order, and io.EOF after the last. Close must be called; records are not used after it.
 type Records interface {
 	Next(ctx context.Context) (eventlog.Record, error)
 	Close()
 }
 
-// factCursor reads the facts forward.
+// factCursor reads the facts forward, one record ahead. The log may begin late (retention), have gaps, or begin from
+// scratch in the middle, when a leader has published all facts again (Anew).
 type factCursor struct {
 	records Records
 	// ahead is a record that has been read and not been returned; at is the sequence of the last one returned.
@@ -52,6 +53,7 @@ func openFacts(ctx context.Context, src Source, first uint64) (*factCursor, erro
 	if ok && sequence > first {
 		later = resetAt(sequence, data)
 	}
+	// A snapshot that is newer than the first requested fact would hide states that are needed.
 	if !ok || sequence > first {
 		sequence, data = 0, nil
 	}
@@ -63,11 +65,12 @@ func openFacts(ctx context.Context, src Source, first uint64) (*factCursor, erro
 }
 
 // resetAt returns a reset to a snapshot, or to an empty state. Its barrier is the snapshot, so that nodes are usable
-// at once and not only at the end of the log.
+// at once and not only at the end of the log: a recorded decision shows that the shard was past its barrier.
 func resetAt(sequence uint64, data []byte) *follow.Batch {
 	return &follow.Batch{Reset: true, Snapshot: data, Behind: sequence, Barrier: sequence}
 }
 
+// peek returns the next record without moving on; a *NotThereError at the end of the log.
 func (c *factCursor) peek(ctx context.Context) (*eventlog.Record, error) {
 	if c.ahead == nil {
 		r, err := c.records.Next(ctx)
@@ -82,9 +85,10 @@ func (c *factCursor) peek(ctx context.Context) (*eventlog.Record, error) {
 	return c.ahead, nil
 }
 
-// jump moves to the newest snapshot if the log's first facts are gone and the snapshot is not beyond the sequence
-// most. The states before the snapshot are not available then.
-func (c *factCursor) jump(ctx context.Context, most uint64) error {
+// skipToSnapshot moves to the newest snapshot if the log's first facts are gone and the snapshot is not beyond the
+// sequence most. The states before the snapshot are not available then. Nothing has been returned before, so nothing
+// is lost.
+func (c *factCursor) skipToSnapshot(ctx context.Context, most uint64) error {
 	if c.start == nil || c.later == nil || c.later.Behind > most {
 		return nil
 	}
@@ -95,6 +99,7 @@ func (c *factCursor) jump(ctx context.Context, most uint64) error {
 	if fact, err := events.DecodeFact(*r); err == nil && fact.Anew() {
 		return nil
 	}
+	// The snapshot contains these facts.
 	for r.Sequence <= c.later.Behind {
 		c.ahead = nil
 		if r, err = c.peek(ctx); err != nil {
@@ -107,16 +112,18 @@ func (c *factCursor) jump(ctx context.Context, most uint64) error {
 	return nil
 }
 
-// to returns the batches that bring a store to exactly this sequence.
-func (c *factCursor) to(ctx context.Context, sequence uint64) ([]follow.Batch, error) {
+// batchesTo returns the batches that bring a store to exactly this sequence. They begin with a reset if nothing has
+// been returned before, or if all facts were published again on the way. After an error, facts that were read may be
+// lost, which the caller sees by the changed position.
+func (c *factCursor) batchesTo(ctx context.Context, sequence uint64) ([]follow.Batch, error) {
 	if sequence < c.at {
 		return nil, &NotThereError{fmt.Sprintf("the state is already at fact %d, past %d", c.at, sequence)}
 	}
 	if sequence > c.at {
-		if err := c.jump(ctx, sequence); err != nil {
+		if err := c.skipToSnapshot(ctx, sequence); err != nil {
 			return nil, err
 		}
-		if err := c.reaches(ctx); err != nil {
+		if err := c.checkNext(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -148,8 +155,8 @@ func (c *factCursor) to(ctx context.Context, sequence uint64) ([]follow.Batch, e
 	return out, nil
 }
 
-// reaches returns an error if the next fact is missing from the log. It loses no fact that it reads.
-func (c *factCursor) reaches(ctx context.Context) error {
+// checkNext returns an error if the next fact is missing from the log. It loses no fact that it reads.
+func (c *factCursor) checkNext(ctx context.Context) error {
 	r, err := c.peek(ctx)
 	if err != nil || r.Sequence == c.at+1 {
 		return err
@@ -160,7 +167,8 @@ func (c *factCursor) reaches(ctx context.Context) error {
 	return &NotThereError{fmt.Sprintf("the log does not hold the facts from %d to %d", c.at+1, r.Sequence-1)}
 }
 
-// read returns the fact of a record; events.OpUnreadable for a fact that cannot be read or does not follow.
+// read returns the fact of a record; events.OpUnreadable for a fact that cannot be read or does not follow. A store
+// marks its state as unreadable then, until the facts begin from scratch.
 func (c *factCursor) read(r eventlog.Record) events.SequencedFact {
 	fact, err := events.DecodeFact(r)
 	if err == nil && !fact.Anew() && c.epochKnown && !state.Follows(c.epoch, fact.Fact) {
@@ -176,4 +184,5 @@ func (c *factCursor) read(r eventlog.Record) events.SequencedFact {
 // NotThereError explains what the log does not hold.
 type NotThereError struct{ What string }
 
+// Error returns the sentence as it is: callers put it into verdicts.
 func (e *NotThereError) Error() string { return e.What }

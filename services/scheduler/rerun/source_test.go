@@ -135,11 +135,11 @@ func TestCursorGoesOnBehindAHole(t *testing.T) {
 	}
 	var not *NotThereError
 	for _, gone := range []uint64{3, 6, 7} {
-		if _, err := c.to(t.Context(), gone); !errors.As(err, &not) {
+		if _, err := c.batchesTo(t.Context(), gone); !errors.As(err, &not) {
 			t.Fatalf("fact %d: %v, want it refused", gone, err)
 		}
 	}
-	batches, err := c.to(t.Context(), 9)
+	batches, err := c.batchesTo(t.Context(), 9)
 	if err != nil || len(batches) != 2 || !batches[0].Reset || batches[0].Behind != 8 || len(batches[1].Facts) != 1 {
 		t.Fatalf("fact 9: %+v, %v, want the snapshot at 8 and one fact", batches, err)
 	}

@@ -29,7 +29,8 @@ type Picture struct {
 	Time time.Time
 }
 
-// Rebuild builds the state at a moment.
+// Rebuild builds the state at a moment. A *NotThereError means that the log does not reach back to it, or holds
+// facts that cannot be read; a ledger whose history begins later is left out without an error.
 func Rebuild(ctx context.Context, src Source, at At) (Picture, error) {
 	picture := Picture{Facts: state.New()}
 	if err := picture.readFacts(ctx, src, at); err != nil {
@@ -44,6 +45,8 @@ func Rebuild(ctx context.Context, src Source, at At) (Picture, error) {
 	return picture, picture.readLedger(ctx, src, at)
 }
 
+// readFacts applies the facts up to the moment. The end of the log is its end for a moment in the future, but an
+// error for a sequence that it has not reached.
 func (p *Picture) readFacts(ctx context.Context, src Source, at At) error {
 	first := at.Sequence
 	if at.Sequence == 0 && at.Time.IsZero() {
@@ -55,7 +58,7 @@ func (p *Picture) readFacts(ctx context.Context, src Source, at At) error {
 	}
 	defer facts.records.Close()
 	if at.Sequence == 0 {
-		if err := facts.jump(ctx, ^uint64(0)); err != nil {
+		if err := facts.skipToSnapshot(ctx, ^uint64(0)); err != nil {
 			return err
 		}
 	}
@@ -69,6 +72,7 @@ func (p *Picture) readFacts(ctx context.Context, src Source, at At) error {
 		if ended && at.Sequence > facts.at {
 			return err
 		}
+		// The next fact is looked at but not applied if it is beyond the moment.
 		ended = ended || at.Sequence > 0 && next.Sequence > at.Sequence ||
 			at.Sequence == 0 && !at.Time.IsZero() && next.Time.After(at.Time)
 		if ended {
@@ -79,14 +83,16 @@ func (p *Picture) readFacts(ctx context.Context, src Source, at At) error {
 			return err
 		}
 	}
+	// No fact was applied: the state is that of the snapshot, or empty.
 	if facts.start != nil {
 		return p.apply(ctx, facts, facts.at)
 	}
 	return nil
 }
 
+// apply brings the facts to a sequence.
 func (p *Picture) apply(ctx context.Context, facts *factCursor, sequence uint64) error {
-	batches, err := facts.to(ctx, sequence)
+	batches, err := facts.batchesTo(ctx, sequence)
 	if err != nil {
 		return err
 	}
@@ -103,6 +109,7 @@ func (p *Picture) apply(ctx context.Context, facts *factCursor, sequence uint64)
 	return nil
 }
 
+// readLedger folds the ledger's history up to the moment.
 func (p *Picture) readLedger(ctx context.Context, src Source, at At) error {
 	records, err := src.Open(ctx, eventlog.Ledger, 1)
 	if err != nil {
@@ -135,6 +142,7 @@ type until struct {
 	time time.Time
 }
 
+// Next returns io.EOF at the first record after the time.
 func (u until) Next(ctx context.Context) (eventlog.Record, error) {
 	r, err := u.Records.Next(ctx)
 	if err == nil && !u.time.IsZero() && r.Time.After(u.time) {

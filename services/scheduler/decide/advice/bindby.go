@@ -16,8 +16,8 @@ import (
 //
 // If the shard dies before it records an answer, binders take the place back when the time has run out.
 
-// LetBind makes plugins bind the pod of a deal.
-func (pl *Plugins) LetBind(d *attempt.Deal, revision int64) {
+// StartBind makes plugins bind the pod that they have agreed on.
+func (pl *Plugins) StartBind(d *attempt.PluginBinding, revision int64) {
 	d.Revision = revision
 	pl.bindable[d.Attempt.Offer.Pod.UID] = d
 	pl.binding[d.ID] = d
@@ -29,16 +29,16 @@ func (pl *Plugins) LetBind(d *attempt.Deal, revision int64) {
 func (pl *Plugins) bindEnded(p step.Performed) {
 	d, known := pl.binding[p.ID]
 	delete(pl.binding, p.ID)
-	if !known || d.Over {
+	if !known || d.Ended {
 		return
 	}
 	uid := d.Attempt.Offer.Pod.UID
 	if p.Err != nil {
-		d.Over = true
+		d.Ended = true
 		delete(pl.bindable, uid)
 		pl.record.FailedOn(d.Attempt, p.Err.Error(), d.NodeUID, d.Node)
 		return
 	}
 	pl.record.PlacedBy(d.Attempt, d.Revision, p.By)
-	pl.seeBound(uid)
+	pl.checkBound(uid)
 }

@@ -79,17 +79,17 @@ func NewConsults(life *lifecycle.Attempts, by *Plugins, p Plans, gates map[strin
 // Extend adds the answers of plugins and extenders to a query, or, without answers, removes its limit, as they must
 // be asked about all nodes.
 func (cs *Consults) Extend(q engine.Query, a *attempt.Attempt) engine.Query {
-	q.Everywhere = a.Counsel.Everywhere
-	if a.Counsel.Shown != nil && a.Counsel.ShownFor != cs.shownFor {
-		a.Counsel.Forget() // another attempt has been shown nodes since, and its pod may be on one of them
+	q.Everywhere = a.Advice.Everywhere
+	if a.Advice.Shown != nil && a.Advice.ShownFor != cs.shownFor {
+		a.Advice.Forget() // another attempt has been shown nodes since, and its pod may be on one of them
 	}
-	if a.Counsel.Opinions == nil {
+	if a.Advice.Opinions == nil {
 		q.Limit = -1
 		return q
 	}
-	q.Opinions, q.Guidance = maps.Clone(a.Counsel.Opinions), a.Counsel.Guidance
+	q.Opinions, q.Guidance = maps.Clone(a.Advice.Opinions), a.Advice.Guidance
 	for _, n := range cs.shard.View.Nodes() {
-		if o, asked := q.Opinions[n.Node.Name]; !asked || !o.Rejected && a.Counsel.Outdated(n) {
+		if o, asked := q.Opinions[n.Node.Name]; !asked || !o.Rejected && a.Advice.Outdated(n) {
 			q.Opinions[n.Node.Name] = placement.Opinion{Rejected: true, Reasons: notAskedOnly}
 		}
 	}
@@ -98,22 +98,22 @@ func (cs *Consults) Extend(q engine.Query, a *attempt.Attempt) engine.Query {
 
 // AskAboutNodes makes an attempt wait for the opinions of extenders and plugins on the nodes that a look has found;
 // false if they have been asked, or need not be.
-func (cs *Consults) AskAboutNodes(a *attempt.Attempt, p *placement.Profile, r record.Look) bool {
+func (cs *Consults) AskAboutNodes(a *attempt.Attempt, p *placement.Profile, r record.Evaluation) bool {
 	gateOnly := len(r.Feasible) == 0 && (!p.Guided() || r.Diagnosis.Everywhere())
 	switch {
-	case a.Counsel.Opinions != nil, gateOnly && !cs.gatesFor[a.Pod.SchedulerName] &&
+	case a.Advice.Opinions != nil, gateOnly && !cs.gatesFor[a.Pod.SchedulerName] &&
 		!cs.performing.postFiltersFor[a.Pod.SchedulerName]:
 		return false
-	case cs.Full() || p.Custom() && cs.showing(), !cs.performing.preparable(p, a.Pod):
+	case cs.Full() || p.Custom() && cs.cycleInProgress(), !cs.performing.preparable(p, a.Pod):
 		cs.life.Defer(a)
 		return true
-	case a.Counsel.Questions >= maxQuestions:
+	case a.Advice.Questions >= maxQuestions:
 		cs.life.Fail(a, "the nodes that fit were others each time that plugins and extenders had answered")
 		return true
 	}
-	a.Counsel.Questions++
-	a.Counsel.From = cs.life.Standpoint()
-	a.Counsel.Alone = !a.Counsel.Everywhere && len(r.Feasible) == 1 &&
+	a.Advice.Questions++
+	a.Advice.From = cs.life.Positions()
+	a.Advice.Alone = !a.Advice.Everywhere && len(r.Feasible) == 1 &&
 		a.Pod.Status().NominatedNodeName == r.Feasible[0].Node.Node.Name
 	cs.questions++
 	q := step.Consult{
@@ -124,31 +124,31 @@ func (cs *Consults) AskAboutNodes(a *attempt.Attempt, p *placement.Profile, r re
 		q.Nodes = append(q.Nodes, s.Node.Node)
 	}
 	if p.Custom() {
-		q.Cluster = cs.show()
+		q.Cluster = cs.copyNodes()
 		cs.shownFor = q.ID
-		a.Counsel.Shown, a.Counsel.ShownFor = cs.shown, q.ID
+		a.Advice.Shown, a.Advice.ShownFor = cs.shown, q.ID
 	}
-	cs.attempts.Ask(a, attempt.Consulting, q.ID)
+	cs.attempts.Await(a, attempt.Consulting, q.ID)
 	cs.effects.Consult(q)
 	return true
 }
 
-// showing reports whether custom plugins are being asked, or act on their answer.
-func (cs *Consults) showing() bool {
-	if cs.attempts.Count(attempt.Reserving, attempt.Filtering) > 0 || cs.performing.inCycle() {
+// cycleInProgress reports whether custom plugins are being asked, or act on their answer.
+func (cs *Consults) cycleInProgress() bool {
+	if cs.attempts.Count(attempt.Reserving, attempt.Filtering) > 0 || cs.performing.undoesInCycle() {
 		return true
 	}
-	for _, a := range cs.attempts.Asked[attempt.Consulting] {
-		if a.Counsel.Shown != nil {
+	for _, a := range cs.attempts.ByQuestion[attempt.Consulting] {
+		if a.Advice.Shown != nil {
 			return true
 		}
 	}
 	return false
 }
 
-// show returns copies of all nodes as they are now, for plugins that read them concurrently. A node that has not
+// copyNodes returns copies of all nodes as they are now, for plugins that read them concurrently. A node that has not
 // changed since the last call is not copied again.
-func (cs *Consults) show() []*state.NodeInfo {
+func (cs *Consults) copyNodes() []*state.NodeInfo {
 	nodes := cs.shard.View.Nodes()
 	list, now := make([]*state.NodeInfo, len(nodes)), make(map[string]*state.NodeInfo, len(nodes))
 	for i, n := range nodes {
@@ -165,18 +165,18 @@ func (cs *Consults) show() []*state.NodeInfo {
 // Reconsult makes an attempt ask again if it fits nowhere, but some nodes were not asked about, or if it has asked
 // about the nominated node only. The latter is upstream's behavior.
 func (cs *Consults) Reconsult(a *attempt.Attempt, d placement.Diagnosis) bool {
-	if a.Counsel.Opinions == nil || !a.Counsel.Alone && d.Reasons()[notAsked] == 0 {
+	if a.Advice.Opinions == nil || !a.Advice.Alone && d.Reasons()[notAsked] == 0 {
 		return false
 	}
-	a.Counsel.Everywhere = true
-	cs.life.Again(a)
+	a.Advice.Everywhere = true
+	cs.life.Requeue(a)
 	return true
 }
 
 // Advised applies an answer. The attempt that asked is put before all other deferred ones, which may have to ask as
 // well. It may have been given back since.
 func (cs *Consults) Advised(advice step.Advice) {
-	a, waits := cs.attempts.Answered(attempt.Consulting, advice.ID)
+	a, waits := cs.attempts.TakeAnswered(attempt.Consulting, advice.ID)
 	if !waits {
 		if plan, known := cs.takeVetted(advice.ID); known {
 			cs.plans.Vetted(plan, advice)
@@ -190,19 +190,19 @@ func (cs *Consults) Advised(advice step.Advice) {
 	case advice.HeldBack != nil:
 		cs.holdBack(a, advice.HeldBack)
 		return
-	case advice.Err != nil && a.Counsel.Alone:
-		a.Counsel.Everywhere = true // as upstream, which tries the nominated node first and then all nodes
+	case advice.Err != nil && a.Advice.Alone:
+		a.Advice.Everywhere = true // as upstream, which tries the nominated node first and then all nodes
 	case advice.Err != nil:
 		cs.life.Fail(a, advice.Err.Error())
 		return
 	}
-	a.Counsel.Opinions, a.Counsel.Guidance = advice.Opinions, advice.Guidance
+	a.Advice.Opinions, a.Advice.Guidance = advice.Opinions, advice.Guidance
 	cs.attempts.Prepend(attempt.Deferred, a)
 }
 
 // holdBack ends the attempt at a pod that a plugin does not want tried yet. The decision is as of the question.
 func (cs *Consults) holdBack(a *attempt.Attempt, by *step.Refusal) {
-	d, from := cs.record.Decision(events.DecisionHeldBack, a), a.Counsel.From
+	d, from := cs.record.Decision(events.DecisionHeldBack, a), a.Advice.From
 	d.FactSequence = from.Facts.Sequence
 	d.FactEpoch = from.Facts.Epoch
 	d.LedgerRevision = from.Ledger

@@ -40,22 +40,22 @@ func IsConsulted(p *placement.Profile, pod *state.Pod) bool {
 // AskAboutVictims makes an attempt wait for the extenders' answer about candidates.
 func (cs *Consults) AskAboutVictims(r attempt.Rejection, list []preempt.Candidate) {
 	a := r.Attempt
-	a.Counsel.Victims = attempt.VictimCounsel{}
+	a.Advice.Victims = attempt.VictimAdvice{}
 	switch {
 	case cs.Full():
 		cs.life.Defer(a)
 		return
-	case a.Counsel.Questions >= maxQuestions:
+	case a.Advice.Questions >= maxQuestions:
 		cs.life.Fail(a, "the pods that would have to go were others each time that extenders had answered")
 		return
 	}
-	a.Counsel.Questions++
+	a.Advice.Questions++
 	a.Verdict = &r
 	cs.questions++
 	q := step.Consult{
 		ID: cs.questions, Shard: cs.shard.ID, SchedulerName: a.Pod.SchedulerName, Pod: a.Pod, Candidates: list,
 	}
-	cs.attempts.Ask(a, attempt.Consulting, q.ID)
+	cs.attempts.Await(a, attempt.Consulting, q.ID)
 	cs.effects.Consult(q)
 }
 
@@ -63,14 +63,14 @@ func (cs *Consults) AskAboutVictims(r attempt.Rejection, list []preempt.Candidat
 // failed, the pod gets the verdict that it had, so that an autoscaler sees it.
 func (cs *Consults) advisedOnVictims(a *attempt.Attempt, advice step.Advice) {
 	r := *a.Verdict
-	a.Counsel.Victims = attempt.VictimCounsel{}
+	a.Advice.Victims = attempt.VictimAdvice{}
 	if advice.Err != nil {
 		r.Decision.Message += " preemption: " + advice.Err.Error()
 		r.Decision.RetryAfter = victimsAgain
 		cs.life.Unplaceable(r)
 		return
 	}
-	a.Counsel.Victims.Answered, a.Counsel.Victims.Left = true, advice.Candidates
+	a.Advice.Victims.Answered, a.Advice.Victims.Accepted = true, advice.Candidates
 	cs.plans.LineUp(r)
 }
 

@@ -35,7 +35,8 @@ import (
 //
 // If it ends in any other way (a lost race, a place that was taken, a pod that is gone, a bind that failed), the
 // plugins are asked to undo it (ActUndo), once. Plugins that have refused or failed have done so themselves. A shard
-// that does not know the deal of a held place gives the place up: the process that had the plugins' state is gone.
+// that does not know the plugins' agreement on a held place gives the place up: the process that had the plugins'
+// state is gone.
 
 const (
 	// maxPreparing is how many pods of a shard may be at ActPrepare, as whole groups wait at Permit for their last
@@ -53,17 +54,17 @@ type Plugins struct {
 	// actsFor and postFiltersFor are the scheduler names of profiles with plugins that act, or have PostFilter.
 	actsFor, postFiltersFor map[string]bool
 	plans                   Plans
-	// Missed notes the places kept for the pod of an attempt that it did not take.
-	Missed func(*attempt.Attempt)
+	// ReleaseUnfit notes the places kept for the pod of an attempt that it did not take.
+	ReleaseUnfit func(*attempt.Attempt)
 
-	// preparing are holds at ActPrepare, binding reservations at ActBind. undoing are the deals with an ActUndo in
+	// preparing are holds at ActPrepare, binding reservations at ActBind. undoing are the agreements with an ActUndo in
 	// progress; the value is true if it belongs to a cycle. (Attempts at ActReserve and ActPostFilter are in phases
 	// of their own.)
-	preparing map[uint64]*attempt.Deal
-	binding   map[uint64]*attempt.Deal
+	preparing map[uint64]*attempt.PluginBinding
+	binding   map[uint64]*attempt.PluginBinding
 	undoing   map[uint64]bool
-	// bindable are the deals of reservations that binders may bind, by pod UID.
-	bindable map[string]*attempt.Deal
+	// bindable are the agreements on reservations that binders may bind, by pod UID.
+	bindable map[string]*attempt.PluginBinding
 }
 
 // NewPlugins returns the Plugins of a shard without any work in progress. acts and postFilters hold the scheduler
@@ -72,17 +73,17 @@ func NewPlugins(life *lifecycle.Attempts, p Plans, acts, postFilters map[string]
 	return &Plugins{
 		shard: life.Shard, attempts: life.Attempts, record: life.Record, effects: life.Record.Effects, life: life,
 		actsFor: acts, postFiltersFor: postFilters, plans: p,
-		preparing: map[uint64]*attempt.Deal{}, binding: map[uint64]*attempt.Deal{},
-		undoing: map[uint64]bool{}, bindable: map[string]*attempt.Deal{},
+		preparing: map[uint64]*attempt.PluginBinding{}, binding: map[uint64]*attempt.PluginBinding{},
+		undoing: map[uint64]bool{}, bindable: map[string]*attempt.PluginBinding{},
 	}
 }
 
 // Plans is the part of preemption that plugins and extenders use.
 type Plans interface {
-	// HoldPlace holds the place of a deal while plugins prepare the bind.
-	HoldPlace(d *attempt.Deal)
-	// Prepared applies that plugins have prepared the bind of a deal, or have failed to.
-	Prepared(d *attempt.Deal)
+	// HoldPlace holds the place of an agreement while plugins prepare the bind.
+	HoldPlace(d *attempt.PluginBinding)
+	// Prepared applies that plugins have prepared the bind, or have failed to.
+	Prepared(d *attempt.PluginBinding)
 	// Vetted applies what extenders have answered about the place of a plan.
 	Vetted(plan string, advice step.Advice)
 	// LineUp makes an attempt that fits nowhere wait for its turn to look for victims.
@@ -91,8 +92,8 @@ type Plans interface {
 	Reject(r attempt.Rejection)
 }
 
-// inCycle reports whether plugins are undoing something that belongs to a cycle.
-func (pl *Plugins) inCycle() bool {
+// undoesInCycle reports whether plugins are undoing something that belongs to a cycle.
+func (pl *Plugins) undoesInCycle() bool {
 	for _, cycle := range pl.undoing {
 		if cycle {
 			return true
@@ -106,56 +107,53 @@ func (pl *Plugins) Idle() bool {
 	return len(pl.preparing)+len(pl.binding)+len(pl.undoing) == 0
 }
 
-// acts reports whether plugins act on a pod once a node has been chosen.
-func (pl *Plugins) acts(pod *state.Pod) bool { return pl.actsFor[pod.SchedulerName] }
-
 // Proceed continues with an attempt that has been staged: plugins come first, if they act.
 func (pl *Plugins) Proceed(a *attempt.Attempt) {
-	if !pl.acts(a.Pod) {
+	if !pl.actsFor[a.Pod.SchedulerName] {
 		pl.attempts.Append(attempt.Staged, a)
 		return
 	}
-	a.Deal = &attempt.Deal{
-		ID: a.Counsel.ShownFor, Attempt: a, NodeUID: a.Pick.NodeUID, Node: a.Pick.NodeName, Token: a.Token(),
+	a.Plugins = &attempt.PluginBinding{
+		ID: a.Advice.ShownFor, Attempt: a, NodeUID: a.Pick.NodeUID, Node: a.Pick.NodeName, Token: a.Token(),
 	}
-	pl.attempts.Ask(a, attempt.Reserving, a.Deal.ID)
-	pl.perform(a.Deal, step.ActReserve)
+	pl.attempts.Await(a, attempt.Reserving, a.Plugins.ID)
+	pl.perform(a.Plugins, step.ActReserve)
 }
 
-func (pl *Plugins) perform(d *attempt.Deal, act step.Act) {
+func (pl *Plugins) perform(d *attempt.PluginBinding, act step.Act) {
 	pod := d.Attempt.Pod
 	pl.effects.Perform(step.Perform{
 		ID: d.ID, Act: act, Shard: pl.shard.ID, SchedulerName: pod.SchedulerName, Pod: pod, Node: d.Node,
 	})
 }
 
-// Undo makes plugins take back what they have reserved, unless the deal is over.
-func (pl *Plugins) Undo(d *attempt.Deal, inCycle bool) {
-	if d == nil || d.Over {
+// Undo makes plugins take back what they have reserved, unless they have nothing more to do.
+func (pl *Plugins) Undo(d *attempt.PluginBinding, inCycle bool) {
+	if d == nil || d.Ended {
 		return
 	}
-	d.Over = true
+	d.Ended = true
 	pl.undoing[d.ID] = inCycle
 	pl.perform(d, step.ActUndo)
 }
 
 // UndoInCycle makes plugins take back what they have reserved in the cycle in progress.
-func (pl *Plugins) UndoInCycle(d *attempt.Deal) { pl.Undo(d, true) }
+func (pl *Plugins) UndoInCycle(d *attempt.PluginBinding) { pl.Undo(d, true) }
 
 // Performed applies an answer. Its attempt may have ended.
 func (pl *Plugins) Performed(p step.Performed) {
 	switch p.Act {
 	case step.ActReserve:
-		if a, waits := pl.attempts.Answered(attempt.Reserving, p.ID); waits {
+		if a, waits := pl.attempts.TakeAnswered(attempt.Reserving, p.ID); waits {
 			pl.reserved(a, p)
 		}
 	case step.ActPrepare:
 		d, known := pl.preparing[p.ID]
 		delete(pl.preparing, p.ID)
-		if !known || d.Over {
+		if !known || d.Ended {
 			return
 		}
-		d.Outcome, d.Over = &p, p.Failed()
+		d.Outcome, d.Ended = &p, p.Failed()
 		pl.plans.Prepared(d)
 	case step.ActUndo:
 		delete(pl.undoing, p.ID)
@@ -171,15 +169,15 @@ func (pl *Plugins) Performed(p step.Performed) {
 func (pl *Plugins) reserved(a *attempt.Attempt, p step.Performed) {
 	switch {
 	case p.Refusal != nil:
-		a.Deal = nil
+		a.Plugins = nil
 		d := pl.refusal(a, p.Refusal)
-		d.LedgerRevision = a.Counsel.From.Ledger
+		d.LedgerRevision = a.Advice.From.Ledger
 		pl.life.Unplaceable(attempt.Rejection{Attempt: a, Decision: d})
 	case p.Err != nil:
-		a.Deal = nil
+		a.Plugins = nil
 		pl.life.Fail(a, p.Err.Error())
 	default:
-		a.Deal.Later, a.Deal.Asked = p.Later, p.Binds
+		a.Plugins.WorkLeft, a.Plugins.BindRequested = p.Later, p.Binds
 		pl.attempts.Append(attempt.Staged, a)
 	}
 }
@@ -188,7 +186,7 @@ func (pl *Plugins) reserved(a *attempt.Attempt, p step.Performed) {
 // pkg/scheduler/framework/types.go, for one node). The verdict is as of the question.
 func (pl *Plugins) refusal(a *attempt.Attempt, r *step.Refusal) events.Decision {
 	d := pl.record.Decision(events.DecisionUnplaceable, a)
-	from := a.Counsel.From.Facts
+	from := a.Advice.From.Facts
 	d.FactSequence, d.FactEpoch = from.Sequence, from.Epoch
 	d.Reasons = map[string]int32{}
 	for _, reason := range r.Reasons {
@@ -210,27 +208,27 @@ func (pl *Plugins) refusal(a *attempt.Attempt, r *step.Refusal) events.Decision 
 	return d
 }
 
-// Settle continues with the deal of an attempt whose reservation has been committed at revision; false if plugins
+// Settle continues with the plugins of an attempt whose reservation has been committed at revision; false if plugins
 // have work left before the bind.
 func (pl *Plugins) Settle(a *attempt.Attempt, revision int64) (bindable bool) {
-	d := a.Deal
-	a.Deal = nil
+	d := a.Plugins
+	a.Plugins = nil
 	switch {
 	case d == nil:
 		return true
-	case !d.Later && !d.Delegated:
+	case !d.WorkLeft && !d.Delegated:
 		pl.bindable[a.Offer.Pod.UID] = d
 		return true
-	case !d.Later:
-		pl.record.Answered(a) // it is recorded when plugins have answered
-		pl.Missed(a)
+	case !d.WorkLeft:
+		pl.record.FinalEvidence(a) // it is recorded when plugins have answered
+		pl.ReleaseUnfit(a)
 		pl.life.Drop(a)
-		pl.LetBind(d, revision)
+		pl.StartBind(d, revision)
 		return false
 	}
 	// Decisions that have counted the pod as certain to be there must be made again.
 	pl.life.Withdraw()
-	pl.record.Answered(a) // it is recorded when the preparation has ended
+	pl.record.FinalEvidence(a) // it is recorded when the preparation has ended
 	pl.life.Drop(a)
 	if pl.shard.Draining {
 		pl.Undo(d, false)
@@ -244,7 +242,7 @@ func (pl *Plugins) Settle(a *attempt.Attempt, revision int64) (bindable bool) {
 
 // ReportFailed ends the attempt of a place that was given up because plugins refused it or failed; false if that was
 // not the reason.
-func (pl *Plugins) ReportFailed(d *attempt.Deal, revision int64) bool {
+func (pl *Plugins) ReportFailed(d *attempt.PluginBinding, revision int64) bool {
 	if d == nil || d.Outcome == nil || !d.Outcome.Failed() {
 		return false
 	}
@@ -259,8 +257,8 @@ func (pl *Plugins) ReportFailed(d *attempt.Deal, revision int64) bool {
 	return true
 }
 
-// Leave continues with a deal whose hold no longer exists.
-func (pl *Plugins) Leave(podUID string, d *attempt.Deal) {
+// HoldRemoved continues with an agreement whose hold no longer exists.
+func (pl *Plugins) HoldRemoved(podUID string, d *attempt.PluginBinding) {
 	if d == nil {
 		return
 	}
@@ -271,8 +269,8 @@ func (pl *Plugins) Leave(podUID string, d *attempt.Deal) {
 	pl.Undo(d, false)
 }
 
-// Watch notes that a reservation on which plugins have acted can be bound.
-func (pl *Plugins) Watch(podUID string, d *attempt.Deal) { pl.bindable[podUID] = d }
+// WatchBind notes that a reservation on which plugins have acted can be bound.
+func (pl *Plugins) WatchBind(podUID string, d *attempt.PluginBinding) { pl.bindable[podUID] = d }
 
 // FollowFacts applies changes of pods.
 func (pl *Plugins) FollowFacts(pods []state.PodChange) {
@@ -281,9 +279,9 @@ func (pl *Plugins) FollowFacts(pods []state.PodChange) {
 			return
 		}
 		if p := pods[i].After; p != nil {
-			pl.seeBound(p.UID)
+			pl.checkBound(p.UID)
 		} else {
-			pl.seeBound(pods[i].Before.UID)
+			pl.checkBound(pods[i].Before.UID)
 		}
 	}
 }
@@ -294,12 +292,12 @@ func (pl *Plugins) FollowLedger(podUIDs []string) {
 		return
 	}
 	for _, uid := range podUIDs {
-		pl.seeBound(uid)
+		pl.checkBound(uid)
 	}
 }
 
-// seeBound makes plugins act on a pod that is bound, or will not be bound by the reservation that they know.
-func (pl *Plugins) seeBound(podUID string) {
+// checkBound makes plugins act on a pod that is bound, or will not be bound by the reservation that they know.
+func (pl *Plugins) checkBound(podUID string) {
 	d, ok := pl.bindable[podUID]
 	if !ok {
 		return
@@ -317,7 +315,7 @@ func (pl *Plugins) seeBound(podUID string) {
 		return // handled when the plugin has returned
 	case known && pod.NodeName == d.Node:
 		delete(pl.bindable, podUID)
-		d.Over = true
+		d.Ended = true
 		pl.perform(d, step.ActBound)
 	case known && pod.NodeName != "":
 	case reserved && e.Token == d.Token, pl.shard.View.PodProgress() < hw:
@@ -327,17 +325,17 @@ func (pl *Plugins) seeBound(podUID string) {
 	pl.Undo(d, false)
 }
 
-// SeeAll checks all reservations that plugins know.
-func (pl *Plugins) SeeAll() {
+// CheckBindable checks all reservations that plugins know.
+func (pl *Plugins) CheckBindable() {
 	if len(pl.bindable) == 0 {
 		return
 	}
 	for _, uid := range slices.Sorted(maps.Keys(pl.bindable)) {
-		pl.seeBound(uid)
+		pl.checkBound(uid)
 	}
 }
 
 // preparable reports whether one more pod of a profile whose plugins act may be tried.
 func (pl *Plugins) preparable(p *placement.Profile, pod *state.Pod) bool {
-	return !p.Custom() || !pl.acts(pod) || len(pl.preparing) < maxPreparing
+	return !p.Custom() || !pl.actsFor[pod.SchedulerName] || len(pl.preparing) < maxPreparing
 }

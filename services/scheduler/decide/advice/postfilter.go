@@ -15,13 +15,13 @@ import (
 // PostFilter makes plugins act on an attempt that fits nowhere; false if no plugin has to be asked.
 func (pl *Plugins) PostFilter(r attempt.Rejection, p *placement.Profile) bool {
 	a := r.Attempt
-	if !pl.postFiltersFor[a.Pod.SchedulerName] || a.Counsel.Opinions == nil || r.Decision.NodesTotal == 0 {
+	if !pl.postFiltersFor[a.Pod.SchedulerName] || a.Advice.Opinions == nil || r.Decision.NodesTotal == 0 {
 		return false
 	}
 	a.Verdict = &r
-	pl.attempts.Ask(a, attempt.Filtering, a.Counsel.ShownFor)
+	pl.attempts.Await(a, attempt.Filtering, a.Advice.ShownFor)
 	pl.effects.Perform(step.Perform{
-		ID: a.Counsel.ShownFor, Act: step.ActPostFilter, Shard: pl.shard.ID, SchedulerName: a.Pod.SchedulerName, Pod: a.Pod,
+		ID: a.Advice.ShownFor, Act: step.ActPostFilter, Shard: pl.shard.ID, SchedulerName: a.Pod.SchedulerName, Pod: a.Pod,
 		Verdicts: pl.verdicts(a, p),
 	})
 	return true
@@ -30,10 +30,10 @@ func (pl *Plugins) PostFilter(r attempt.Rejection, p *placement.Profile) bool {
 // verdicts explain why each node is rejected. They are computed from scratch: no state keeps them by node.
 func (pl *Plugins) verdicts(a *attempt.Attempt, p *placement.Profile) []step.Verdict {
 	in := placement.Input{
-		Pod: a.Pod, Nodes: pl.shard.View.Nodes(), Opinions: a.Counsel.Opinions, Guidance: a.Counsel.Guidance,
+		Pod: a.Pod, Nodes: pl.shard.View.Nodes(), Opinions: a.Advice.Opinions, Guidance: a.Advice.Guidance,
 		Everywhere: true, Details: true,
 	}
-	v, err := pl.shard.Claims.Of(a.Pod, p)
+	v, err := pl.shard.Claims.SupplyFor(a.Pod, p)
 	if err != nil {
 		return nil // the pod was found to fit nowhere, so there is no error
 	}
@@ -50,7 +50,7 @@ func (pl *Plugins) verdicts(a *attempt.Attempt, p *placement.Profile) []step.Ver
 
 // postFiltered continues with an attempt after the answer of PostFilter plugins.
 func (pl *Plugins) postFiltered(p step.Performed) {
-	a, waits := pl.attempts.Answered(attempt.Filtering, p.ID)
+	a, waits := pl.attempts.TakeAnswered(attempt.Filtering, p.ID)
 	if !waits {
 		return
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/avoid"
 )
 
-// Shard is the state that answers are read from.
+// Shard is the state that answers are read from. All fields are required.
 type Shard struct {
 	View   *view.View
 	Ledger *replica.View
@@ -30,9 +30,11 @@ func (s *Shard) Pod(pod *state.Pod) *explain.PodView {
 		v.Promise = s.promise(d, e)
 		v.Victims = s.victimsFor(e.Plan)
 	}
+	// A pod may be both: bound or reserved, and the victim of another pod's plan.
 	if d, e, ok := s.Ledger.Victim(pod.UID); ok {
 		v.Claim = s.promise(d, e)
 	}
+	// Why a pod is pending is asked only of one that is.
 	if pod.NodeName != "" || pod.Terminal {
 		return v
 	}
@@ -48,6 +50,7 @@ func (s *Shard) Pod(pod *state.Pod) *explain.PodView {
 	return v
 }
 
+// victimsFor returns the claims of a plan, nil for no plan.
 func (s *Shard) victimsFor(plan string) (list []explain.Promise) {
 	if plan == "" {
 		return nil
@@ -60,19 +63,20 @@ func (s *Shard) victimsFor(plan string) (list []explain.Promise) {
 	return list
 }
 
-// question covers all nodes; those that the shard leaves alone are excluded.
+// question returns the input of an evaluation of a pod on all nodes, sorted by name; those that the shard leaves
+// alone are excluded, with the reason.
 func (s *Shard) question(pod *state.Pod) placement.Input {
 	in := placement.Input{
 		Pod: pod, Nodes: slices.Clone(s.View.Nodes()), Objects: s.View.Snapshot(), Excluded: map[string]string{},
 	}
-	for uid, because := range s.Gate.Avoided() {
+	for uid, because := range s.Gate.AvoidedNodes() {
 		in.Excluded[uid] = "node(s) left alone for now: " + because.String()
 	}
 	slices.SortFunc(in.Nodes, func(a, b *state.NodeInfo) int { return cmp.Compare(a.Node.Name, b.Node.Name) })
 	return in
 }
 
-// roles and states of entries, in words.
+// roles and states of entries, in the words of messages and pages.
 var (
 	roles = map[ledger.Role]string{
 		ledger.RoleReservation: "reservation", ledger.RoleVictim: "victim", ledger.RoleKeeper: "keeper",
@@ -83,6 +87,7 @@ var (
 	}
 )
 
+// promise returns an entry in words; for a victim also the pod for which it is evicted.
 func (s *Shard) promise(d ledger.NodeDoc, e ledger.Entry) *explain.Promise {
 	p := &explain.Promise{
 		Pod: e.Namespace + "/" + e.Name, UID: e.PodUID, Node: d.NodeName, Role: roles[e.Role], State: states[e.State],
@@ -96,25 +101,29 @@ func (s *Shard) promise(d ledger.NodeDoc, e ledger.Entry) *explain.Promise {
 	return p
 }
 
-// Node returns what the shard knows of a node, nil if there is none of that name.
+// Node returns what the shard knows of a node, nil if there is none of that name: its resources, the entries of its
+// document, and the pods that count on it, most important first.
 func (s *Shard) Node(name string) *explain.NodeView {
+	// The view knows nodes by UID; answers are rare enough to search.
 	at := slices.IndexFunc(s.View.Nodes(), func(n *state.NodeInfo) bool { return n.Node.Name == name })
 	if at < 0 {
 		return nil
 	}
+	// Settle updates which nodes the gate lets be used; it is idempotent.
 	behind := s.View.Settle()
 	n := s.View.Nodes()[at]
 	v := &explain.NodeView{
 		Name: name, UID: n.Node.UID, Pods: n.PodCount(), Cordoned: n.Node.Object.Spec.Unschedulable,
-		Unusable: s.Gate.Avoided()[n.Node.UID].String(),
+		Unusable: s.Gate.AvoidedNodes()[n.Node.UID].String(),
 	}
-	if s.Gate.Late(n) && behind > 0 && v.Unusable == "" {
+	if s.Gate.Behind(n) && behind > 0 && v.Unusable == "" {
 		v.Unusable = "the facts about it are behind the ledger"
 	}
 	for _, t := range n.Node.Object.Spec.Taints {
 		v.Taints = append(v.Taints, t.ToString())
 	}
 	total, used := n.Node.Allocatable.Map(), n.Requested.Map()
+	// Requests do not count pods: the node's list does.
 	used["pods"] = int64(n.PodCount())
 	for _, resource := range slices.Sorted(maps.Keys(total)) {
 		v.Resources = append(v.Resources, explain.Amount{Name: resource, Allocatable: total[resource], Used: used[resource]})
@@ -124,6 +133,7 @@ func (s *Shard) Node(name string) *explain.NodeView {
 			v.Promises = append(v.Promises, *s.promise(d, d.Entries[i]))
 		}
 	}
+	// A pod counts as reserved until the facts show it bound.
 	for p := range n.Pods() {
 		known, ok := s.View.Pod(p.UID)
 		v.Standing = append(v.Standing, explain.NodePod{

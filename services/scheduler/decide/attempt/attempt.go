@@ -28,21 +28,21 @@ type Attempt struct {
 	Doubtful bool
 	Wait     Wait
 	Turn     OwnTurn
-	// Sought is the sequence number that it got when it was first lined up for preemption; 0 if it never was.
-	Sought uint64
-	// Others are the next-best nodes after Pick, best first.
-	Others [MaxAlternatives]Alternative
+	// PreemptionOrder is the sequence number that it got when it was first lined up for preemption; 0 if it never was.
+	PreemptionOrder uint64
+	// Alternatives are the next-best nodes after Pick, best first.
+	Alternatives [MaxAlternatives]Alternative
 	// Pick is set while the attempt is staged or in flight.
 	Pick Pick
-	// Recorded is the order number of its last choice of a node for which a record was made.
-	Recorded uint64
-	// Missed are the plans of the places that are kept for the pod and in which it did not fit.
-	Missed  []string
-	Counsel Counsel
+	// RecordedOrder is the order number of its last choice of a node for which a record was made.
+	RecordedOrder uint64
+	// UnfitPlaces are the plans of the places that are kept for the pod and in which it did not fit.
+	UnfitPlaces []string
+	Advice      Advice
 	// Verdict is the result that it ends with if no other way to place the pod is found; nil unless it fits nowhere.
 	Verdict *Rejection
-	// Deal is the state of the plugins that act on the choice of a node; nil for none.
-	Deal *Deal
+	// Plugins is the state of the plugins that act on the choice of a node; nil for none.
+	Plugins *PluginBinding
 }
 
 // Pick is the choice of a node for an attempt, with everything that the choice depends on.
@@ -98,8 +98,8 @@ type Wait struct {
 	Revision int64
 	// Terms must be usable.
 	Terms []registry.TermID
-	// Asks and Losses count the waits so far.
-	Asks, Losses int
+	// Registrations and Losses count the waits so far.
+	Registrations, Losses int
 }
 
 // OwnTurn is an attempt's wait for its turn at a node.
@@ -147,11 +147,6 @@ func (p *Pick) Enter(d ledger.NodeDoc, e ledger.Entry) (ledger.NodeDoc, error) {
 	default:
 		return txns.TakeOver(d, p.Kept.Replacement, p.Kept.Token, e)
 	}
-}
-
-// On returns the attempt's pod on a node as the target of a search for its claims.
-func (a *Attempt) On(node *state.Node) claims.Target {
-	return claims.Target{Pod: a.Pod, Node: node, Seed: Seed(a.Pod.UID, a.Offer.Attempt)}
 }
 
 // Seed returns the seed that breaks ties in one attempt at one pod. The same attempt always gets the same seed, so
@@ -211,11 +206,11 @@ func (a *Attempt) Entry(shard string) (ledger.Entry, error) {
 		NonZeroCPU: a.Pod.NonZero.MilliCPU, NonZeroMemory: a.Pod.NonZero.Memory,
 	}
 	switch {
-	case a.Deal == nil:
-	case a.Deal.Later:
+	case a.Plugins == nil:
+	case a.Plugins.WorkLeft:
 		e.State, e.Plan = ledger.Held, txns.PreparedPlan(token)
 	default:
-		e.Delegated = a.Deal.Delegate(a.Pick.Volumes)
+		e.Delegated = a.Plugins.Delegate(a.Pick.Volumes)
 	}
 	if a.Offer.Partition != e.Partition() {
 		e.GroupPartition = a.Offer.Partition + 1

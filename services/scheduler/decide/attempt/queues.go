@@ -70,12 +70,12 @@ type Queues struct {
 	ByPod map[string]*Attempt
 	// waiting are the pending, deferred and staged attempts, each list in its order.
 	waiting [Staged + 1][]*Attempt
-	// flying are the attempts of the transaction in flight.
-	flying []*Attempt
-	// Asked are the attempts that are consulting, reserving or filtering, by the ID of the question.
-	Asked [Filtering + 1]map[uint64]*Attempt
-	// turnedDown are the rejected attempts in their order; seekers the seeking ones, highest priority first.
-	turnedDown, seekers []*Attempt
+	// inFlight are the attempts of the transaction in flight.
+	inFlight []*Attempt
+	// ByQuestion are the attempts that are consulting, reserving or filtering, by the ID of the question.
+	ByQuestion [Filtering + 1]map[uint64]*Attempt
+	// rejected are the rejected attempts in their order; seekers the seeking ones, highest priority first.
+	rejected, seekers []*Attempt
 	// undecided is how many attempts the current step works on.
 	undecided int
 	// fault is the first illegal transition, nil for none.
@@ -86,7 +86,7 @@ type Queues struct {
 func NewQueues() *Queues {
 	a := &Queues{ByPod: map[string]*Attempt{}}
 	for _, p := range []Phase{Consulting, Reserving, Filtering} {
-		a.Asked[p] = map[uint64]*Attempt{}
+		a.ByQuestion[p] = map[uint64]*Attempt{}
 	}
 	return a
 }
@@ -151,13 +151,13 @@ func (q *Queues) Count(phases ...Phase) (n int) {
 	for _, p := range phases {
 		switch p {
 		case InFlight:
-			n += len(q.flying)
+			n += len(q.inFlight)
 		case Rejected:
-			n += len(q.turnedDown)
+			n += len(q.rejected)
 		case Seeking:
 			n += len(q.seekers)
 		case Consulting, Reserving, Filtering:
-			n += len(q.Asked[p])
+			n += len(q.ByQuestion[p])
 		case Pending, Deferred, Staged:
 			n += len(q.waiting[p])
 		case deciding, ended:
@@ -188,16 +188,16 @@ func (q *Queues) Resume() {
 func (q *Queues) TakeAll(from Phase) (list []*Attempt) {
 	switch from {
 	case InFlight:
-		list, q.flying = q.flying, nil
+		list, q.inFlight = q.inFlight, nil
 	case Rejected:
-		list, q.turnedDown = q.turnedDown, nil
+		list, q.rejected = q.rejected, nil
 	case Seeking:
 		list, q.seekers = q.seekers, nil
 	case Consulting, Reserving, Filtering:
-		for _, id := range slices.Sorted(maps.Keys(q.Asked[from])) {
-			list = append(list, q.Asked[from][id])
+		for _, id := range slices.Sorted(maps.Keys(q.ByQuestion[from])) {
+			list = append(list, q.ByQuestion[from][id])
 		}
-		clear(q.Asked[from])
+		clear(q.ByQuestion[from])
 	case Pending, Deferred, Staged:
 		list, q.waiting[from] = q.waiting[from], nil
 	case deciding, ended:
@@ -209,22 +209,22 @@ func (q *Queues) TakeAll(from Phase) (list []*Attempt) {
 // Send makes attempts wait for the answer to the transaction in flight.
 func (q *Queues) Send(list []*Attempt) {
 	q.moveAll(list, InFlight)
-	q.flying = list
+	q.inFlight = list
 }
 
-// Ask makes an attempt wait for the answer to a question; to is Consulting, Reserving or Filtering.
-func (q *Queues) Ask(a *Attempt, to Phase, id uint64) {
+// Await makes an attempt wait for the answer to a question; to is Consulting, Reserving or Filtering.
+func (q *Queues) Await(a *Attempt, to Phase, id uint64) {
 	q.move(a, to)
-	q.Asked[to][id] = a
+	q.ByQuestion[to][id] = a
 }
 
-// Answered takes up the attempt that waits for the answer to a question; false if none does.
-func (q *Queues) Answered(from Phase, id uint64) (*Attempt, bool) {
-	a, waits := q.Asked[from][id]
+// TakeAnswered takes up the attempt that waits for the answer to a question; false if none does.
+func (q *Queues) TakeAnswered(from Phase, id uint64) (*Attempt, bool) {
+	a, waits := q.ByQuestion[from][id]
 	if !waits {
 		return nil, false
 	}
-	delete(q.Asked[from], id)
+	delete(q.ByQuestion[from], id)
 	q.move(a, deciding)
 	return a, true
 }
@@ -232,14 +232,14 @@ func (q *Queues) Answered(from Phase, id uint64) (*Attempt, bool) {
 // Reject makes an attempt with its verdict wait for the pods that it has counted.
 func (q *Queues) Reject(a *Attempt) {
 	q.move(a, Rejected)
-	q.turnedDown = append(q.turnedDown, a)
+	q.rejected = append(q.rejected, a)
 }
 
 // Seek lines an attempt up for preemption: by priority, then in the order in which the attempts were first lined up.
 func (q *Queues) Seek(a *Attempt) {
 	q.move(a, Seeking)
 	at, _ := slices.BinarySearchFunc(q.seekers, a, func(x, y *Attempt) int {
-		return cmp.Or(cmp.Compare(y.Pod.Priority, x.Pod.Priority), cmp.Compare(x.Sought, y.Sought))
+		return cmp.Or(cmp.Compare(y.Pod.Priority, x.Pod.Priority), cmp.Compare(x.PreemptionOrder, y.PreemptionOrder))
 	})
 	q.seekers = slices.Insert(q.seekers, at, a)
 }
@@ -266,18 +266,18 @@ func (q *Queues) Supplies() iter.Seq[claims.Staged] {
 // OnNodes returns the attempts that count on their nodes without a reservation yet: staged, in flight, reserving.
 func (q *Queues) OnNodes() iter.Seq[*Attempt] {
 	return func(yield func(*Attempt) bool) {
-		for _, list := range [][]*Attempt{q.waiting[Staged], q.flying} {
+		for _, list := range [][]*Attempt{q.waiting[Staged], q.inFlight} {
 			for _, a := range list {
 				if !yield(a) {
 					return
 				}
 			}
 		}
-		if len(q.Asked[Reserving]) == 0 {
+		if len(q.ByQuestion[Reserving]) == 0 {
 			return
 		}
-		for _, id := range slices.Sorted(maps.Keys(q.Asked[Reserving])) {
-			if !yield(q.Asked[Reserving][id]) {
+		for _, id := range slices.Sorted(maps.Keys(q.ByQuestion[Reserving])) {
+			if !yield(q.ByQuestion[Reserving][id]) {
 				return
 			}
 		}

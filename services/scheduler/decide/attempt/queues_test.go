@@ -78,11 +78,11 @@ func (m *queueModel) put(t *rapid.T, a *Attempt) {
 	case InFlight:
 		m.q.Send([]*Attempt{a})
 	case Consulting, Reserving, Filtering:
-		m.q.Ask(a, to, m.question)
+		m.q.Await(a, to, m.question)
 	case Rejected:
 		m.q.Reject(a)
 	case Seeking:
-		a.Sought = m.question
+		a.PreemptionOrder = m.question
 		m.q.Seek(a)
 	default:
 		if first = rapid.Bool().Draw(t, "first"); first {

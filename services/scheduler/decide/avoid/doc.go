@@ -11,6 +11,11 @@
 // are limited to a share of the nodes: if more would qualify, the cause is not the nodes. The memory is bounded,
 // too.
 //
+// Avoiding is a shard's advice to itself. Apart from turns, no other shard knows of it, and the ledger does not check
+// it; so it may be wrong, and is lost with the process. It must never be the reason why a pod is parked:
+// search.Searcher.FitsOnAvoided distinguishes a pod that fits nowhere from one that fits on an avoided node, which
+// is retried instead.
+//
 // Table is pure: its inputs are facts, changes of the ledger and the time, and it sets which nodes an engine.Engine
 // may use. For one goroutine. Start reading at Table.
 package avoid

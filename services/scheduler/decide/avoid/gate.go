@@ -37,13 +37,13 @@ func (r Reason) Message() string {
 // OwnerMessage is that text for nodes that the pods of one owner avoid.
 const OwnerMessage = "node(s) had just rejected a pod of the same owner"
 
-// Because is the set of reasons for one node.
-type Because uint8
+// Reasons is the set of reasons for one node.
+type Reasons uint8
 
-func (b Because) has(r Reason) bool { return b&(1<<r) != 0 }
+func (b Reasons) has(r Reason) bool { return b&(1<<r) != 0 }
 
 // Gravest returns the gravest of the reasons; b must have one.
-func (b Because) Gravest() Reason {
+func (b Reasons) Gravest() Reason {
 	for r := range reasons {
 		if b.has(r) {
 			return r
@@ -53,7 +53,7 @@ func (b Because) Gravest() Reason {
 }
 
 // String returns the labels of the reasons, sorted, with commas; empty for none.
-func (b Because) String() string {
+func (b Reasons) String() string {
 	var list []string
 	for r := range reasons {
 		if b.has(r) {
@@ -68,15 +68,15 @@ func (b Because) String() string {
 // node only if it is not avoided either. It implements view.Follower.
 type Gate struct {
 	*engine.Engine
-	// late are the nodes that the view does not allow to be used yet.
-	late map[*state.NodeInfo]struct{}
+	// behind are the nodes that the view does not allow to be used yet.
+	behind map[*state.NodeInfo]struct{}
 	// avoided are the nodes that all pods avoid, by UID.
-	avoided map[string]Because
+	avoided map[string]Reasons
 }
 
 // NewGate returns a gate that avoids no node.
 func NewGate(e *engine.Engine) *Gate {
-	return &Gate{Engine: e, late: map[*state.NodeInfo]struct{}{}, avoided: map[string]Because{}}
+	return &Gate{Engine: e, behind: map[*state.NodeInfo]struct{}{}, avoided: map[string]Reasons{}}
 }
 
 // SetNode implements view.Follower. A node may have been replaced under its name.
@@ -87,29 +87,30 @@ func (g *Gate) SetNode(n *state.NodeInfo) {
 
 // DropNode implements view.Follower.
 func (g *Gate) DropNode(n *state.NodeInfo) {
-	delete(g.late, n)
+	delete(g.behind, n)
 	g.Engine.DropNode(n)
 }
 
 // SetUsable implements view.Follower.
 func (g *Gate) SetUsable(n *state.NodeInfo, usable bool) {
-	delete(g.late, n)
+	delete(g.behind, n)
 	if !usable {
-		g.late[n] = struct{}{}
+		g.behind[n] = struct{}{}
 	}
 	g.set(n)
 }
 
+// set sets in the engine whether a node may be used.
 func (g *Gate) set(n *state.NodeInfo) { g.Engine.SetUsable(n, g.Usable(n)) }
 
 // Usable reports whether a node may be used, and is not avoided.
-func (g *Gate) Usable(n *state.NodeInfo) bool { return !g.Late(n) && g.avoided[n.Node.UID] == 0 }
+func (g *Gate) Usable(n *state.NodeInfo) bool { return !g.Behind(n) && g.avoided[n.Node.UID] == 0 }
 
-// Late reports whether the view does not let a node be used yet.
-func (g *Gate) Late(n *state.NodeInfo) bool {
-	_, late := g.late[n]
+// Behind reports whether the view does not let a node be used yet.
+func (g *Gate) Behind(n *state.NodeInfo) bool {
+	_, late := g.behind[n]
 	return late
 }
 
-// Avoided returns the nodes that all pods avoid, by UID. The caller must not change the map.
-func (g *Gate) Avoided() map[string]Because { return g.avoided }
+// AvoidedNodes returns the nodes that all pods avoid, by UID. The caller must not change the map.
+func (g *Gate) AvoidedNodes() map[string]Reasons { return g.avoided }

@@ -29,10 +29,10 @@ func (r *row) idle(now time.Time) bool {
 	return len(r.conflicts) == 0 || now.Sub(r.conflicts[len(r.conflicts)-1].at) > conflictWindow
 }
 
-// Conflict notes one disagreement about a node: the ledger refused what this shard assumed about it, or a binder
+// RecordConflict notes one disagreement about a node: the ledger refused what this shard assumed about it, or a binder
 // took back what any shard had reserved. Disagreements that the owner of a pod could have caused (namespace is set)
 // count once for each namespace: it takes many tenants to put a node into quarantine that way.
-func (t *Table) Conflict(nodeUID, nodeName, namespace string, now time.Time) {
+func (t *Table) RecordConflict(nodeUID, nodeName, namespace string, now time.Time) {
 	n := t.row(nodeUID, nodeName, Quarantine)
 	if n.active {
 		return // this was in progress when the quarantine began
@@ -81,20 +81,20 @@ func (t *Table) FollowWatch(changes replica.Changes, now time.Time) {
 				continue
 			}
 			if pod, known := t.cluster.Pod(e.PodUID); known && pod.NodeName == "" && !pod.Deleting {
-				t.blame(d.Before, e, now)
+				t.countFence(d.Before, e, now)
 			}
 		}
 	}
 }
 
-// blame counts a fence against its node, if its cause concerns the node.
-func (t *Table) blame(d ledger.NodeDoc, e *ledger.Entry, now time.Time) {
+// countFence counts a fence against its node, if its cause concerns the node.
+func (t *Table) countFence(d ledger.NodeDoc, e *ledger.Entry, now time.Time) {
 	switch e.Cause {
 	case ledger.FenceByPod, ledger.FenceByWant:
 	case ledger.FenceByClaims, ledger.FenceByBind:
-		t.Conflict(d.NodeUID, d.NodeName, e.Namespace, now)
+		t.RecordConflict(d.NodeUID, d.NodeName, e.Namespace, now)
 	default: // by the node, or by a binder of a version that does not say so
-		t.Conflict(d.NodeUID, d.NodeName, "", now)
+		t.RecordConflict(d.NodeUID, d.NodeName, "", now)
 	}
 }
 

@@ -18,16 +18,17 @@ import (
 // maxEnded is how many reservations are remembered after their end: kubelets reject within seconds of the bind.
 const maxEnded = 8192
 
-// ended are the latest reservations that are no longer in the ledger, because the facts have taken their place or
-// they were taken back. It is a ring and not a map: every pod that is placed gets here, and hardly any is looked up.
-type ended struct {
+// endedReservations are the latest reservations that are no longer in the ledger, because the facts have taken their
+// place or they were taken back. It is a ring and not a map: every pod that is placed gets here, and hardly any is
+// looked up.
+type endedReservations struct {
 	ring []reservation
 	next int
 }
 
 type reservation struct{ podUID, nodeUID string }
 
-func (h *ended) add(r reservation) {
+func (h *endedReservations) add(r reservation) {
 	if h.ring == nil {
 		h.ring = make([]reservation, maxEnded)
 	}
@@ -48,7 +49,7 @@ func (t *Table) FollowDocs(docs []replica.DocChange) {
 				continue
 			}
 			if e.Role == ledger.RoleReservation && e.State != ledger.Held {
-				t.records.add(reservation{e.PodUID, docs[i].Before.NodeUID})
+				t.ended.add(reservation{e.PodUID, docs[i].Before.NodeUID})
 			}
 		}
 	}
@@ -61,7 +62,7 @@ func (t *Table) reservedOn(podUID, nodeUID string) bool {
 			return true
 		}
 	}
-	return slices.Contains(t.records.ring, reservation{podUID, nodeUID})
+	return slices.Contains(t.ended.ring, reservation{podUID, nodeUID})
 }
 
 // rejected applies a kubelet's rejection of a pod. Pods that another scheduler has placed do not count: no shard
@@ -72,7 +73,7 @@ func (t *Table) rejected(pod *state.Pod, reason string, now time.Time) {
 	if !ok || !t.reservedOn(pod.UID, n.UID) {
 		return
 	}
-	t.keepOwnerFrom(pod, n, reason, now)
+	t.avoidForOwner(pod, n, reason, now)
 	if state.Insufficient(reason) {
 		t.doubt(n, reason, now)
 	}
@@ -92,8 +93,8 @@ func (t *Table) doubt(n *state.Node, reason string, now time.Time) {
 		reason, d.until.Sub(now)))
 }
 
-// keepOwnerFrom makes the pods of one owner avoid a node for a while.
-func (t *Table) keepOwnerFrom(pod *state.Pod, n *state.Node, reason string, now time.Time) {
+// avoidForOwner makes the pods of one owner avoid a node for a while.
+func (t *Table) avoidForOwner(pod *state.Pod, n *state.Node, reason string, now time.Time) {
 	owner := Workload(pod)
 	nodes := t.owners[owner]
 	if nodes == nil {

@@ -25,6 +25,7 @@ type Reservations func(podUID string) iter.Seq2[ledger.NodeDoc, ledger.Entry]
 
 // Table records which nodes are avoided, why, and until when.
 type Table struct {
+	// gate is set when a node begins or ceases to be avoided; cluster and placed are read.
 	gate    *Gate
 	cluster Cluster
 	placed  Reservations
@@ -32,7 +33,7 @@ type Table struct {
 	nodes [Turn]map[string]*row
 	// owners are workloads, with the nodes that their pods avoid, by node UID.
 	owners  map[string]map[string]*pause
-	records ended
+	ended   endedReservations
 	notices []Notice
 	// eased: a node is not avoided any more.
 	eased bool
@@ -130,6 +131,7 @@ func (t *Table) SetAvoided(nodeUIDs []string) {
 	}
 }
 
+// apply sets in the engine whether a node may be used.
 func (t *Table) apply(nodeUID string) {
 	if n, ok := t.cluster.Node(nodeUID); ok {
 		t.gate.set(n)
@@ -164,6 +166,7 @@ func (t *Table) Notices() []Notice {
 	return notices
 }
 
+// notice adds a notice.
 func (t *Table) notice(node string, what NoticeKind, detail string) {
 	t.notices = append(t.notices, Notice{Node: node, What: what, Detail: detail})
 }

@@ -42,9 +42,10 @@ type Turns struct {
 	waiting map[string][]string
 	// granted are the nodes at which this shard has been granted turns; out are the messages to send.
 	granted []string
-	out     []work.Turn
+	outbox  []work.Turn
 }
 
+// turn is a running turn: of a shard, until it has placed a pod or the time is over.
 type turn struct {
 	shard string
 	until time.Time
@@ -55,26 +56,26 @@ func NewTurns(t *Table, shard string, home func(nodeUID string) bool) *Turns {
 	return &Turns{table: t, shard: shard, home: home, running: map[string]turn{}, waiting: map[string][]string{}}
 }
 
-// Ask asks for a turn at a node.
-func (t *Turns) Ask(nodeUID string, now time.Time) {
+// Request asks for a turn at a node.
+func (t *Turns) Request(nodeUID string, now time.Time) {
 	ask := work.Turn{NodeUID: nodeUID, Shard: t.shard}
 	if t.home(nodeUID) {
-		t.Hear(ask, now)
+		t.Receive(ask, now)
 		return
 	}
-	t.out = append(t.out, ask)
+	t.outbox = append(t.outbox, ask)
 }
 
-// Hear applies a message of a shard, this one included.
-func (t *Turns) Hear(said work.Turn, now time.Time) {
+// Receive applies a message of a shard, this one included.
+func (t *Turns) Receive(message work.Turn, now time.Time) {
 	switch {
-	case said.Granted:
-		t.begin(said, now)
-	case t.home(said.NodeUID):
-		if queue := t.waiting[said.NodeUID]; len(queue) < turnQueue && !slices.Contains(queue, said.Shard) {
-			t.waiting[said.NodeUID] = append(queue, said.Shard)
+	case message.Granted:
+		t.begin(message, now)
+	case t.home(message.NodeUID):
+		if queue := t.waiting[message.NodeUID]; len(queue) < turnQueue && !slices.Contains(queue, message.Shard) {
+			t.waiting[message.NodeUID] = append(queue, message.Shard)
 		}
-		t.next(said.NodeUID, now)
+		t.next(message.NodeUID, now)
 	}
 }
 
@@ -90,10 +91,11 @@ func (t *Turns) next(nodeUID string, now time.Time) {
 	} else {
 		t.waiting[nodeUID] = queue
 	}
-	t.out = append(t.out, given)
+	t.outbox = append(t.outbox, given)
 	t.begin(given, now)
 }
 
+// begin starts a turn: in its own the shard may place on the node, in that of another shard its pods avoid the node.
 func (t *Turns) begin(given work.Turn, now time.Time) {
 	t.running[given.NodeUID] = turn{shard: given.Shard, until: now.Add(turnLength)}
 	if given.Shard != t.shard {
@@ -152,7 +154,7 @@ func (t *Turns) Granted() []string {
 
 // Messages returns the messages to send since the last call.
 func (t *Turns) Messages() []work.Turn {
-	out := t.out
-	t.out = nil
+	out := t.outbox
+	t.outbox = nil
 	return out
 }

@@ -12,6 +12,7 @@ import (
 )
 
 // Book knows what is promised to claims: by the facts, by the ledger, and by the pods that a shard has staged.
+// Staged and Wrote are set by the core before the first decision.
 type Book struct {
 	View   *view.View
 	Ledger *replica.View
@@ -31,7 +32,7 @@ type Staged struct {
 	Supply *Supply
 }
 
-// Reset forgets what is known of devices.
+// Reset forgets what is known of devices. They are read again when the next pod names claims.
 func (b *Book) Reset() { b.devices.close() }
 
 // FollowFacts applies changes of objects.

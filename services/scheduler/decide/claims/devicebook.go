@@ -40,8 +40,8 @@ type promiseKey struct {
 	claim string
 }
 
-// devicePromise is what a pod is promised together with its place: it may use a claim, which gets the allocation
-// unless that is nil.
+// devicePromise is promised to a pod together with its place: it may use a claim, which gets the allocation unless
+// that is nil.
 type devicePromise struct {
 	claim, pod string // by UID
 	allocation *resourcev1.AllocationResult
@@ -60,6 +60,7 @@ func (b *deviceBook) read(facts *state.Snapshot, view *replica.View) {
 		open: true, promises: map[promiseKey]devicePromise{}, staged: map[*Supply][]devicePromise{},
 		unseen: map[string]struct{}{}, broken: map[promiseKey]error{},
 	}
+	// Once per life of the book; changes are applied from then on.
 	b.index.Fill(facts)
 	for d := range view.Docs() {
 		b.followDoc(replica.DocChange{After: d}, facts)
@@ -74,7 +75,7 @@ func (b *deviceBook) followFacts(changes []state.ObjectChange, facts *state.Snap
 	for _, c := range changes {
 		b.index.Apply(c)
 		if o := cmp.Or(c.After, c.Before); c.Kind == events.KindResourceClaim && o != nil {
-			b.note(o.UID, facts)
+			b.updateUnseen(o.UID, facts)
 		}
 	}
 }
@@ -92,6 +93,8 @@ func (b *deviceBook) followLedger(changes replica.Changes, facts *state.Snapshot
 	}
 }
 
+// followDoc applies one change of a node's document. Entries are compared by token and claim, since a change of a
+// document usually concerns other entries.
 func (b *deviceBook) followDoc(d replica.DocChange, facts *state.Snapshot) {
 	now, before := promisesIn(d.After), promisesIn(d.Before)
 	// New promises come first, so that nothing is free in between.
@@ -154,6 +157,7 @@ func claimOf(podUID string, pick *ledger.DevicePick) string {
 	return pick.ClaimUID
 }
 
+// readPromise decodes a pick. A pick without an allocation lets the pod use a claim that has its devices already.
 func readPromise(podUID string, pick *ledger.DevicePick) (devicePromise, error) {
 	p := devicePromise{claim: claimOf(podUID, pick), pod: podUID, pick: pick}
 	if len(pick.Allocation) == 0 {
@@ -166,7 +170,9 @@ func readPromise(podUID string, pick *ledger.DevicePick) (devicePromise, error) 
 	return p, nil
 }
 
-// stage makes exactly these staged pods count, in addition to the reservations.
+// stage makes exactly these staged pods count, in addition to the reservations. Pods that were staged before, with
+// the same picks, are not read again. New ones count before old ones are withdrawn, so that nothing is free in
+// between.
 func (b *deviceBook) stage(list []Staged, facts *state.Snapshot) error {
 	old := b.staged
 	b.staged = make(map[*Supply][]devicePromise, len(list))
@@ -197,18 +203,20 @@ func (b *deviceBook) stage(list []Staged, facts *state.Snapshot) error {
 	return nil
 }
 
+// promise adds a promise to the index.
 func (b *deviceBook) promise(p devicePromise, facts *state.Snapshot) {
 	b.index.Promise(p.claim, p.pod, p.allocation)
-	b.note(p.claim, facts)
+	b.updateUnseen(p.claim, facts)
 }
 
+// withdraw removes a promise from the index.
 func (b *deviceBook) withdraw(p devicePromise, facts *state.Snapshot) {
 	b.index.Withdraw(p.claim, p.pod, p.allocation)
-	b.note(p.claim, facts)
+	b.updateUnseen(p.claim, facts)
 }
 
-// note updates whether a claim is unseen.
-func (b *deviceBook) note(claim string, facts *state.Snapshot) {
+// updateUnseen updates whether a claim is unseen.
+func (b *deviceBook) updateUnseen(claim string, facts *state.Snapshot) {
 	delete(b.unseen, claim)
 	if !b.index.Allocating(claim) {
 		return
@@ -221,7 +229,9 @@ func (b *deviceBook) note(claim string, facts *state.Snapshot) {
 	b.unseen[claim] = struct{}{}
 }
 
-// problem returns why no decision about devices can be made; nil if decisions can be made.
+// problem returns why no decision about devices can be made; nil if decisions can be made. While any promise cannot
+// be read, any device might be promised, so that no pod with claims is placed. Of several problems the first by key
+// is returned.
 func (b *deviceBook) problem() error {
 	if len(b.broken) == 0 {
 		return nil

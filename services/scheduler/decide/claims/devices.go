@@ -14,7 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Holding is something exclusive that a pod's reservation holds.
+// Holding is something exclusive that a pod's reservation holds: a claim that only one pod may use, or items of a
+// pool.
 type Holding struct {
 	// Key is the key of its document; items are the held items, none for all.
 	Key   string
@@ -62,6 +63,9 @@ func (v Supply) MaybeLater() bool { return v.promised != nil && len(v.promised.b
 // known yet, an error if the node does not fit after all. The pods in gone count as gone, with the devices that only
 // they have.
 func (b *Book) Pick(v Supply, p *placement.Profile, t Target, gone ...*state.Pod) (Supply, bool, error) {
+	if !v.Any() {
+		return v, true, nil // most pods have no such claims
+	}
 	v, ok := v.pickVolumes(p, t.Pod, t.Node)
 	if !ok {
 		return v, false, fmt.Errorf("the volumes of the pod do not suit node %s, which was chosen for it", t.Node.Name)
@@ -86,6 +90,7 @@ func (b *Book) pickDevices(v Supply, p *placement.Profile, t Target, gone []*sta
 	if !ok {
 		return v, false, fmt.Errorf("the devices of the pod do not suit node %s, which was chosen for it", t.Node.Name)
 	}
+	// Opaque parameters may be large: the document of a node must have room for those of all its pods.
 	inline := devices.ConfigBytes(picks) <= devices.MaxInlineConfig
 	for _, pick := range picks {
 		entry, err := promiseOf(pick, inline)
@@ -135,9 +140,9 @@ func (b *Book) caughtUp(x ledger.ExclusiveDoc) bool {
 		(x.HW[ledger.KindClaim] == 0 || b.View.ClaimProgress() >= x.HW[ledger.KindClaim])
 }
 
-// sees reports whether a pool's document is the version that the decision counted, or that version plus this shard's
-// own last transaction. (Nothing is counted of a claim.)
-func (b *Book) sees(x ledger.ExclusiveDoc, h Holding) bool {
+// basisCurrent reports whether a pool's document is the version that the decision counted, or that version plus this
+// shard's own last transaction. (Nothing is counted of a claim.)
+func (b *Book) basisCurrent(x ledger.ExclusiveDoc, h Holding) bool {
 	return len(h.items) == 0 || x.Version() == h.basis ||
 		b.Wrote(h.Key, h.basis.Revision, x.Revision)
 }
@@ -161,7 +166,7 @@ func (b *Book) Take(
 		if !known {
 			x = b.Exclusive(h.Key)
 		}
-		if !b.caughtUp(x) || !b.sees(x, h) {
+		if !b.caughtUp(x) || !b.basisCurrent(x, h) {
 			return nil, ErrMoved
 		}
 		holder.Items = h.items

@@ -17,8 +17,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Supply is what a pod needs in volumes and devices beyond the rules about nodes. For most pods that is nothing: the
-// zero Supply.
+// Supply holds the needs of a pod in volumes and devices beyond the rules about nodes. For most pods that is
+// nothing: the zero Supply. It is a value, but shares its maps and objects with the Book, and is valid for one
+// decision.
 type Supply struct {
 	// Volumes and Devices are the binder's work before the bind, once a node has been chosen.
 	Volumes []ledger.VolumePick
@@ -34,7 +35,7 @@ type Supply struct {
 	basis []ledger.Version
 	// promised is nil for a pod that names no device claims.
 	promised *promisedDevices
-	// pools are what the pod holds of device pools that several nodes reach.
+	// pools are the pod's holdings in device pools that several nodes reach.
 	pools []Holding
 }
 
@@ -42,8 +43,10 @@ type Supply struct {
 // there is no check whether its claims find what they need there.
 func (v Supply) Any() bool { return v.objects != nil || len(v.exclusive) > 0 }
 
-// Of determines what a pod needs in volumes and devices.
-func (b *Book) Of(pod *state.Pod, profile *placement.Profile) (v Supply, err error) {
+// SupplyFor determines what a pod needs in volumes and devices. An error means that devices cannot be decided about
+// now. Its cost is that of the pod's own volumes, but a pod with unbound claims makes it read the promises of all
+// documents.
+func (b *Book) SupplyFor(pod *state.Pod, profile *placement.Profile) (v Supply, err error) {
 	facts := b.View.Snapshot()
 	if len(pod.Template.Spec.Volumes) > 0 {
 		v.exclusive = profile.ExclusiveClaims(pod, facts)
@@ -85,7 +88,8 @@ func (v Supply) Lookups(facts *state.Snapshot) rule.Objects {
 	return v.objects
 }
 
-// SetAside leaves out of account what the pod itself has been promised of devices, until done is called.
+// SetAside leaves out of account what the pod itself has been promised of devices, until done is called. A held pod
+// that is decided again must find its own devices free.
 func (v Supply) SetAside(pod *state.Pod) (done func()) {
 	p := v.promised
 	if p == nil {
@@ -107,8 +111,8 @@ func (v Supply) Holdings() []Holding {
 	return append(list, v.pools...)
 }
 
-// keys returns the keys of the documents of the claims that only one pod may use: by name, which is what pods refer
-// to, and by UID, the only key that shards of earlier versions know.
+// keys returns the keys of the documents of the claims that only one pod may use: by name, as pods refer to them,
+// and by UID, the only key that shards of earlier versions know.
 func (v Supply) keys() []string {
 	if len(v.exclusive) == 0 {
 		return nil
@@ -120,8 +124,8 @@ func (v Supply) keys() []string {
 	return list
 }
 
-// Moved reports whether the documents of exclusive claims have changed since the decision read them.
-func (b *Book) Moved(v Supply) bool { return !slices.Equal(v.basis, b.versionsOf(v.keys())) }
+// Changed reports whether the documents of exclusive claims have changed since the decision read them.
+func (b *Book) Changed(v Supply) bool { return !slices.Equal(v.basis, b.versionsOf(v.keys())) }
 
 // versionsOf returns the versions of claims' documents in the ledger's view.
 func (b *Book) versionsOf(keys []string) []ledger.Version {
@@ -132,9 +136,9 @@ func (b *Book) versionsOf(keys []string) []ledger.Version {
 	return versions
 }
 
-// Free reports whether the claims that only one pod may use are promised to no pod whose use the facts do not show
+// Available reports whether the claims that only one pod may use are promised to no pod whose use the facts do not show
 // yet, and whether the facts show all users. If not, the ledger or the facts will change.
-func (b *Book) Free(v Supply) bool {
+func (b *Book) Available(v Supply) bool {
 	if len(v.exclusive) > 0 && b.View.HasPodsOnUnknownNodes() {
 		return false
 	}
@@ -231,6 +235,8 @@ type promisedClaim struct{ namespace, name, uid string }
 // promisedNode is a node for which a volume is to be provisioned, for the claim with that UID.
 type promisedNode struct{ name, claimUID string }
 
+// promise notes the volumes that are promised to the claims of a pod on a node. Claims that have their volume
+// already need no promise.
 func (p promisedVolumes) promise(namespace, node string, picks []ledger.VolumePick) {
 	for _, v := range picks {
 		switch {

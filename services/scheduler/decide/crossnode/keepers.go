@@ -21,7 +21,9 @@ type Following struct {
 }
 
 // Keepers finds the pods that satisfy the required affinity of a pod on a node that passed the rules: a bound pod in
-// each term's domain, on the node itself if possible.
+// each term's domain, on the node itself if possible. One pod on the node serves for all terms, since it is in every
+// domain of the node. Of several domains some may have a keeper and others none; then the attempt waits, unless none
+// has one.
 func (x *Rules) Keepers(pod *state.Pod, node *state.NodeInfo) Following {
 	terms := pod.Terms.RequiredAffinity
 	m := x.MatcherOf(terms)
@@ -51,6 +53,8 @@ func (x *Rules) Keepers(pod *state.Pod, node *state.NodeInfo) Following {
 // keeperIn looks for a keeper in a domain. The starting node depends on the pod, so that pods do not all rely on the
 // same keeper and conflict over its document.
 func (x *Rules) keeperIn(m *Matcher, podUID, key, domain string) (found attempt.Pin, ok, reserved bool) {
+	// Of all nodes, those of the domain are examined until one has a keeper, so that the cost is that of the domain
+	// at most.
 	nodes := x.shard.View.Nodes()
 	start := int(xxhash.Sum64String(podUID) % uint64(len(nodes)))
 	for i := range nodes {
@@ -111,6 +115,7 @@ func (m *Matcher) Matches(p *state.Pod) bool {
 	return is
 }
 
+// selects reports whether all terms select pods of a kind.
 func (m *Matcher) selects(k *state.Kind) bool {
 	for i := range m.terms {
 		t := &m.terms[i]

@@ -17,13 +17,13 @@ import (
 )
 
 // Rules determines what hard rules about pods on other nodes require of a placement: the guards that it compares,
-// the bound pods that it relies on, and the terms that must be registered first.
+// the bound pods that it relies on, and the terms that must be registered first. It changes nothing.
 type Rules struct {
 	shard    *shard.State
 	attempts *attempt.Queues
 	life     *lifecycle.Attempts
 	slot     *txn.Slot
-	// index is the index of the registered terms.
+	// index is the index of the registered terms, by the pods that they concern.
 	index *guard.Index
 	// hosts counts nodes by hostname: a rule over hostnames needs guards where two nodes share one.
 	hosts map[string]int
@@ -36,6 +36,7 @@ func NewRules(s *shard.State, life *lifecycle.Attempts, slot *txn.Slot) *Rules {
 	}
 }
 
+// hostOf returns the hostname label of a node, empty for none.
 func hostOf(n *state.Node) string {
 	if n == nil {
 		return ""
@@ -43,7 +44,7 @@ func hostOf(n *state.Node) string {
 	return n.Object.Labels[corev1.LabelHostname]
 }
 
-// CountHosts counts the hostnames of all nodes.
+// CountHosts counts the hostnames of all nodes, after the facts were rebuilt.
 func (x *Rules) CountHosts(nodes []*state.NodeInfo) {
 	x.hosts = make(map[string]int, len(nodes))
 	for _, n := range nodes {
@@ -51,8 +52,8 @@ func (x *Rules) CountHosts(nodes []*state.NodeInfo) {
 	}
 }
 
-// MoveHosts applies changes of nodes.
-func (x *Rules) MoveHosts(changes []state.NodeChange) {
+// FollowNodes applies changes of nodes.
+func (x *Rules) FollowNodes(changes []state.NodeChange) {
 	for _, n := range changes {
 		if host := hostOf(n.Before); n.Before != nil {
 			if x.hosts[host]--; x.hosts[host] == 0 {
@@ -65,7 +66,8 @@ func (x *Rules) MoveHosts(changes []state.NodeChange) {
 	}
 }
 
-// Apply updates the index of registered terms.
+// Apply updates the index of registered terms. An error means that a term in the ledger cannot be parsed; then no
+// placement can be checked against it.
 func (x *Rules) Apply(changes replica.Changes) error {
 	ids := changes.Terms
 	if changes.Reset {
@@ -88,7 +90,8 @@ func (x *Rules) Apply(changes replica.Changes) error {
 	return nil
 }
 
-// ConcernOf returns the rules and terms that concern a pod beyond its node.
+// ConcernOf returns the rules and terms that concern a pod beyond its node: those that the pod carries, and those of
+// other pods that select it. An error means that a selector of the pod cannot be parsed.
 func (x *Rules) ConcernOf(pod *state.Pod, profile *placement.Profile) (guard.Concern, error) {
 	list, err := profile.CrossRules(pod, x.shard.View.Snapshot())
 	if err != nil {
@@ -98,7 +101,9 @@ func (x *Rules) ConcernOf(pod *state.Pod, profile *placement.Profile) (guard.Con
 }
 
 // Choose picks the best node for which all pods in its domains are counted, and returns the needs of the placement
-// there. If it returns no node, the attempt has to wait.
+// there. If it returns no node, the attempt has to wait. ranked is best first and not empty. A worse node whose
+// domains are counted is preferred to waiting for a better one. For a pod that no such rule concerns, the cost is
+// nothing.
 func (x *Rules) Choose(
 	a *attempt.Attempt, concern *guard.Concern, ranked []placement.Scored,
 ) (*state.NodeInfo, attempt.Needs) {
@@ -129,7 +134,8 @@ func (x *Rules) Choose(
 	return node, n
 }
 
-// needsAt returns the needs of a pod on a node; false if a guard cannot be compared yet.
+// needsAt returns the needs of a pod on a node; false if a guard cannot be compared yet, because the view of the
+// ledger has not counted it. Needs with missing terms have no guards' revisions: the attempt gets no pick from them.
 func (x *Rules) needsAt(concern *guard.Concern, node *state.NodeInfo, found Following) (attempt.Needs, bool) {
 	d := concern.At(guard.Choice{
 		Labels: node.Node.Object.Labels, SharedHost: x.hosts[hostOf(node.Node)] > 1, First: found.First,
@@ -154,13 +160,15 @@ func (x *Rules) needsAt(concern *guard.Concern, node *state.NodeInfo, found Foll
 	return n, true
 }
 
-// blocked are domains in which there may be pods that are not counted.
+// blocked are domains in which there may be pods that are not counted. A placement by a rule over such a domain
+// would rely on an incomplete count.
 type blocked struct {
 	// any: there is at least one such pod; all: they may be in any domain.
 	any, all bool
 	domains  map[string]map[string]bool
 }
 
+// uncounted returns the blocked domains of some topology keys.
 func (x *Rules) uncounted(keys []string) blocked {
 	nodes, elsewhere := x.shard.View.Uncounted()
 	b := blocked{any: len(nodes) > 0 || elsewhere, all: elsewhere, domains: map[string]map[string]bool{}}
@@ -179,6 +187,7 @@ func (x *Rules) uncounted(keys []string) blocked {
 	return b
 }
 
+// has reports whether a node is in a blocked domain.
 func (b blocked) has(n *state.NodeInfo) bool {
 	if b.all {
 		return true

@@ -30,15 +30,16 @@ type Terms struct {
 	Life  *lifecycle.Attempts
 	Slot  *txn.Slot
 	Rules *Rules
-	// asked are the terms that attempts wait for, until the ledger's watch shows them registered; the next
+	// requested are the terms that attempts wait for, until the ledger's watch shows them registered; the next
 	// transactions register them. registerAt is the earliest time of the next such transaction.
-	asked      map[registry.TermID]registry.RegisteredTerm
+	requested  map[registry.TermID]registry.RegisteredTerm
 	registerAt time.Time
-	beats      beats
+	heartbeats heartbeats
 }
 
-// maxAsks is how often one attempt may request the registration of its terms.
-const maxAsks = 16
+// maxRegistrations is how often one attempt may request the registration of its terms. More than one may be needed,
+// as the registry changes while the attempt waits.
+const maxRegistrations = 16
 
 // registerEvery is the minimum time between two registrations of one shard. After each, all shards must decide again
 // what they have staged: if every pod brings a term, the registry changes four times a second and not with every
@@ -47,7 +48,9 @@ const maxAsks = 16
 const registerEvery = 250 * time.Millisecond
 
 // Registered reports whether all terms that a pod needs are registered. If not, it requests that, and the attempt
-// waits, or fails because it cannot be placed like this.
+// waits, or fails because it cannot be placed like this: it carries too many terms, its transaction or its
+// reservation would be too large, or the registry has no room. Failing here, before the registration, leaves no term
+// behind.
 func (x *Terms) Registered(a *attempt.Attempt, n attempt.Needs, v claims.Supply) bool {
 	if len(n.Missing) == 0 && n.Carried <= registry.MaxPodTerms {
 		return true
@@ -57,7 +60,7 @@ func (x *Terms) Registered(a *attempt.Attempt, n attempt.Needs, v claims.Supply)
 		err = x.storable(a, v)
 	}
 	if err == nil {
-		err = x.ask(a, n.Missing)
+		err = x.request(a, n.Missing)
 	}
 	if err != nil {
 		x.Life.Fail(a, err.Error())
@@ -79,12 +82,12 @@ func (x *Terms) storable(a *attempt.Attempt, v claims.Supply) error {
 	return err
 }
 
-// ask requests the registration of terms for an attempt, which waits for them.
-func (x *Terms) ask(a *attempt.Attempt, missing []registry.Term) error {
-	if a.Wait.Asks++; a.Wait.Asks > maxAsks {
-		return fmt.Errorf("its rules about pods on other nodes could not be registered in %d tries", maxAsks)
+// request requests the registration of terms for an attempt, which waits for them. An error ends the attempt.
+func (x *Terms) request(a *attempt.Attempt, missing []registry.Term) error {
+	if a.Wait.Registrations++; a.Wait.Registrations > maxRegistrations {
+		return fmt.Errorf("its rules about pods on other nodes could not be registered in %d tries", maxRegistrations)
 	}
-	if err := x.enlist(a.Pod.Namespace, missing); err != nil {
+	if err := x.requestTerms(a.Pod.Namespace, missing); err != nil {
 		return err
 	}
 	a.Wait.Terms = a.Wait.Terms[:0]
@@ -94,12 +97,16 @@ func (x *Terms) ask(a *attempt.Attempt, missing []registry.Term) error {
 	return nil
 }
 
-// enlist requests the registration of terms for a pod of a namespace: of all of them, or of none if one is not
+// requestTerms requests the registration of terms for a pod of a namespace: of all of them, or of none if one is not
 // accepted or there is not enough room.
-func (x *Terms) enlist(namespace string, missing []registry.Term) error {
+func (x *Terms) requestTerms(namespace string, missing []registry.Term) error {
+	// The demand is checked here as well as in the transaction: an attempt whose terms have no room must fail now,
+	// and not wait for a registration that cannot happen.
 	d := registry.TermDemand{Namespace: namespace, Terms: x.Shard.Ledger.TermCount(),
 		Own: x.Shard.Ledger.TermsOf(namespace)}
-	for id, t := range x.asked {
+	// Terms that other attempts have requested count as if they were registered, so that two requests together
+	// cannot exceed the limits.
+	for id, t := range x.requested {
 		old, known := x.Shard.Ledger.Term(id)
 		if !known {
 			d.Terms++
@@ -111,7 +118,7 @@ func (x *Terms) enlist(namespace string, missing []registry.Term) error {
 	var fresh []registry.RegisteredTerm
 	for _, t := range missing {
 		id := t.ID()
-		if _, asked := x.asked[id]; asked {
+		if _, asked := x.requested[id]; asked {
 			continue
 		}
 		term := registry.RegisteredTerm{Term: t, Namespace: namespace}
@@ -129,37 +136,39 @@ func (x *Terms) enlist(namespace string, missing []registry.Term) error {
 	if err := d.Check(); err != nil {
 		return err
 	}
-	if x.asked == nil {
-		x.asked = map[registry.TermID]registry.RegisteredTerm{}
+	if x.requested == nil {
+		x.requested = map[registry.TermID]registry.RegisteredTerm{}
 	}
 	for _, t := range fresh {
-		x.asked[t.ID()] = t
+		x.requested[t.ID()] = t
 	}
 	return nil
 }
 
-// Register sends terms that were requested; true if a transaction has been sent.
+// Register sends terms that were requested; true if a transaction has been sent. The slot must be free. If the
+// registry has no room for them any more, the attempts are decided again, and their requests are checked again.
 func (x *Terms) Register() bool {
-	if len(x.asked) == 0 || x.Shard.Now.Before(x.registerAt) {
+	if len(x.requested) == 0 || x.Shard.Now.Before(x.registerAt) {
 		return false
 	}
+	// One transaction takes as many terms as fit; the rest follows when the watch shows these.
 	t, err := registry.RegisterTerms(x.Shard.Ledger.Registry(), x.Shard.Ledger, x.nextTerms()...)
 	if err != nil { // others have used the room in the meantime: the attempts ask again
-		x.unask(err)
+		x.dropRequests(err)
 		return false
 	}
 	return x.changeTerms(t, true)
 }
 
-// unask forgets the terms for which there is no room any more: those of a namespace that has used up its share, or
-// all.
-func (x *Terms) unask(err error) {
+// dropRequests forgets the terms for which there is no room any more: those of a namespace that has used up its
+// share, or all.
+func (x *Terms) dropRequests(err error) {
 	var share *registry.TermShareError
 	of := ""
 	if errors.As(err, &share) {
 		of = share.Namespace
 	}
-	maps.DeleteFunc(x.asked, func(_ registry.TermID, t registry.RegisteredTerm) bool {
+	maps.DeleteFunc(x.requested, func(_ registry.TermID, t registry.RegisteredTerm) bool {
 		return of == "" || t.Namespace == of
 	})
 	x.Life.Stir()
@@ -170,8 +179,8 @@ func (x *Terms) unask(err error) {
 func (x *Terms) nextTerms() []registry.RegisteredTerm {
 	asked := map[string][]registry.RegisteredTerm{}
 	longest := 0
-	for _, id := range slices.Sorted(maps.Keys(x.asked)) {
-		t := x.asked[id]
+	for _, id := range slices.Sorted(maps.Keys(x.requested)) {
+		t := x.requested[id]
 		asked[t.Namespace] = append(asked[t.Namespace], t)
 		longest = max(longest, len(asked[t.Namespace]))
 	}
@@ -187,40 +196,42 @@ func (x *Terms) nextTerms() []registry.RegisteredTerm {
 	return terms[:registry.TermsInTxn(terms)]
 }
 
-// changeTerms sends a transaction about the registry: T11. Whether it was committed or not, the next one must wait
-// until the watch shows the current registry.
+// changeTerms sends a transaction about the registry: T11. Whether it was committed or not, the next transaction
+// must wait until the watch shows the current registry: it would compare an older one. The answer itself is not
+// applied to the view: the watch delivers it. It always returns true.
 func (x *Terms) changeTerms(t ledger.Txn, registers bool) bool {
 	x.Slot.Send(txn.Request{Kind: "T11", Txn: t, Answered: func(r ledger.TxnResult, sent int) {
 		if registers && (r.Succeeded || sent > 1) { // an earlier copy may have been committed
 			x.registerAt = x.Shard.Now.Add(registerEvery)
 		}
-		x.landTerms(r)
+		x.onTermsResult(r)
 	}})
 	return true
 }
 
-// landTerms applies the answer to a T11.
-func (x *Terms) landTerms(r ledger.TxnResult) {
+// onTermsResult applies the answer to a T11.
+func (x *Terms) onTermsResult(r ledger.TxnResult) {
 	if r.Succeeded {
-		x.Slot.Hold(r.Revision)
+		x.Slot.WaitForRevision(r.Revision)
 		return
 	}
 	for _, kv := range r.Current {
 		if kv.Key == registry.KeyTermRegistry {
-			x.Slot.Hold(kv.ModRevision)
+			x.Slot.WaitForRevision(kv.ModRevision)
 		}
 	}
 }
 
-// Rests returns the guards that a placement on a node depends on; false if they are not known yet.
-func (x *Terms) Rests(pod *state.Pod, node *state.NodeInfo, concern *guard.Concern) ([]registry.GuardUse, bool) {
+// GuardsFor returns the guards that a placement on a node depends on; false if they are not known yet. It serves
+// promotions, which have no attempt that could wait: missing terms are requested, and the promotion is tried again.
+func (x *Terms) GuardsFor(pod *state.Pod, node *state.NodeInfo, concern *guard.Concern) ([]registry.GuardUse, bool) {
 	var followed Following
 	if concern.Together() {
 		followed = x.Rules.Keepers(pod, node)
 	}
 	n, ready := x.Rules.Demands(concern, node, followed)
 	if len(n.Missing) > 0 {
-		_ = x.enlist(pod.Namespace, n.Missing) // without room: again, until the place is given up
+		_ = x.requestTerms(pod.Namespace, n.Missing) // without room: again, until the place is given up
 		return nil, false
 	}
 	return n.Guards, ready && !followed.Waits
@@ -242,33 +253,34 @@ func (x *Terms) MustWait(a *attempt.Attempt) bool {
 
 // expected reports whether a term will be in the registry soon.
 func (x *Terms) expected(id registry.TermID) bool {
-	_, asked := x.asked[id]
-	return asked || x.Slot.Waits()
+	_, asked := x.requested[id]
+	return asked || x.Slot.WaitsForRevision()
 }
 
-// Follow applies terms that the ledger's watch shows registered.
+// Follow applies terms that the ledger's watch shows registered: no attempt has to wait for them any more.
 func (x *Terms) Follow(changes replica.Changes) {
 	if changes.Reset {
 		for id, known := range x.Shard.Ledger.Terms() {
-			x.arrived(id, known)
+			x.onRegistered(id, known)
 		}
 		return
 	}
 	for _, id := range changes.Terms {
 		if known, ok := x.Shard.Ledger.Term(id); ok {
-			x.arrived(id, known)
+			x.onRegistered(id, known)
 		}
 	}
 }
 
-func (x *Terms) arrived(id registry.TermID, known registry.RegisteredTerm) {
+// onRegistered drops the request for a term, unless the term is retiring and must be registered again.
+func (x *Terms) onRegistered(id registry.TermID, known registry.RegisteredTerm) {
 	if !known.Retiring {
-		delete(x.asked, id)
+		delete(x.requested, id)
 	}
 }
 
 // Waiting reports whether terms wait to be registered.
-func (x *Terms) Waiting() bool { return len(x.asked) > 0 }
+func (x *Terms) Waiting() bool { return len(x.requested) > 0 }
 
-// Forget forgets the terms that attempts wait for.
-func (x *Terms) Forget() { x.asked = nil }
+// Forget forgets the terms that attempts wait for, when the attempts are given back.
+func (x *Terms) Forget() { x.requested = nil }

@@ -15,9 +15,9 @@ const (
 	// each rollout of a workload that counts its pods by template adds one. Terms of a namespace that has used three
 	// quarters of its share retire as well.
 	retireAbove = registry.MaxTerms * 3 / 4
-	// restsFor is how long a term must have been unused: a term registered for a pod must not retire while the pod
+	// unusedFor is how long a term must have been unused: a term registered for a pod must not retire while the pod
 	// waits for the rest of its terms.
-	restsFor = 30 * time.Second
+	unusedFor = 30 * time.Second
 	// maxRetiring bounds the terms that are retiring and cannot be dropped yet.
 	maxRetiring = 256
 )
@@ -26,43 +26,48 @@ const (
 // carries them is bound or gone, they are dropped with their guards. Each is handled separately: a term that cannot
 // be dropped does not keep another. Every shard does this on its heartbeat; of several at once one succeeds.
 func (x *Terms) Tidy() {
-	x.beats.note(x.Shard.Now, x.Shard.Ledger.Revision())
-	if x.Slot.Busy() || x.Shard.Draining || !x.Shard.Usable() || x.Slot.Waits() {
+	x.heartbeats.note(x.Shard.Now, x.Shard.Ledger.Revision())
+	if x.Slot.Busy() || x.Shard.Draining || !x.Shard.Usable() || x.Slot.WaitsForRevision() {
 		return
 	}
-	t, err := x.tidying()
+	t, err := x.nextRemoval()
 	if err == nil && len(t.Compares) > 0 { // terms that do not fit or encode stay: a full registry reports that
 		x.changeTerms(t, false)
 	}
 }
 
-// beats are the revisions that the ledger's watch had reached at heartbeats: the latest one at least restsFor ago,
-// and those since.
-type beats []beat
+// heartbeats are the revisions that the ledger's watch had reached at heartbeats: the latest one at least unusedFor
+// ago, and those since.
+type heartbeats []heartbeat
 
-type beat struct {
+// heartbeat is the revision of one heartbeat.
+type heartbeat struct {
 	at       time.Time
 	revision int64
 }
 
-func (b *beats) note(now time.Time, revision int64) {
-	*b = append(*b, beat{now, revision})
-	for len(*b) > 1 && now.Sub((*b)[1].at) >= restsFor {
+// note adds a heartbeat, and drops those that are too old to be needed.
+func (b *heartbeats) note(now time.Time, revision int64) {
+	*b = append(*b, heartbeat{now, revision})
+	for len(*b) > 1 && now.Sub((*b)[1].at) >= unusedFor {
 		*b = (*b)[1:]
 	}
 }
 
-// rested returns the revision at or before which a term must have been used last to count as unused for restsFor.
-func (b beats) rested(now time.Time) int64 {
-	if len(b) == 0 || now.Sub(b[0].at) < restsFor {
+// unusedSince returns the revision at or before which a term must have been used last to count as unused for unusedFor.
+func (b heartbeats) unusedSince(now time.Time) int64 {
+	if len(b) == 0 || now.Sub(b[0].at) < unusedFor {
 		return 0
 	}
 	return b[0].revision
 }
 
-// tidying returns the next transaction that removes something from the registry, empty for none.
-func (x *Terms) tidying() (ledger.Txn, error) {
+// nextRemoval returns the next transaction that removes something from the registry, empty for none. In this order:
+// guards whose term is gone, retiring terms that no reserved pod carries, and terms to retire. Each call finds the
+// next from the ledger, so that a transaction that was lost needs no memory.
+func (x *Terms) nextRemoval() (ledger.Txn, error) {
 	reg := x.Shard.Ledger.Registry()
+	// Guards without their term guard nothing any more.
 	if unguarded := x.Shard.Ledger.Unguarded(); len(unguarded) > 0 {
 		return registry.DropGuards(reg, x.guardsOf(unguarded, ledger.MaxTxnOps))
 	}
@@ -70,6 +75,7 @@ func (x *Terms) tidying() (ledger.Txn, error) {
 	if len(retiring)+len(surplus) == 0 {
 		return ledger.Txn{}, nil
 	}
+	// If pods may exist that are not counted, no term is dropped, but terms may still retire.
 	used, known := x.inUse()
 	if known {
 		inUse := func(id registry.TermID) bool { return used[id] }
@@ -90,6 +96,7 @@ func (x *Terms) tidying() (ledger.Txn, error) {
 	return registry.RetireTerms(reg, terms[:registry.TermsInTxn(terms)]...)
 }
 
+// retiring returns the terms that are retiring, sorted.
 func (x *Terms) retiring() []registry.TermID {
 	var ids []registry.TermID
 	for id, t := range x.Shard.Ledger.Terms() {
@@ -161,6 +168,7 @@ func (x *Terms) inUse() (used map[registry.TermID]bool, known bool) {
 // all namespaces, or of a namespace that has nearly as many terms as remain free.
 func (x *Terms) surplus() []registry.TermID {
 	full := x.Shard.Ledger.TermCount() > retireAbove
+	// Relative to what remains free: a namespace may use much of an empty registry, and little of a full one.
 	much := (registry.MaxTerms - x.Shard.Ledger.TermCount()) * 3 / 4
 	greedy := map[string]bool{}
 	for namespace, n := range x.Shard.Ledger.TermShares() {
@@ -176,7 +184,7 @@ func (x *Terms) surplus() []registry.TermID {
 		last int64
 	}
 	var all []used
-	rested := x.beats.rested(x.Shard.Now)
+	rested := x.heartbeats.unusedSince(x.Shard.Now)
 	for id, t := range x.Shard.Ledger.Terms() {
 		last := x.Shard.Ledger.LastUse(id)
 		if !t.Retiring && last <= rested && (full || greedy[t.Namespace]) {

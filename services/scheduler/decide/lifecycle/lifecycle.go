@@ -14,14 +14,14 @@ type Attempts struct {
 	Attempts *attempt.Queues
 	Record   *record.Recorder
 	// Undo makes plugins take back what they have reserved in the cycle of an attempt.
-	Undo func(*attempt.Deal)
+	Undo func(*attempt.PluginBinding)
 	// returns are tokens to give back with the next request.
 	returns []string
 	// Withdrawn counts staged pods that were taken back without a reservation.
 	Withdrawn uint64
 	returned  returnedPlaces
-	// moved: the passing of time or another shard has changed what deferred attempts wait for.
-	moved bool
+	// woken: the passing of time or another shard has changed what deferred attempts wait for.
+	woken bool
 }
 
 // GiveBack returns an offer untried.
@@ -40,8 +40,8 @@ func (l *Attempts) Drop(a *attempt.Attempt) {
 // place, decisions that counted the pod in the meantime have counted a pod that is not there.
 func (l *Attempts) Unstage(a *attempt.Attempt) {
 	uid := a.Offer.Pod.UID
-	l.Undo(a.Deal)
-	a.Deal = nil
+	l.Undo(a.Plugins)
+	a.Plugins = nil
 	if !l.Shard.View.IsStaged(uid) {
 		return
 	}
@@ -53,16 +53,16 @@ func (l *Attempts) Unstage(a *attempt.Attempt) {
 	l.Record.Abandoned(a)
 }
 
-// Again puts an attempt back at the head, unstaged, to be decided on current documents. A draining shard decides
+// Requeue puts an attempt back at the head, unstaged, to be decided on current documents. A draining shard decides
 // nothing more and gives it back: another shard will decide.
-func (l *Attempts) Again(a *attempt.Attempt) {
+func (l *Attempts) Requeue(a *attempt.Attempt) {
 	if l.Shard.Draining {
 		l.GiveBack(a)
 		return
 	}
 	l.Unstage(a)
 	a.Pick = attempt.Pick{}
-	a.Counsel.Forget()
+	a.Advice.Forget()
 	l.Attempts.Prepend(attempt.Pending, a)
 }
 
@@ -72,9 +72,9 @@ func (l *Attempts) Fail(a *attempt.Attempt, message string) {
 	l.Drop(a)
 }
 
-// Standpoint returns the positions that a decision made now depends on.
-func (l *Attempts) Standpoint() attempt.Standpoint {
-	return attempt.Standpoint{
+// Positions returns the positions that a decision made now depends on.
+func (l *Attempts) Positions() attempt.Positions {
+	return attempt.Positions{
 		Facts: l.Shard.Store.Position(), Ledger: l.Shard.Ledger.Revision(), Withdrawn: l.Withdrawn,
 	}
 }
@@ -134,12 +134,12 @@ func (l *Attempts) PickOf(a *attempt.Attempt, node *state.NodeInfo, needs attemp
 func (l *Attempts) Defer(a *attempt.Attempt) { l.Attempts.Append(attempt.Deferred, a) }
 
 // Stir makes deferred attempts pending in the current step or the next.
-func (l *Attempts) Stir() { l.moved = true }
+func (l *Attempts) Stir() { l.woken = true }
 
 // Stirred reports whether deferred attempts were stirred since the last call.
 func (l *Attempts) Stirred() bool {
-	moved := l.moved
-	l.moved = false
+	moved := l.woken
+	l.woken = false
 	return moved
 }
 
@@ -156,9 +156,11 @@ func (l *Attempts) TakeReturns() []string {
 // Refuse gives back an offer that is not accepted.
 func (l *Attempts) Refuse(token string) { l.returns = append(l.returns, token) }
 
-// Overtaken reports whether a place that is kept on the node of a pick was returned after the pick was made: the pick
-// may have counted its room as free.
-func (l *Attempts) Overtaken(p *attempt.Pick) bool { return l.returned.last[p.NodeUID] > p.Returned }
+// PlaceReturnedSince reports whether a place that is kept on the node of a pick was returned after the pick was made:
+// the pick may have counted its room as free.
+func (l *Attempts) PlaceReturnedSince(p *attempt.Pick) bool {
+	return l.returned.last[p.NodeUID] > p.Returned
+}
 
 // ForgetReturned forgets where places were returned: nothing is staged that could have counted them.
 func (l *Attempts) ForgetReturned() { l.returned.last = nil }

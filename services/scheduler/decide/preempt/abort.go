@@ -12,34 +12,38 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/txn"
 )
 
-// end is the reason why a place is given up, with its consequences.
-type end struct {
+// withdrawal is the reason why a place is given up, with its consequences. Without any of the flags the pod is
+// recorded as withdrawn, and is tried again like any other.
+type withdrawal struct {
 	reason string
-	// failed: it counts against the pod when the pod wants other pods evicted again. spare: its victims cannot be
-	// evicted, and are spared for a while.
+	// failed: it counts against the pod when the pod wants other pods evicted again, and against the pairs of owners
+	// (failures). spare: its victims cannot be evicted, and are spared for a while.
 	failed, spare bool
-	// silent: nothing is recorded for the pod.
+	// silent: nothing is recorded for the pod, because it is gone or bound.
 	silent bool
 }
 
 // giveUp sends T8 for a hold: victims that are not being evicted yet are released. A victim that is being evicted
-// stays claimed until it is gone; its room is then free for any pod.
-func (rc *reconciler) giveUp(s standing, e end) look {
+// stays claimed until it is gone, so that no other plan counts on evicting it again; its room is then free for any
+// pod. The pod's pins on the pods that it relies on are dropped with the hold.
+func (rc *reconciler) giveUp(s holdState, e withdrawal) inspection {
 	a := rc.abortOf(s.plan)
-	a.Docs = append(a.Docs, rc.pinning(s.podUID, a.Docs)...)
-	d := &abort{standing: s, end: e, victims: victimsOf(a.Docs, s.plan), refused: s.deal}
+	a.Docs = append(a.Docs, rc.docsPinning(s.podUID, a.Docs)...)
+	d := &abort{holdState: s, withdrawal: e, victims: victimsOf(a.Docs, s.plan), binding: s.plugins}
 	if err := rc.sendAbort(d, a, s.doc.NodeUID); err != nil {
 		// No part of it is left, or a document cannot be written: then the binders sweep it.
 		rc.effects.Plan(step.PlanReport{
-			What: step.PlanWithdrawn, Pod: refOf(s.entry), Node: s.doc.NodeName, Detail: err.Error(),
+			What: step.PlanWithdrawn, Pod: podRef(s.entry), Node: s.doc.NodeName, Detail: err.Error(),
 		})
-		return lookLater
+		return inspectionWaits
 	}
-	return lookSent
+	return inspectionSent
 }
 
 // sendAbort sends T8. If the plan is too large for one transaction, or has too many budgets, it sends as much as
-// fits, the hold first. The rest then has no hold, and is dropped as an orphan.
+// fits, the hold first: from then on the place is free. The rest then has no hold, and is dropped as an orphan. It
+// reduces in this order: documents to victimsPerPart, budgets to victimsPerPart, documents by halves, budgets by
+// halves, and last the exclusive documents.
 func (rc *reconciler) sendAbort(d txn.Proposal, a txns.Abort, holdNode string) error {
 	change, err := txns.AbortPlan(a)
 	if err == nil {
@@ -75,6 +79,9 @@ func (rc *reconciler) sendAbort(d txn.Proposal, a txns.Abort, holdNode string) e
 	return rc.sendAbort(d, a, holdNode)
 }
 
+// abortOf returns the T8 of a plan: its documents, what its hold has of volumes and devices, the budgets that its
+// victims have taken from, and its record. Exclusive documents are listed for prepared holds only; what other holds
+// have is freed by the next pod that wants it.
 func (rc *reconciler) abortOf(plan string) txns.Abort {
 	a := txns.Abort{Plan: plan, Docs: rc.shard.Ledger.PlanDocs(plan)}
 	if _, e, owned := rc.shard.Ledger.PlanOwner(plan); owned && txns.IsPrepared(plan) {
@@ -93,16 +100,9 @@ func (rc *reconciler) abortOf(plan string) txns.Abort {
 	return a
 }
 
-func victimsOf(docs []ledger.NodeDoc, plan string) []ledger.Entry {
-	var out []ledger.Entry
-	for _, d := range docs {
-		out = append(out, d.Victims(plan)...)
-	}
-	return out
-}
-
-// pinning returns the other documents that record a pod as a dependent of one of their pods.
-func (rc *reconciler) pinning(podUID string, known []ledger.NodeDoc) []ledger.NodeDoc {
+// docsPinning returns the other documents that record a pod as a dependent of one of their pods. It reads all
+// documents: no index is kept for the few holds that are given up.
+func (rc *reconciler) docsPinning(podUID string, known []ledger.NodeDoc) []ledger.NodeDoc {
 	relies := func(x ledger.Dependent) bool { return x.PodUID == podUID }
 	var out []ledger.NodeDoc
 	for d := range rc.shard.Ledger.Docs() {
@@ -120,7 +120,8 @@ func (rc *reconciler) pinning(podUID string, known []ledger.NodeDoc) []ledger.No
 	return out
 }
 
-// dropOrphan sends T8 for what is left of a plan whose hold was removed without it.
+// dropOrphan sends T8 for what is left of a plan whose hold was removed without it; true if it was sent. A plan that
+// has an owner again is no orphan.
 func (rc *reconciler) dropOrphan(plan string) bool {
 	if _, _, owned := rc.shard.Ledger.PlanOwner(plan); owned {
 		return false
@@ -131,31 +132,35 @@ func (rc *reconciler) dropOrphan(plan string) bool {
 
 // abort is a T8 in flight.
 type abort struct {
-	standing
-	end
+	holdState
+	withdrawal
+	// victims are the claims of the plan as the T8 found them, including those that it leaves.
 	victims []ledger.Entry
-	// refused is the deal of its plugins, nil for none.
-	refused *attempt.Deal
+	// binding is the agreement of its plugins, nil for none.
+	binding *attempt.PluginBinding
 }
 
 func (a *abort) Kind() string { return "T8" }
 
+// Done records the withdrawal. If plugins have refused or failed, the record is the attempt's verdict instead, so
+// that the pod waits for what the plugin waits for. A withdrawal of a prepared hold is not reported as one of a
+// plan: no pod was to be evicted for it.
 func (a *abort) Done(revision int64) {
 	rc := a.by
 	if a.failed && a.pod != nil {
-		rc.loops.failed(a.pod, a.victims)
+		rc.failures.record(a.pod, a.victims)
 	}
 	if a.spare {
-		rc.loops.spare(a.victims)
+		rc.failures.spare(a.victims)
 	}
 	rc.budgets.stale = true
 	if !txns.IsPrepared(a.plan) {
 		rc.effects.Plan(step.PlanReport{
-			What: step.PlanWithdrawn, Pod: refOf(a.entry), Node: a.doc.NodeName, Held: rc.shard.Now.Sub(a.since),
+			What: step.PlanWithdrawn, Pod: podRef(a.entry), Node: a.doc.NodeName, Held: rc.shard.Now.Sub(a.since),
 			Detail: a.reason,
 		})
 	}
-	if a.silent || rc.performing.ReportFailed(a.refused, revision) {
+	if a.silent || rc.performing.ReportFailed(a.binding, revision) {
 		return
 	}
 	d := a.decision(events.DecisionWithdrawn)
@@ -169,7 +174,7 @@ func (a *abort) Undone(_ txns.Outcome) {
 	rc := a.by
 	rc.holds.due[a.podUID] = struct{}{}
 	if _, e, held := rc.shard.Ledger.Entry(a.podUID); !a.silent && (!held || e.Token != a.token) {
-		rc.performing.ReportFailed(a.refused, rc.shard.Ledger.Revision())
+		rc.performing.ReportFailed(a.binding, rc.shard.Ledger.Revision())
 	}
 }
 
@@ -184,6 +189,7 @@ type orphan struct {
 
 func (o *orphan) Kind() string { return "T8" }
 
+// Done looks again: a large plan is dropped in several parts.
 func (o *orphan) Done(_ int64) {
 	rc := o.by
 	rc.budgets.stale = true
@@ -197,8 +203,4 @@ func (o *orphan) Undone(_ txns.Outcome) {
 	if len(rc.shard.Ledger.PlanDocs(o.plan)) > 0 {
 		rc.holds.orphans[o.plan] = struct{}{}
 	}
-}
-
-func refOf(e ledger.Entry) events.PodRef {
-	return events.PodRef{UID: e.PodUID, Namespace: e.Namespace, Name: e.Name}
 }

@@ -15,8 +15,14 @@ import (
 
 // budgetBook keeps the disruption budgets in the form that the engine uses. When the engine gets other budgets, it
 // evaluates every covered node again, so they stay the same value until one changes.
+//
+// A budget has left what its status allows, less the claims in the ledger that the status cannot show yet
+// (txns.BudgetRoom). A search uses an estimate of that; the claim in the transaction uses the exact value, and may
+// be refused. Then the budget is counted exactly until its object changes.
 type budgetBook struct {
-	shard   *shard.State
+	shard *shard.State
+	// stale: budgets must be read again before the next search. The zero budgetBook has no budgets and reads them
+	// first.
 	stale   bool
 	budgets *preempt.Budgets
 	// taken is how much of each budget, by UID, is used but not in its status yet; claims: at least one budget has
@@ -32,8 +38,9 @@ type budgetBook struct {
 	versions map[string]uint64
 }
 
-// now returns the disruption budgets, less what has been claimed of them.
-func (b *budgetBook) now() *preempt.Budgets {
+// current returns the disruption budgets, less what has been claimed of them. It is the same pointer until a budget
+// or a claim has changed. Of a budget whose rest is not known, everything counts as taken.
+func (b *budgetBook) current() *preempt.Budgets {
 	if b.budgets != nil && !b.stale {
 		return b.budgets
 	}
@@ -75,16 +82,18 @@ func (b *budgetBook) estimate(pdb *policyv1.PodDisruptionBudget, rv uint64) (txn
 	return b.shard.View.Estimate(pdb), false
 }
 
-// refused notes that a budget has less room than was assumed.
-func (b *budgetBook) refused(uid string) {
+// noteRefused notes that a budget has less room than was assumed.
+func (b *budgetBook) noteRefused(uid string) {
 	if b.scarce == nil {
 		b.scarce = map[string]uint64{}
 	}
 	b.scarce[uid], b.stale = b.versions[uid], true
 }
 
-// rooms returns the budgets that a plan uses, in the form in which a transaction claims from them.
-func (b *budgetBook) rooms(uses []preempt.BudgetUse, exceed bool) ([]txns.BudgetRoom, bool) {
+// roomsFor returns the budgets that a plan uses, in the form in which a transaction claims from them; false if the
+// facts do not have one any more. exceed: the profile lets plans exceed budgets (bestEffort), and the claims are
+// marked so.
+func (b *budgetBook) roomsFor(uses []preempt.BudgetUse, exceed bool) ([]txns.BudgetRoom, bool) {
 	var out []txns.BudgetRoom
 	for _, u := range uses {
 		o, ok := b.shard.View.Snapshot().Object(events.KindDisruptionBudget, u.Budget.UID)
@@ -102,10 +111,12 @@ func (b *budgetBook) rooms(uses []preempt.BudgetUse, exceed bool) ([]txns.Budget
 	return out, true
 }
 
-// followLedger notes a change of the ledger; budgets: the document of a budget has changed.
+// followLedger notes a change of the ledger; budgets: the document of a budget has changed. Any change may make
+// known what is left of a budget that was unknown.
 func (b *budgetBook) followLedger(budgets bool) { b.stale = b.stale || b.unknown || budgets }
 
-// followFacts applies changes of facts.
+// followFacts applies changes of facts. A change of any pod may settle a claim, or change how many pods of a budget
+// are healthy; budgets without claims depend on their own object only.
 func (b *budgetBook) followFacts(changes state.Changes) {
 	b.stale = b.stale || b.unknown
 	for i := range changes.Others {

@@ -15,18 +15,16 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
-// maxDisplacements bounds the holds that one decision tries to take over.
-const maxDisplacements = 64
-
-// takeover is a hold that a more important pod could take over.
+// takeover is a hold that a more important pod could take over. The node counts the hold and its victims.
 type takeover struct {
 	node *state.NodeInfo
 	hold ledger.Entry
 }
 
 // displace looks for a place that is held for a less important pod and fits this pod once all its victims are gone.
-// No additional pod is then evicted. Of several such places it takes the one of the least important pod. tried: the
-// attempt has been dealt with for now; sent: a transaction has been sent.
+// It is tried before a search for victims, because no additional pod is evicted: the claims belong to the plan,
+// which continues for this pod, so it does not matter how far the evictions have come. tried: the attempt has been
+// dealt with for now; sent: a transaction has been sent.
 func (nm *nominator) displace(s seeker) (tried, sent bool) {
 	t, ok := nm.displaceable(s)
 	if !ok {
@@ -35,7 +33,9 @@ func (nm *nominator) displace(s seeker) (tried, sent bool) {
 	return true, nm.sendDisplacement(s, t)
 }
 
-// displaceable returns the hold that displace takes: of those whose place fits, the one of the least important pod.
+// displaceable returns the hold that displace takes: of those whose place fits, the one of the least important pod;
+// among equals the one on the node with the smallest UID. Plans with a record are left out: while one is forming, T4
+// would abort it and its room would not be cleared. At most maxDisplacements holds are tried, each with all rules.
 func (nm *nominator) displaceable(s seeker) (takeover, bool) {
 	if isNever(s.pod) {
 		return takeover{}, false
@@ -68,7 +68,8 @@ func (nm *nominator) displaceable(s seeker) (takeover, bool) {
 	return takeover{}, false
 }
 
-// fitsInstead reports whether a pod fits in the place of a hold once all victims of its plan have gone.
+// fitsInstead reports whether a pod fits in the place of a hold once all victims of its plan have gone. Pods that
+// would be needed in addition are not considered.
 func (nm *nominator) fitsInstead(s seeker, t takeover) bool {
 	gone := map[string]bool{t.hold.PodUID: true}
 	for _, v := range victimsOf(nm.shard.Ledger.PlanDocs(t.hold.Plan), t.hold.Plan) {
@@ -82,9 +83,13 @@ func (nm *nominator) fitsInstead(s seeker, t takeover) bool {
 	return err == nil && fits
 }
 
+// sendDisplacement builds and sends T4; false if nothing was sent, and the attempt has been put back or has failed.
+// The documents are those of the place, of the keepers that the pod relies on, and of all victims of the plan.
+// Volumes and devices that a prepared hold has are freed, as this pod has no claims. A TransitionError means that
+// the hold has ended or changed in the meantime.
 func (nm *nominator) sendDisplacement(s seeker, t takeover) bool {
 	a := s.Attempt
-	b, ok := nm.newPlan(a, t.node)
+	b, ok := newPlan(nm.shard, a, t.node)
 	entry, err := a.Entry(nm.shard.ID)
 	if err != nil {
 		nm.life.Fail(a, err.Error())
@@ -95,7 +100,7 @@ func (nm *nominator) sendDisplacement(s seeker, t takeover) bool {
 		followed = nm.rules.Keepers(s.pod, t.node)
 	}
 	n, ready := nm.rules.Demands(&s.concern, t.node, followed)
-	if !ok || !ready || followed.Waits || nm.places.stoodIn(t.node.Node.UID) {
+	if !ok || !ready || followed.Waits || nm.places.hasStagedPod(t.node.Node.UID) {
 		nm.life.Defer(a)
 		return false
 	}
@@ -138,15 +143,10 @@ func (nm *nominator) sendDisplacement(s seeker, t takeover) bool {
 		nm.life.Defer(a)
 		return false
 	}
-	return nm.unsent(a, err)
+	return nm.handleBuildError(a, err)
 }
 
-// except returns all documents of the build but one.
-func (b *planBuild) except(nodeUID string) []ledger.NodeDoc {
-	return slices.DeleteFunc(b.documents(), func(d ledger.NodeDoc) bool { return d.NodeUID == nodeUID })
-}
-
-// displacement is a T4 in flight.
+// displacement is a T4 in flight: the nomination of the new pod, and the hold that it takes over.
 type displacement struct {
 	nomination
 	hold ledger.Entry
@@ -154,12 +154,15 @@ type displacement struct {
 
 func (d *displacement) Kind() string { return "T4" }
 
+// Done records the nomination of the new pod and the withdrawal of the displaced one. The displaced pod may belong
+// to another shard: its owner sees the hold vanish from the ledger, and the queue offers the pod again. This shard
+// writes the record, as it knows which pod has the place now.
 func (d *displacement) Done(revision int64) {
 	nm := d.by
 	d.nomination.Done(revision)
 	by := d.Attempt.Pod
 	was := events.Decision{
-		Kind: events.DecisionWithdrawn, Pod: refOf(d.hold), SchedulerName: d.hold.SchedulerName, Actor: nm.shard.ID,
+		Kind: events.DecisionWithdrawn, Pod: podRef(d.hold), SchedulerName: d.hold.SchedulerName, Actor: nm.shard.ID,
 		Token: d.hold.Token.String(), PodResourceVersion: d.hold.PodRV,
 		FactSequence: nm.shard.Store.Position().Sequence, LedgerRevision: revision,
 		NodeUID: d.node.UID, NodeName: d.node.Name,

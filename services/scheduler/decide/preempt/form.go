@@ -11,23 +11,25 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/txn"
 )
 
-// victimsPerPart is how many victims one transaction of a large plan claims: each has a document
-// and may have a disruption budget.
+// victimsPerPart is how many victims one transaction of a large plan claims: each has a document and may have a
+// disruption budget, and a transaction has at most ledger.MaxTxnOps operations. A part that is still too large is
+// halved.
 const victimsPerPart = 40
 
-// form continues a plan that has a record. It returns lookOpen once the record is Ready. A plan that is not Ready,
-// and whose victims this shard does not know, was begun by another shard: it is given up.
-func (rc *reconciler) form(s standing) look {
+// form continues a plan that has a record. It returns inspectionOpen once the record is Ready. A plan that is not
+// Ready, and whose victims this shard does not know, was begun by another shard, or by this one before it lost the
+// partition: it is given up. No victim has been evicted then, since binders wait for the record.
+func (rc *reconciler) form(s holdState) inspection {
 	r, ok := rc.shard.Ledger.Record(s.plan)
 	if ok && r.State == ledger.PlanReady {
-		return lookOpen
+		return inspectionOpen
 	}
 	if !ok || r.State != ledger.PlanForming || len(s.rest) == 0 {
-		return rc.giveUp(s, end{reason: "its plan was not completed"})
+		return rc.giveUp(s, withdrawal{reason: "its plan was not completed"})
 	}
 	mandate, mine := rc.shard.Mandate(s.entry.Partition())
 	if !mine {
-		return lookLater
+		return inspectionWaits
 	}
 	claimed := victimsOf(rc.shard.Ledger.PlanDocs(s.plan), s.plan)
 	part := formPart{mandate: mandate, record: r, victims: rc.unclaimed(s, claimed), claimed: len(claimed)}
@@ -39,14 +41,15 @@ func (rc *reconciler) form(s standing) look {
 	var refused *txns.RefusedError
 	switch {
 	case err == nil:
-		return lookSent
+		return inspectionSent
 	case errors.As(err, &refused):
-		return lookAgain
+		return inspectionRepeats
 	}
-	return rc.giveUp(s, end{reason: err.Error()})
+	return rc.giveUp(s, withdrawal{reason: err.Error()})
 }
 
-// formPart is a further transaction of a large plan; claimed is how many of its victims are claimed already.
+// formPart is a further transaction of a large plan; claimed is how many of its victims are claimed already. Without
+// victims it is the last one, which makes the record Ready.
 type formPart struct {
 	mandate txns.Authority
 	record  ledger.PlanRecord
@@ -55,7 +58,7 @@ type formPart struct {
 }
 
 // sendPart sends the claims on some more victims, or the change that makes the plan Ready if none is left.
-func (rc *reconciler) sendPart(s standing, p formPart) error {
+func (rc *reconciler) sendPart(s holdState, p formPart) error {
 	var change txns.Change
 	var err error
 	if len(p.victims) == 0 {
@@ -67,10 +70,11 @@ func (rc *reconciler) sendPart(s standing, p formPart) error {
 	if err != nil {
 		return err
 	}
-	return rc.slot.Launch(&formation{standing: s}, change)
+	return rc.slot.Launch(&formation{holdState: s}, change)
 }
 
-func (rc *reconciler) unclaimed(s standing, claimed []ledger.Entry) []txns.NodeEntry {
+// unclaimed returns the next victims of a plan that are not claimed yet, at most victimsPerPart.
+func (rc *reconciler) unclaimed(s holdState, claimed []ledger.Entry) []txns.NodeEntry {
 	known := map[string]bool{}
 	for _, e := range claimed {
 		known[e.PodUID] = true
@@ -84,6 +88,9 @@ func (rc *reconciler) unclaimed(s standing, claimed []ledger.Entry) []txns.NodeE
 	return part
 }
 
+// extension returns the change that claims some more victims. It needs the documents of their nodes and the rest of
+// their budgets; a victim whose budget the facts do not have any more takes nothing from it. A node that is gone may
+// still have a document.
 func (rc *reconciler) extension(
 	m txns.Authority, r ledger.PlanRecord, part []txns.NodeEntry, exceed bool,
 ) (txns.Change, error) {
@@ -114,8 +121,9 @@ func (rc *reconciler) extension(
 	return txns.ExtendPlan(x)
 }
 
-// formation is one further transaction of a large plan, in flight.
-type formation struct{ standing }
+// formation is one further transaction of a large plan, in flight. Whatever becomes of it, the hold is due: the
+// record and the claims in the ledger show where to continue.
+type formation struct{ holdState }
 
 func (f *formation) Kind() string { return "T2" }
 

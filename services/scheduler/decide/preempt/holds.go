@@ -4,7 +4,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -18,70 +17,64 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
-// holds indexes the places in the ledger that are held for this shard's pods until their victims have gone, and
-// notes which holds must be inspected.
-type holds struct {
+// Holds indexes the places in the ledger that are held for this shard's pods until their victims have gone, and
+// notes which holds must be inspected. It also tracks the nodes on which any shard holds a place, or the descheduler
+// keeps one, and protects pods that must not be victims. It follows the ledger and the facts, and sends nothing.
+//
+// A shard's own hold is added when its transaction is answered (addHold), which may be before the watch shows it;
+// all others come from the ledger (followHold).
+type Holds struct {
 	shard      *shard.State
 	performing *advice.Plugins
-	loops      *loops
+	failures   *failures
 	budgets    *budgetBook
 
-	// held are the holds of this shard's pods, by pod UID; byPlan maps a plan to its hold.
+	// held are the holds of this shard's pods, by pod UID; byPlan maps a plan to its hold. A pod has at most one.
 	held   map[string]*hold
 	byPlan map[string]*hold
-	// due are the pod UIDs of the holds to inspect; queue are those of them that are left in this round. orphans are
-	// former plans of this shard that have lost their hold and still have claims.
+	// due are the pod UIDs of the holds to inspect; queue are those of them that are left in this round, sorted.
+	// orphans are former plans of this shard that have lost their hold and still have claims: a T8 that did not fit
+	// in one transaction leaves such claims, as does a hold that another member has removed.
 	due     map[string]struct{}
 	queue   []string
 	orphans map[string]struct{}
 	// promised are the nodes with holds of any shard, by UID; kept are the nodes with places for the replacements of
-	// moved pods. Both give the priority of the least important pod there.
+	// moved pods. Both give the priority of the least important pod there: a pod that is not more important finds
+	// nothing to take over on the node, and its document need not be read.
 	promised, kept map[string]int32
-	// protected are the nodes, by UID, on which the engine protects pods from being victims.
+	// protected are the nodes, by UID, on which the engine protects pods from being victims. It is kept because the
+	// engine must also be called when the last protected pod of a node is gone, and should not be called for all
+	// others.
 	protected map[string]struct{}
-	// unbegun counts the holds that are not begun.
+	// unbegun counts the holds that are not begun. It limits further plans (maxUnbegun).
 	unbegun int
 }
 
-// hold is a place that is held for a pod of this shard.
-type hold struct {
-	podUID, nodeUID, plan string
-	token                 ledger.Token
-	// since is when this shard first saw it, moved when its plan last changed.
-	since, moved time.Time
-	// refused is when an eviction of the plan was last taken back because it failed.
-	refused time.Time
-	// attempt and traceParent are those of the offer, if this shard got the offer.
-	attempt     int32
-	traceParent string
-	// rest are the victims that a plan with a record must still claim.
-	rest     []txns.NodeEntry
-	yielding yielding
-	// deal is the deal of its plugins, nil for none.
-	deal *attempt.Deal
-	// begun: a binder has begun to evict for it, or no pod has to be evicted, as of the last look.
-	begun bool
-	// awaitsClaims: all victims have gone, but their claims still hold the devices.
-	awaitsClaims bool
-	// vetting is the question to extenders about the place, asked once all victims have gone.
-	vetting vetting
-}
-
-func newHolds(s *shard.State) *holds {
-	return &holds{
+// newHolds returns an index without holds. The caller sets performing, failures and budgets.
+func newHolds(s *shard.State) *Holds {
+	return &Holds{
 		shard: s, held: map[string]*hold{}, byPlan: map[string]*hold{}, due: map[string]struct{}{},
 		orphans: map[string]struct{}{}, protected: map[string]struct{}{},
 		promised: map[string]int32{}, kept: map[string]int32{},
 	}
 }
 
-// followLedger applies changes of the ledger.
-func (hs *holds) followLedger(changes replica.Changes) {
+// Promised returns the UIDs of the nodes with held places, with the priority of the least important pod there. The
+// caller must not change the map.
+func (hs *Holds) Promised() map[string]int32 { return hs.promised }
+
+// Count returns how many places are held for pods of this shard.
+func (hs *Holds) Count() int { return len(hs.held) }
+
+// FollowLedger applies changes of the ledger: first those of documents, which also show what became of claims, then
+// those of pods' reservations. A change of partitions may make any hold this shard's, or another's, so that all are
+// checked.
+func (hs *Holds) FollowLedger(changes replica.Changes) {
 	hs.budgets.followLedger(changes.Reset || len(changes.Budgets) > 0)
 	if changes.Reset {
 		hs.promised, hs.kept = map[string]int32{}, map[string]int32{}
 		for d := range hs.shard.Ledger.Docs() {
-			hs.notePromises(d)
+			hs.updatePromised(d)
 			hs.protect(d.NodeUID)
 		}
 	}
@@ -101,7 +94,8 @@ func (hs *holds) followLedger(changes replica.Changes) {
 	}
 }
 
-func (hs *holds) notePromises(d ledger.NodeDoc) {
+// updatePromised reads from a document which places are held or kept on its node.
+func (hs *Holds) updatePromised(d ledger.NodeDoc) {
 	delete(hs.promised, d.NodeUID)
 	delete(hs.kept, d.NodeUID)
 	for i := range d.Entries {
@@ -119,15 +113,17 @@ func (hs *holds) notePromises(d ledger.NodeDoc) {
 	}
 }
 
-// followDoc applies one change of a document.
-func (hs *holds) followDoc(d *replica.DocChange) {
+// followDoc applies one change of a document. Most documents concern no plan, and are skipped at once. A claim that
+// was marked (Evicting), unmarked or dropped counts as progress of its plan; one that was unmarked as a failed
+// eviction too.
+func (hs *Holds) followDoc(d *replica.DocChange) {
 	if !concernsPlans(&d.Before) && !concernsPlans(&d.After) {
 		return
 	}
 	nodeUID := max(d.Before.NodeUID, d.After.NodeUID)
 	after := d.After
 	after.NodeUID = nodeUID
-	hs.notePromises(after)
+	hs.updatePromised(after)
 	hs.protect(nodeUID)
 	hs.followYields(d)
 	for i := range d.After.Entries {
@@ -165,15 +161,16 @@ func concernsPlans(d *ledger.NodeDoc) bool {
 	return false
 }
 
-// touch notes that a plan has changed.
-func (hs *holds) touch(h *hold) {
+// touch notes that a plan has made progress, and makes its hold due.
+func (hs *Holds) touch(h *hold) {
 	h.moved = hs.shard.Now
 	hs.due[h.podUID] = struct{}{}
 }
 
 // followHold applies a change of a pod's reservation. The shard that holds the partition manages its holds,
-// whichever shard made them.
-func (hs *holds) followHold(uid string) {
+// whichever shard made them. A hold whose plan, token or node has changed is another one: what was remembered of the
+// old one is dropped.
+func (hs *Holds) followHold(uid string) {
 	doc, e, ok := hs.shard.Ledger.Entry(uid)
 	if ok && shard.IsHold(&e) {
 		_, ok = hs.shard.Holds(e.Partition())
@@ -190,7 +187,8 @@ func (hs *holds) followHold(uid string) {
 	}
 }
 
-func (hs *holds) addHold(h *hold) {
+// addHold adds a hold, in place of any other hold of its pod. It is due and not begun.
+func (hs *Holds) addHold(h *hold) {
 	h.since, h.moved = hs.shard.Now, hs.shard.Now
 	if old, known := hs.held[h.podUID]; known {
 		hs.setBegun(old, true)
@@ -200,8 +198,9 @@ func (hs *holds) addHold(h *hold) {
 	hs.due[h.podUID] = struct{}{}
 }
 
-// setBegun notes whether a binder has begun to evict for a hold.
-func (hs *holds) setBegun(h *hold, begun bool) {
+// setBegun notes whether a binder has begun to evict for a hold. It may change back: an eviction that fails is
+// unmarked.
+func (hs *Holds) setBegun(h *hold, begun bool) {
 	switch {
 	case begun && !h.begun:
 		hs.unbegun--
@@ -211,10 +210,13 @@ func (hs *holds) setBegun(h *hold, begun bool) {
 	h.begun = begun
 }
 
-func (hs *holds) forgetHold(h *hold) {
-	d := h.deal
-	h.deal = nil
-	hs.performing.Leave(h.podUID, d)
+// forgetHold removes a hold that is promoted, given up, displaced, or no longer this shard's. Plugins that have
+// acted on it continue with the reservation, or undo their work. Claims that are left without a hold are dropped
+// later (dropOrphan).
+func (hs *Holds) forgetHold(h *hold) {
+	d := h.plugins
+	h.plugins = nil
+	hs.performing.HoldRemoved(h.podUID, d)
 	hs.setBegun(h, true)
 	delete(hs.held, h.podUID)
 	delete(hs.due, h.podUID)
@@ -226,27 +228,29 @@ func (hs *holds) forgetHold(h *hold) {
 	}
 }
 
-// followFacts applies facts that plans wait for.
-func (hs *holds) followFacts(changes state.Changes) {
+// FollowFacts applies facts that plans wait for: pods that leave, claims that are released, nodes that appear. A
+// shard without holds and failures reads only the nodes and budgets.
+func (hs *Holds) FollowFacts(changes state.Changes) {
 	for _, n := range changes.Nodes {
 		if n.After != nil {
 			hs.protect(n.After.UID)
 		}
 	}
 	hs.budgets.followFacts(changes)
-	if len(hs.held)+len(hs.loops.pairs) == 0 {
+	if len(hs.held)+len(hs.failures.pairs) == 0 {
 		return
 	}
 	for i := range changes.Pods {
-		hs.podMoved(&changes.Pods[i])
+		hs.followPod(&changes.Pods[i])
 	}
 	if slices.ContainsFunc(changes.Others, func(o state.ObjectChange) bool { return o.Kind == events.KindResourceClaim }) {
-		hs.claimsMoved()
+		hs.followClaims()
 	}
 }
 
-// claimsMoved makes the holds due that wait for devices.
-func (hs *holds) claimsMoved() {
+// followClaims makes the holds due that wait for devices. Which claim has changed is not compared with the holds:
+// changes of claims are rare, and an inspection finds out.
+func (hs *Holds) followClaims() {
 	for uid, h := range hs.held {
 		if h.awaitsClaims {
 			hs.due[uid] = struct{}{}
@@ -254,10 +258,11 @@ func (hs *holds) claimsMoved() {
 	}
 }
 
-// podMoved makes the hold due that a change of a pod concerns.
-func (hs *holds) podMoved(pod *state.PodChange) {
+// followPod makes the hold due that a change of a pod concerns: that of the pod itself, or the one whose victim it
+// is and that it begins to leave for or has left for. A pod that is bound ends the count of failures of its owner.
+func (hs *Holds) followPod(pod *state.PodChange) {
 	if pod.After != nil && pod.After.NodeName != "" && pod.Before != nil && pod.Before.NodeName == "" {
-		hs.loops.bound(pod.After)
+		hs.failures.forget(pod.After)
 	}
 	uid := max(uidOf(pod.Before), uidOf(pod.After))
 	if _, held := hs.held[uid]; held {
@@ -274,6 +279,7 @@ func (hs *holds) podMoved(pod *state.PodChange) {
 	}
 }
 
+// uidOf returns the UID of a pod, empty for none.
 func uidOf(p *state.Pod) string {
 	if p == nil {
 		return ""
@@ -281,11 +287,9 @@ func uidOf(p *state.Pod) string {
 	return p.UID
 }
 
-// isLeaving reports whether a pod is gone, has ended or is being deleted.
-func isLeaving(p *state.Pod) bool { return p == nil || p.Deleting || p.Terminal }
-
-// reset makes everything due, after the facts were rebuilt.
-func (hs *holds) reset() {
+// Reset makes everything due, after the facts were rebuilt. The ledger is unchanged, so the index is too; the
+// protection is set again, as the nodes of the engine are new.
+func (hs *Holds) Reset() {
 	hs.budgets.stale = true
 	for d := range hs.shard.Ledger.Docs() {
 		if concernsPlans(&d) {
@@ -295,16 +299,18 @@ func (hs *holds) reset() {
 	hs.allDue()
 }
 
-func (hs *holds) allDue() {
+// allDue makes all holds due.
+func (hs *Holds) allDue() {
 	for uid := range hs.held {
 		hs.due[uid] = struct{}{}
 	}
 }
 
 // protect sets which pods on a node the engine must not take as victims: pods that a plan has claimed, pods that a
-// placement relies on, and pods that a place is held for (T4 takes such a place, not an eviction). Reservations that
-// can be bound may be victims: their binders give them back.
-func (hs *holds) protect(nodeUID string) {
+// placement relies on, pods that a place is held for (T4 takes such a place, not an eviction), placeholders (they
+// are taken over instead), and pods that are spared because they could not be evicted. Reservations that can be
+// bound may be victims: their binders give them back.
+func (hs *Holds) protect(nodeUID string) {
 	n, ok := hs.shard.View.Node(nodeUID)
 	if !ok {
 		return
@@ -319,8 +325,8 @@ func (hs *holds) protect(nodeUID string) {
 			uids = append(uids, view.PlaceholderUID(e.Token))
 		}
 	}
-	uids = append(uids, hs.loops.sparedOn(nodeUID)...)
-	if _, told := hs.protected[nodeUID]; len(uids) == 0 && !told {
+	uids = append(uids, hs.failures.sparedOn(nodeUID)...)
+	if _, known := hs.protected[nodeUID]; len(uids) == 0 && !known {
 		return
 	}
 	hs.protected[nodeUID] = struct{}{}
@@ -331,8 +337,8 @@ func (hs *holds) protect(nodeUID string) {
 }
 
 // followYields makes the holds due that wait for reservations on other nodes, when a reservation that was asked back
-// is gone.
-func (hs *holds) followYields(d *replica.DocChange) {
+// is gone: given back, bound, or replaced.
+func (hs *Holds) followYields(d *replica.DocChange) {
 	gone := false
 	for i := range d.Before.Entries {
 		if e := &d.Before.Entries[i]; e.Role == ledger.RoleReservation && e.Wanted && !gone {
@@ -350,8 +356,9 @@ func (hs *holds) followYields(d *replica.DocChange) {
 	}
 }
 
-// keepsBelow reports whether there are less important pods that must not be victims for now and are not leaving.
-func (hs *holds) keepsBelow(priority int32) bool {
+// protectsBelow reports whether there are less important pods that must not be victims for now and are not leaving.
+// A pod of that priority that found no victims waits for the end of such a protection.
+func (hs *Holds) protectsBelow(priority int32) bool {
 	stays := func(uid string) bool {
 		pod, ok := hs.shard.View.Pod(uid)
 		return ok && !isLeaving(pod) && pod.Priority < priority
@@ -365,7 +372,7 @@ func (hs *holds) keepsBelow(priority int32) bool {
 			}
 		}
 	}
-	for uid := range hs.loops.spared {
+	for uid := range hs.failures.spared {
 		if stays(uid) {
 			return true
 		}
@@ -373,26 +380,29 @@ func (hs *holds) keepsBelow(priority int32) bool {
 	return false
 }
 
-// holdPlace adds the hold of a pod whose plugins prepare its bind. No pod has to be evicted for it.
-func (hs *holds) holdPlace(d *attempt.Deal) {
+// holdPlace adds the hold of a pod whose plugins prepare its bind. No pod has to be evicted for it, so it is begun.
+func (hs *Holds) holdPlace(d *attempt.PluginBinding) {
 	a := d.Attempt
 	h := &hold{
 		podUID: a.Offer.Pod.UID, nodeUID: d.NodeUID, plan: txns.PreparedPlan(d.Token), token: d.Token,
-		attempt: a.Offer.Attempt, traceParent: a.Offer.TraceParent, deal: d,
+		attempt: a.Offer.Attempt, traceParent: a.Offer.TraceParent, plugins: d,
 	}
 	hs.addHold(h)
 	hs.setBegun(h, true)
 }
 
-// prepared makes the hold due of a pod whose plugins have prepared its bind, or have failed to.
-func (hs *holds) prepared(d *attempt.Deal) {
-	if h, held := hs.held[d.Attempt.Offer.Pod.UID]; held && h.deal == d {
+// prepared makes the hold due of a pod whose plugins have prepared its bind, or have failed to; unless the hold is
+// gone, or belongs to a later agreement.
+func (hs *Holds) prepared(d *attempt.PluginBinding) {
+	if h, held := hs.held[d.Attempt.Offer.Pod.UID]; held && h.plugins == d {
 		hs.touch(h)
 	}
 }
 
-// vetted applies the answer of extenders about a held place.
-func (hs *holds) vetted(plan string, advice step.Advice) {
+// vetted applies the answer of extenders about a held place. An answer to another question than the open one is
+// ignored: the hold has been promoted or replaced since. After an error nothing is due, so that the next heartbeat
+// asks again, and not every step.
+func (hs *Holds) vetted(plan string, advice step.Advice) {
 	h, held := hs.byPlan[plan]
 	if !held || h.vetting.id != advice.ID {
 		return

@@ -3,6 +3,8 @@ package preempt
 import (
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/berth-scheduler/berth/pkg/events/evidence"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
@@ -22,8 +24,13 @@ import (
 // that fits nowhere else ousts it, also in its T1. A replacement that does not fit in the place kept for it is
 // placed elsewhere, and the place is released when that is done.
 
-// places lets pods take over the places that are kept for the replacements of moved pods.
-type places struct {
+// maxDisplacements bounds the kept places, or holds, that one decision tries to take over: each is a trial with all
+// rules.
+const maxDisplacements = 64
+
+// Places lets pods take over the places that are kept for the replacements of moved pods. It has no state: the kept
+// places are in the ledger, and a staged pod is an attempt with a Pick.Kept.
+type Places struct {
 	shard    *shard.State
 	attempts *attempt.Queues
 	record   *record.Recorder
@@ -31,30 +38,32 @@ type places struct {
 	rules    *crossnode.Rules
 	terms    *crossnode.Terms
 	search   *search.Searcher
-	holds    *holds
+	holds    *Holds
 }
 
-// stoodIn reports whether a pod is staged in a kept place on a node. A hold there at the same time would count the
+// hasStagedPod reports whether a pod is staged in a kept place on a node. A hold there at the same time would count the
 // room of the place, and nothing would take the hold back if the pod did not get the place.
-func (ps *places) stoodIn(nodeUID string) bool {
+func (ps *Places) hasStagedPod(nodeUID string) bool {
 	return slices.ContainsFunc(ps.attempts.In(attempt.Staged), func(a *attempt.Attempt) bool {
 		return a.Pick.Kept.Token != 0 && a.Pick.NodeUID == nodeUID
 	})
 }
 
-// place stages a pod on a place that is kept for it; false if there is none where it fits. done: the attempt has
-// been dealt with for now.
-func (ps *places) place(
+// Place stages a pod on a place that is kept for it; false if there is none where it fits. done: the attempt has
+// been dealt with for now: staged, or deferred because the node of such a place is behind the ledger. The places
+// where the pod does not fit are noted in the attempt; when the pod has been placed elsewhere, one of them is
+// released (ReleaseUnfit).
+func (ps *Places) Place(
 	a *attempt.Attempt, profile *placement.Profile, concern *guard.Concern, avoided []string,
 ) (done bool) {
-	a.Missed = nil
+	a.UnfitPlaces = nil
 	for _, k := range ps.shard.View.KeptFor(a.Pod) {
-		if ps.shard.Gate.Late(k.Node) {
+		if ps.shard.Gate.Behind(k.Node) {
 			ps.life.Defer(a)
 			return true
 		}
 		if slices.Contains(avoided, k.Node.Node.UID) || !ps.fitsKept(a.Pod, profile, concern, k) {
-			a.Missed = append(a.Missed, k.Entry.Plan)
+			a.UnfitPlaces = append(a.UnfitPlaces, k.Entry.Plan)
 			continue
 		}
 		ps.stageIn(a, concern, k, attempt.KeptPlace{
@@ -65,8 +74,9 @@ func (ps *places) place(
 	return false
 }
 
-// fitsKept reports whether a pod fits in the place of a placeholder.
-func (ps *places) fitsKept(pod *state.Pod, profile *placement.Profile, concern *guard.Concern, k view.Kept) bool {
+// fitsKept reports whether a pod fits in the place of a placeholder: on the node without the placeholder, by all
+// rules.
+func (ps *Places) fitsKept(pod *state.Pod, profile *placement.Profile, concern *guard.Concern, k view.Kept) bool {
 	if !ps.shard.Gate.Usable(k.Node) {
 		return false
 	}
@@ -76,12 +86,13 @@ func (ps *places) fitsKept(pod *state.Pod, profile *placement.Profile, concern *
 	}
 	gone := map[string]bool{view.PlaceholderUID(k.Entry.Token): true}
 	fits, _, err := profile.FitsWithout(in, k.Node, gone)
-	return err == nil && fits && !ps.search.RestsOnHolds(in, profile, concern, k.Node, gone)
+	return err == nil && fits && !ps.search.DependsOnHolds(in, profile, concern, k.Node, gone)
 }
 
 // stageIn stages an attempt in the room of a placeholder, or makes it wait for what its rules about other nodes need
-// there.
-func (ps *places) stageIn(a *attempt.Attempt, concern *guard.Concern, k view.Kept, r attempt.KeptPlace) {
+// there. The attempt goes into the next T1 like any other: reserve replaces the placeholder by the reservation
+// (attempt.Pick.Enter). No alternatives are remembered, as no other node was ranked.
+func (ps *Places) stageIn(a *attempt.Attempt, concern *guard.Concern, k view.Kept, r attempt.KeptPlace) {
 	profile := ps.shard.Profiles[a.Pod.SchedulerName]
 	one := []placement.Scored{{Node: k.Node}}
 	node, n := ps.rules.Choose(a, concern, one)
@@ -95,37 +106,40 @@ func (ps *places) stageIn(a *attempt.Attempt, concern *guard.Concern, k view.Kep
 	a.Pick = ps.life.PickOf(a, node, n)
 	a.Pick.Feasible, a.Pick.Kept = 1, r
 	basis := ps.record.Basis(profile, ps.shard.Avoid.AvoidedBy(a.Pod, ps.shard.Now))
-	found := record.Look{Result: placement.Result{Feasible: one}, Basis: basis}
+	found := record.Evaluation{Result: placement.Result{Feasible: one}, Basis: basis}
 	found.Basis.Way = evidence.WayKept
 	if r.Ousted {
 		found.Basis.Way = evidence.WayOusted
 	}
-	a.Pick.Evidence = ps.record.Chose(ps.record.Evidence(a, profile, found, 0))
-	a.Others = [attempt.MaxAlternatives]attempt.Alternative{}
+	a.Pick.Evidence = ps.record.NumberChoice(ps.record.Evidence(a, profile, found, 0))
+	a.Alternatives = [attempt.MaxAlternatives]attempt.Alternative{}
 	ps.shard.View.StageInstead(a.Pod, a.Pick.NodeName, r.Token)
 	ps.attempts.Append(attempt.Staged, a)
 }
 
 // displaceKept stages a pod that fits nowhere in room that is kept for a less important pod; of several such places
-// it takes that of the least important pod. No additional pod is evicted for it.
-func (ps *places) displaceKept(s seeker) (done bool) {
-	if isNever(s.pod) {
+// it takes that of the least important pod. No additional pod is evicted for it. done: a place was found, and the
+// attempt has been staged or waits.
+func (ps *Places) displaceKept(
+	a *attempt.Attempt, profile *placement.Profile, concern *guard.Concern,
+) (done bool) {
+	if isNever(a.Pod) {
 		return false
 	}
 	var list []view.Kept
-	for _, uid := range ps.keepingBelow(s.pod.Priority) {
+	for _, uid := range ps.keepingBelow(a.Pod.Priority) {
 		node, ok := ps.shard.View.Node(uid)
 		if !ok {
 			continue
 		}
-		for _, e := range ps.shard.View.KeptOn(uid, s.pod.Priority) {
+		for _, e := range ps.shard.View.KeptOn(uid, a.Pod.Priority) {
 			list = append(list, view.Kept{Node: node, Entry: e})
 		}
 	}
-	slices.SortStableFunc(list, func(a, b view.Kept) int { return int(a.Entry.Priority) - int(b.Entry.Priority) })
+	slices.SortStableFunc(list, func(x, y view.Kept) int { return int(x.Entry.Priority) - int(y.Entry.Priority) })
 	for _, k := range list[:min(len(list), maxDisplacements)] {
-		if ps.fitsKept(s.pod, s.profile, &s.concern, k) {
-			ps.stageIn(s.Attempt, &s.concern, k, attempt.KeptPlace{Token: k.Entry.Token, Ousted: true})
+		if ps.fitsKept(a.Pod, profile, concern, k) {
+			ps.stageIn(a, concern, k, attempt.KeptPlace{Token: k.Entry.Token, Ousted: true})
 			return true
 		}
 	}
@@ -133,7 +147,7 @@ func (ps *places) displaceKept(s seeker) (done bool) {
 }
 
 // keepingBelow returns the UIDs of the nodes on which a place is kept for a pod of lower priority.
-func (ps *places) keepingBelow(priority int32) []string {
+func (ps *Places) keepingBelow(priority int32) []string {
 	var nodes []string
 	for uid, least := range ps.holds.kept {
 		if least < priority {
@@ -142,4 +156,10 @@ func (ps *places) keepingBelow(priority int32) []string {
 	}
 	slices.Sort(nodes)
 	return nodes
+}
+
+// isNever reports whether a pod's preemption policy is Never. Such a pod takes no place of another pod either.
+func isNever(p *state.Pod) bool {
+	policy := p.Template.Spec.PreemptionPolicy
+	return policy != nil && *policy == corev1.PreemptNever
 }

@@ -2,19 +2,13 @@ package preempt
 
 import (
 	"errors"
-	"slices"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/placement"
-	"github.com/berth-scheduler/berth/pkg/placement/engine"
-	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/placement/preempt"
-	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/advice"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
@@ -28,24 +22,9 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/txn"
 )
 
-// seeksPerStep bounds how many attempts one step considers for preemption: a decision from scratch takes
-// milliseconds on a large cluster.
-const seeksPerStep = 16
-
-const (
-	// maxUnbegun is how many plans of a shard may wait for binders to begin their evictions. An attempt that needs a
-	// further plan waits with its offer: it is decided later, on the state at that time, while a plan that only
-	// waits ages until it is given up. The bound is larger than the number of evictions that all binders send at
-	// once, so that binders never wait for plans.
-	maxUnbegun = 64
-	// maxSeekers is how many attempts wait in that way; further ones are parked. retriesPerBeat is how many of them
-	// one heartbeat tries again, at a cost of microseconds each.
-	maxSeekers     = 2048
-	retriesPerBeat = 64
-)
-
 // nominator looks for pods that can be evicted for a more important pod that fits nowhere, and holds the place for
-// it (T2), or takes over the place that is held for a less important pod (T4).
+// it (T2), or takes over the place that is held for a less important pod (T4). It has no state of its own between
+// steps: the attempt in flight is in the slot, and a hold that was made is in Holds.
 type nominator struct {
 	shard    *shard.State
 	attempts *attempt.Queues
@@ -58,18 +37,15 @@ type nominator struct {
 	search   *search.Searcher
 
 	consults *advice.Consults
-	holds    *holds
-	loops    *loops
+	holds    *Holds
+	failures *failures
 	budgets  *budgetBook
-	places   *places
-
-	// sought counts the attempts that were lined up for a plan; retried is the index of the next waiting one to try
-	// again.
-	sought  uint64
-	retried int
+	places   *Places
 }
 
-// seeker is an attempt that fits nowhere, with the state that the search for victims needs.
+// seeker is an attempt that fits nowhere, with the state that the search for victims needs: the pod as it was
+// decided, its profile, its rules about pods on other nodes, and what its claims need. Rejection is the verdict that
+// it ends with if there is no plan.
 type seeker struct {
 	by *nominator
 	attempt.Rejection
@@ -79,183 +55,25 @@ type seeker struct {
 	volumes claims.Supply
 }
 
-// retrySeekers retries some of the attempts that wait for plans, in turns: they may fit now.
-func (nm *nominator) retrySeekers() {
-	waiting := nm.attempts.Count(attempt.Seeking)
-	if waiting == 0 || nm.pending() {
-		return
-	}
-	if nm.retried >= waiting {
-		nm.retried = 0
-	}
-	end := min(nm.retried+retriesPerBeat, waiting)
-	again := nm.attempts.TakeSeekers(nm.retried, end)
-	nm.retried = end
-	for _, a := range slices.Backward(again) {
-		nm.life.Again(a)
-	}
-}
-
-// pending reports whether attempts wait for a search for victims, and another plan is allowed.
-func (nm *nominator) pending() bool {
-	return nm.attempts.Count(attempt.Seeking) > 0 && nm.holds.unbegun < maxUnbegun
-}
-
-// seek considers attempts that fit nowhere for preemption, in their order, until one has a plan; true if a
-// transaction has been sent.
-func (nm *nominator) seek() bool {
-	if !nm.pending() {
-		return false
-	}
-	for n := 0; n < seeksPerStep && nm.attempts.Count(attempt.Seeking) > 0; n++ {
-		for _, a := range nm.attempts.TakeSeekers(0, 1) {
-			if nm.seekFor(*a.Verdict) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func (nm *nominator) seekFor(r attempt.Rejection) bool {
-	a := r.Attempt
-	s := seeker{by: nm, Rejection: r, pod: a.Pod, profile: nm.shard.Profiles[a.Pod.SchedulerName]}
-	pod, known := nm.shard.View.Pod(a.Offer.Pod.UID)
-	_, _, reserved := nm.shard.Ledger.Entry(a.Offer.Pod.UID)
-	_, held := nm.shard.Holds(a.Offer.Partition)
-	if !known || pod != a.Pod || reserved || !held || nm.terms.MustWait(a) || nm.shard.View.Settle() > 0 {
-		nm.life.Again(a)
-		return false
-	}
-	var err error
-	if s.concern, err = nm.rules.ConcernOf(pod, s.profile); err != nil {
-		nm.life.Fail(a, err.Error())
-		return false
-	}
-	if s.concern.Uncertain {
-		nm.life.Defer(a)
-		return false
-	}
-	nm.effects.Plan(step.PlanReport{What: step.PlanAsked, Pod: a.Offer.Pod})
-	if no := nm.loops.refusesPod(pod, nm.shard.Now); no.why != "" {
-		nm.refusePlan(s, no)
-		return false
-	}
-	if s.volumes, err = nm.shard.Claims.Of(pod, s.profile); err != nil {
-		nm.life.Fail(a, err.Error())
-		return false
-	}
-	if !nm.shard.Claims.Free(s.volumes) {
-		nm.life.Defer(a)
-		return false
-	}
-	if !s.volumes.Any() && !advice.IsConsulted(s.profile, s.pod) {
-		if nm.places.displaceKept(s) {
-			return false
-		}
-		if tried, sent := nm.displace(s); tried {
-			return sent
-		}
-	}
-	return nm.seekVictims(s)
-}
-
-// seekVictims searches for victims, and nominates the pod if that finds a plan.
-func (nm *nominator) seekVictims(s seeker) bool {
-	a := s.Attempt
-	plan, ok := nm.advisedPlan(s, engine.PreemptQuery{Pod: s.pod, Seed: s.Decision.Seed, Budgets: nm.budgets.now()})
-	if !ok {
-		return false
-	}
-	var fits *preempt.FitsError
-	switch {
-	case errors.As(plan.Err, &fits):
-		nm.life.Again(a)
-	case plan.Err != nil:
-		nm.life.Fail(a, plan.Err.Error())
-	case plan.Node == nil && plan.Kept && nm.budgets.unknown:
-		// What is left of a budget is not known yet, and no event will show when it is known.
-		nm.life.Defer(a)
-	case plan.Node == nil:
-		nm.inVain(s, plan)
-	case nm.planRestsOnHolds(s, plan):
-		s.Awaits(names.PodTopologySpread)
-		nm.life.Unplaceable(s.Rejection)
-	default:
-		return nm.nominate(s, plan)
-	}
-	return false
-}
-
-// planRestsOnHolds is search.Searcher.RestsOnHolds without the victims of a plan.
-func (nm *nominator) planRestsOnHolds(s seeker, plan preempt.Result) bool {
-	gone := make(map[string]bool, len(plan.Victims))
-	for _, v := range plan.Victims {
-		gone[v.Pod.UID] = true
-	}
-	in := placement.Input{Pod: s.pod, Nodes: nm.shard.View.Nodes(), Objects: s.volumes.Lookups(nm.shard.View.Snapshot())}
-	return nm.search.RestsOnHolds(in, s.profile, &s.concern, plan.Node, gone)
-}
-
-// preempt makes the engine search for victims.
-func (nm *nominator) preempt(s seeker, q engine.PreemptQuery) preempt.Result {
-	return nm.victimsFor(s, func() preempt.Result { return nm.shard.Engine.Preempt(s.profile, q) })
-}
-
-// victimsFor runs a search of the engine for victims, and measures its time.
-func (nm *nominator) victimsFor(s seeker, look func() preempt.Result) preempt.Result {
-	defer nm.shard.LookUp(s.volumes)()
-	if nm.shard.Laps == nil {
-		return look()
-	}
-	nm.shard.Laps.Begin(s.pod.SchedulerName)
-	plan := look()
-	code := rule.Success
-	if plan.Node == nil {
-		code = rule.Unschedulable
-	}
-	nm.shard.Laps.Lap(engine.PointPostFilter, "", code)
-	return plan
-}
-
-// inVain ends an attempt that preemption does not help, with upstream's message and with what Berth has to add.
-func (nm *nominator) inVain(s seeker, plan preempt.Result) {
-	r := s.Rejection
-	if r.Attempt.Counsel.Victims.Answered {
-		r.Awaits(placement.Extenders)
-	}
-	if plan.Message != "" {
-		r.Decision.Message += " " + plan.Message
-	}
-	for _, sentence := range plan.Advice {
-		r.Decision.Message += " " + sentence
-	}
-	if plan.Kept || !isNever(s.pod) && nm.holds.keepsBelow(s.pod.Priority) {
-		r.Awaits(names.DefaultPreemption)
-		r.Decision.RetryAfter = nm.loops.spareEnds(s.pod.Priority)
-	}
-	nm.life.Unplaceable(r)
-}
-
-// refusePlan ends an attempt whose plan is refused, before or after the search for one.
-func (nm *nominator) refusePlan(s seeker, no refusal) {
-	r := s.Rejection
-	r.Decision.Message += " preemption: refused: " + no.why + "."
-	r.Decision.RetryAfter = no.ends
-	nm.effects.Plan(step.PlanReport{What: step.PlanRefused, Pod: s.Attempt.Offer.Pod, Detail: no.why})
-	r.Awaits(names.DefaultPreemption)
-	nm.life.Unplaceable(r)
-}
-
-// nominate builds and sends T2; false if nothing was sent.
+// nominate builds and sends T2; false if nothing was sent, and the attempt has been put back or has ended. The
+// steps:
+//
+//  1. Owners between whose pods plans keep failing get no plan.
+//  2. The documents of the place, the victims and the keepers, with the claims on the victims.
+//  3. The guards of the pod's rules, as if it were placed now, and the budgets that the victims take from.
+//  4. What the pod's claims get once the victims are gone.
+//  5. The registration of terms that the ledger does not know yet. The attempt waits for it, and searches again.
+//
+// The attempt is deferred if a step needs state that is still on its way: a victim or keeper that is only reserved
+// by the transaction in flight, a guard or budget that is not counted yet.
 func (nm *nominator) nominate(s seeker, plan preempt.Result) bool {
 	a := s.Attempt
-	if no := nm.loops.refusesVictims(s.pod, plan.Victims, nm.shard.Now); no.why != "" {
+	if no := nm.failures.refusesVictims(s.pod, plan.Victims, nm.shard.Now); no.why != "" {
 		nm.refusePlan(s, no)
 		return false
 	}
-	b, ok := nm.newPlan(a, plan.Node)
-	if !ok || nm.places.stoodIn(plan.Node.Node.UID) || !b.victims(plan.Victims) || !b.keep(plan.Keepers) {
+	b, ok := newPlan(nm.shard, a, plan.Node)
+	if !ok || nm.places.hasStagedPod(plan.Node.Node.UID) || !b.victims(plan.Victims) || !b.keep(plan.Keepers) {
 		// A victim or keeper is only reserved by what is in flight, or has changed since.
 		nm.life.Defer(a)
 		return false
@@ -263,12 +81,12 @@ func (nm *nominator) nominate(s seeker, plan preempt.Result) bool {
 	demanded, ready := nm.rules.Demands(&s.concern, plan.Node, crossnode.Following{
 		First: len(plan.Keepers) == 0, Pins: make([]attempt.Pin, len(plan.Keepers)),
 	})
-	rooms, known := nm.budgets.rooms(plan.Budgets, s.profile.ExceedsBudgets())
+	rooms, known := nm.budgets.roomsFor(plan.Budgets, s.profile.ExceedsBudgets())
 	if !ready || !known {
 		nm.life.Defer(a)
 		return false
 	}
-	entry, held, ok := nm.supply(s, plan)
+	entry, held, ok := nm.pickSupply(s, plan)
 	if !ok {
 		return false
 	}
@@ -276,7 +94,7 @@ func (nm *nominator) nominate(s seeker, plan preempt.Result) bool {
 		a.Pick = attempt.Pick{}
 		return false
 	}
-	n := b.nomination(plan.Node, entry)
+	n := b.request(plan.Node, entry)
 	n.Budgets = rooms
 	n.Guards = demanded.Guards
 	n.Exclusives = held
@@ -290,10 +108,10 @@ func (nm *nominator) nominate(s seeker, plan preempt.Result) bool {
 	return nm.sendNomination(d, n)
 }
 
-// supply returns the reservation that holds a place, with what the pod's claims get there once the victims are gone:
-// no other pod may get that in between. The promotion picks again. It returns false if there is nothing to send for
-// now.
-func (nm *nominator) supply(
+// pickSupply returns the reservation that holds a place, with what the pod's claims get there once the victims are
+// gone: no other pod may get that in between. The promotion picks again. It returns false if there is nothing to
+// send for now; the attempt is deferred or has failed then.
+func (nm *nominator) pickSupply(
 	s seeker, plan preempt.Result,
 ) (entry ledger.Entry, held []ledger.ExclusiveDoc, ok bool) {
 	a := s.Attempt
@@ -322,7 +140,8 @@ func (nm *nominator) supply(
 	return entry, claims.Sorted(docs), true
 }
 
-// sendNomination sends a T2, as a whole or its first part.
+// sendNomination sends a T2, as a whole, or, if that is too large for one transaction, its first part. The pod is
+// staged on the node before the send, so that decisions made while the transaction is in flight count it there.
 func (nm *nominator) sendNomination(d *nomination, n txns.Nomination) bool {
 	a := d.Attempt
 	change, err := txns.Nominate(n)
@@ -337,108 +156,12 @@ func (nm *nominator) sendNomination(d *nomination, n txns.Nomination) bool {
 	if txn.IsTooLarge(err) {
 		return nm.sendFirstPart(d, n)
 	}
-	return nm.unsent(a, err)
+	return nm.handleBuildError(a, err)
 }
 
-// unsent ends a try that could not be made into a transaction: either the state that it was decided on has changed
-// and the attempt is deferred, or the attempt fails.
-func (nm *nominator) unsent(a *attempt.Attempt, err error) bool {
-	var claimed *txns.ClaimedError
-	var refused *txns.RefusedError
-	var budget *txns.BudgetError
-	if errors.As(err, &budget) {
-		nm.budgets.refused(budget.UID)
-	}
-	a.Losses++
-	if a.Losses < attempt.MaxLosses && (errors.As(err, &claimed) || errors.As(err, &refused) || errors.As(err, &budget)) {
-		nm.budgets.stale = true
-		nm.life.Defer(a)
-		return false
-	}
-	nm.life.Fail(a, err.Error())
-	return false
-}
-
-// pickFor stages an attempt's pod on the node on which a place will be held for it.
-func (nm *nominator) pickFor(a *attempt.Attempt, node *state.Node, d *events.Decision) {
-	a.Pick = attempt.Pick{
-		NodeUID: node.UID, NodeName: node.Name, Decided: nm.shard.Now, Total: len(nm.shard.View.Nodes()),
-		Seed: d.Seed, Evidence: nm.record.Sought(a, d.Evidence, nm.loops.sparedPods()),
-		FactSequence: nm.shard.Store.Position().Sequence,
-		Volumes:      a.Pick.Volumes,
-	}
-	nm.shard.View.Stage(a.Pod, node.Name)
-}
-
-func (nm *nominator) unpick(a *attempt.Attempt) {
-	nm.life.Unstage(a)
-	a.Pick = attempt.Pick{}
-}
-
-// nomination is a T2 in flight.
-type nomination struct {
-	seeker
-	node    *state.Node
-	plan    string
-	token   ledger.Token
-	victims int
-	// rest are the victims that are claimed later (of a plan with a record).
-	rest     []txns.NodeEntry
-	yielding yielding
-}
-
-func (n *nomination) Kind() string { return "T2" }
-
-func (n *nomination) Done(revision int64) {
-	nm := n.by
-	a := n.Attempt
-	d := n.Decision
-	d.Kind = events.DecisionNominated
-	d.Token = a.Offer.Token
-	d.Attempt = a.Offer.Attempt
-	d.TraceParent = a.Offer.TraceParent
-	d.NodeUID = n.node.UID
-	d.NodeName = n.node.Name
-	d.LedgerRevision = revision
-	d.FactSequence, d.Evidence = a.Pick.FactSequence, nm.record.Answered(a)
-	nm.effects.Decide(d)
-	report := a.Report(step.Unschedulable)
-	report.Nodes, report.Plugins = int(d.NodesTotal), d.Plugins
-	for _, v := range victimsOf(nm.shard.Ledger.PlanDocs(n.plan), n.plan) {
-		report.Victims = append(report.Victims, v.PodUID)
-	}
-	nm.effects.Report(report)
-	nm.effects.Plan(step.PlanReport{What: step.PlanNominated, Pod: a.Offer.Pod, Node: n.node.Name, Victims: n.victims})
-	nm.life.Drop(a)
-	nm.holds.addHold(&hold{
-		podUID: a.Pod.UID, nodeUID: n.node.UID, plan: n.plan, token: n.token,
-		attempt: a.Offer.Attempt, traceParent: a.Offer.TraceParent, rest: n.rest, yielding: n.yielding,
-	})
-}
-
-func (n *nomination) Undone(lost txns.Outcome) {
-	nm := n.by
-	nm.budgets.stale = true
-	nm.lostDeed(n.Attempt, lost)
-}
-
-func (n *nomination) TooLarge(why string) {
-	nm := n.by
-	if n.Attempt.Doubtful {
-		nm.life.GiveBack(n.Attempt)
-		return
-	}
-	nm.life.Fail(n.Attempt, why)
-}
-
-// isNever reports whether a pod's preemption policy is Never.
-func isNever(p *state.Pod) bool {
-	policy := p.Template.Spec.PreemptionPolicy
-	return policy != nil && *policy == corev1.PreemptNever
-}
-
-// sendFirstPart sends the first transaction of a plan that is too large for one: the place and the plan's record.
-// The victims follow, see form.
+// sendFirstPart sends the first transaction of a plan that is too large for one: the hold, the pins on the keepers
+// and the plan's record, which is Forming. It claims no victim; these follow in parts (reconciler.form), and none is
+// evicted before the record is Ready. A crash in between leaves a hold that its next owner gives up.
 func (nm *nominator) sendFirstPart(d *nomination, n txns.Nomination) bool {
 	a := d.Attempt
 	all := n.Victims
@@ -459,9 +182,10 @@ func (nm *nominator) sendFirstPart(d *nomination, n txns.Nomination) bool {
 		}
 		nm.unpick(a)
 	}
-	return nm.unsent(a, err)
+	return nm.handleBuildError(a, err)
 }
 
+// isAmong reports whether a list has an entry on a node.
 func isAmong(list []txns.NodeEntry, nodeUID string) bool {
 	for _, e := range list {
 		if e.NodeUID == nodeUID {
@@ -471,8 +195,111 @@ func isAmong(list []txns.NodeEntry, nodeUID string) bool {
 	return false
 }
 
-// lostDeed puts an attempt back whose change of a plan was lost, or gives it back if it has lost too often.
-func (nm *nominator) lostDeed(a *attempt.Attempt, lost txns.Outcome) {
+// handleBuildError ends a try that could not be made into a transaction, and returns false. If the state that it was
+// decided on has changed (a victim has been claimed, a document is not current, a budget is used up), the attempt is
+// deferred; after attempt.MaxLosses such tries, or with any other error, it fails.
+func (nm *nominator) handleBuildError(a *attempt.Attempt, err error) bool {
+	var claimed *txns.ClaimedError
+	var refused *txns.RefusedError
+	var budget *txns.BudgetError
+	if errors.As(err, &budget) {
+		nm.budgets.noteRefused(budget.UID)
+	}
+	a.Losses++
+	if a.Losses < attempt.MaxLosses && (errors.As(err, &claimed) || errors.As(err, &refused) || errors.As(err, &budget)) {
+		nm.budgets.stale = true
+		nm.life.Defer(a)
+		return false
+	}
+	nm.life.Fail(a, err.Error())
+	return false
+}
+
+// pickFor stages an attempt's pod on the node on which a place will be held for it. The pick has no needs and no
+// basis: the transaction was built from the documents directly, and is sent at once.
+func (nm *nominator) pickFor(a *attempt.Attempt, node *state.Node, d *events.Decision) {
+	a.Pick = attempt.Pick{
+		NodeUID: node.UID, NodeName: node.Name, Decided: nm.shard.Now, Total: len(nm.shard.View.Nodes()),
+		Seed: d.Seed, Evidence: nm.record.NumberVictimSearch(a, d.Evidence, nm.failures.sparedPods()),
+		FactSequence: nm.shard.Store.Position().Sequence,
+		Volumes:      a.Pick.Volumes,
+	}
+	nm.shard.View.Stage(a.Pod, node.Name)
+}
+
+// unpick takes back what pickFor has staged.
+func (nm *nominator) unpick(a *attempt.Attempt) {
+	nm.life.Unstage(a)
+	a.Pick = attempt.Pick{}
+}
+
+// nomination is a T2 in flight. It becomes a hold when it is committed.
+type nomination struct {
+	seeker
+	node    *state.Node
+	plan    string
+	token   ledger.Token
+	victims int
+	// rest are the victims that are claimed later (of a plan with a record).
+	rest     []txns.NodeEntry
+	yielding yielding
+}
+
+func (n *nomination) Kind() string { return "T2" }
+
+// Done ends the attempt with the decision "nominated", and adds the hold. The hold is added here, and not when the
+// watch shows it, because only this shard knows the attempt, the trace and the victims that a large plan must still
+// claim. Metrics count such an attempt as unschedulable, as upstream does.
+func (n *nomination) Done(revision int64) {
+	nm := n.by
+	a := n.Attempt
+	d := n.Decision
+	d.Kind = events.DecisionNominated
+	d.Token = a.Offer.Token
+	d.Attempt = a.Offer.Attempt
+	d.TraceParent = a.Offer.TraceParent
+	d.NodeUID = n.node.UID
+	d.NodeName = n.node.Name
+	d.LedgerRevision = revision
+	d.FactSequence, d.Evidence = a.Pick.FactSequence, nm.record.FinalEvidence(a)
+	nm.effects.Decide(d)
+	report := a.Report(step.Unschedulable)
+	report.Nodes, report.Plugins = int(d.NodesTotal), d.Plugins
+	for _, v := range victimsOf(nm.shard.Ledger.PlanDocs(n.plan), n.plan) {
+		report.Victims = append(report.Victims, v.PodUID)
+	}
+	nm.effects.Report(report)
+	nm.effects.Plan(step.PlanReport{What: step.PlanNominated, Pod: a.Offer.Pod, Node: n.node.Name, Victims: n.victims})
+	nm.life.Drop(a)
+	nm.holds.addHold(&hold{
+		podUID: a.Pod.UID, nodeUID: n.node.UID, plan: n.plan, token: n.token,
+		attempt: a.Offer.Attempt, traceParent: a.Offer.TraceParent, rest: n.rest, yielding: n.yielding,
+	})
+}
+
+// Undone puts the attempt back. Budgets are read again, because a budget may be what was lost.
+func (n *nomination) Undone(lost txns.Outcome) {
+	nm := n.by
+	nm.budgets.stale = true
+	nm.retryLost(n.Attempt, lost)
+}
+
+// TooLarge ends the attempt, or gives it back if an earlier copy of the transaction may have been committed: then a
+// record of failure could be false.
+func (n *nomination) TooLarge(why string) {
+	nm := n.by
+	if n.Attempt.Doubtful {
+		nm.life.GiveBack(n.Attempt)
+		return
+	}
+	nm.life.Fail(n.Attempt, why)
+}
+
+// retryLost puts an attempt back whose change of a plan was lost, to be decided once the watch has reached what it
+// has lost to. It gives the attempt back to the queue if it has lost too often, if the partition belongs to another
+// shard now, or if an earlier copy may have been committed and undone since: its token must not be used again
+// (docs/bugs.md, 27).
+func (nm *nominator) retryLost(a *attempt.Attempt, lost txns.Outcome) {
 	reason := step.LostNode
 	switch {
 	case len(lost.Partitions) > 0:
@@ -492,5 +319,5 @@ func (nm *nominator) lostDeed(a *attempt.Attempt, lost txns.Outcome) {
 		return
 	}
 	a.Wait.Revision = max(a.Wait.Revision, txn.LostAt(lost))
-	nm.life.Again(a)
+	nm.life.Requeue(a)
 }

@@ -2,342 +2,109 @@ package preempt
 
 import (
 	"errors"
-	"maps"
-	"slices"
-	"time"
 
+	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/ledger/registry"
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/placement"
-	"github.com/berth-scheduler/berth/pkg/placement/engine"
 	"github.com/berth-scheduler/berth/pkg/state"
-	"github.com/berth-scheduler/berth/services/scheduler/decide/advice"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/claims"
-	"github.com/berth-scheduler/berth/services/scheduler/decide/crossnode"
-	"github.com/berth-scheduler/berth/services/scheduler/decide/lifecycle"
-	"github.com/berth-scheduler/berth/services/scheduler/decide/record"
-	"github.com/berth-scheduler/berth/services/scheduler/decide/search"
-	"github.com/berth-scheduler/berth/services/scheduler/decide/shard"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
-	"github.com/berth-scheduler/berth/services/scheduler/decide/txn"
 )
 
-const (
-	// claimPatience is how long the devices of victims that are gone may stay allocated: Kubernetes' controller for
-	// claims takes them back within seconds.
-	claimPatience = 30 * time.Second
-	// holdPatience is how long a plan may stay unchanged, in addition to the grace period of its victims, before its
-	// place is given up: then the component that should stop a pod, or report that it has stopped, does not (a node
-	// that is gone, a finalizer).
-	holdPatience = 3 * time.Minute
-	// refusedPatience is how long a plan may stay without another try after one of its evictions has failed: binders
-	// wait twice as long before they retry, and there may be better victims.
-	refusedPatience = 15 * time.Second
-	// unmarkedPatience is how long a plan with a pod to evict may stay unchanged while none of its evictions has
-	// begun. Binders begin within seconds; if the eviction API refuses their dry run, they retry every 30 s. It is
-	// longer than it takes to replace a binder.
-	unmarkedPatience = refusedPatience + 45*time.Second
-	// defaultGrace is the grace period of pods that name none.
-	defaultGrace = 30 * time.Second
-	// secondLookAfter is how long a place is held before the reconciler checks whether the pod now fits elsewhere
-	// without it; secondLooks is for how many holds each heartbeat allows that check.
-	secondLookAfter = 2 * time.Second
-	secondLooks     = 64
-)
-
-// look is the result of an inspection of a hold.
-type look uint8
-
-const (
-	// lookOpen: not decided yet.
-	lookOpen look = iota
-	// lookLater: nothing to do until something changes.
-	lookLater
-	// lookAgain: what is known is not enough; the hold is inspected again in the next step.
-	lookAgain
-	// lookSent: a transaction has been sent.
-	lookSent
-)
-
-// reconciler manages the places that are held for this shard's pods: it promotes a pod (T3) once all its victims
-// have gone, and gives up a place that has waited too long or is not needed (T8).
-type reconciler struct {
-	shard    *shard.State
-	attempts *attempt.Queues
-	record   *record.Recorder
-	effects  *step.Effects
-	life     *lifecycle.Attempts
-	slot     *txn.Slot
-	rules    *crossnode.Rules
-	terms    *crossnode.Terms
-	search   *search.Searcher
-
-	consults   *advice.Consults
-	performing *advice.Plugins
-	holds      *holds
-	loops      *loops
-	budgets    *budgetBook
-
-	// quiet: a promotion whose rules count other pods waits until no pod is staged.
-	quiet bool
-	// looks is for how many more holds it may check whether their pods fit elsewhere.
-	looks int
-	// releases are the plans of moves whose place no pod will need.
-	releases []string
-}
-
-// reconcile inspects the holds that are due, until one needs a transaction; true if that has been sent.
-func (rc *reconciler) reconcile() bool {
-	rc.quiet = false
-	for _, plan := range slices.Sorted(maps.Keys(rc.holds.orphans)) {
-		delete(rc.holds.orphans, plan)
-		if rc.dropOrphan(plan) {
-			return true
-		}
+// promote sends T3 if the pod fits now that all its victims have gone; otherwise it gives the place up, or waits.
+// The first step with a result ends it. The steps are those of a placement (placer.place in package decide) on a
+// single node, with one difference: they may wait for other pods, because pods were evicted for this place.
+func (rc *reconciler) promote(s holdState) inspection {
+	f := promotionBasis{}
+	l := rc.collectBasis(s, &f) // 1. the profile, the node without the victims, and the rules about other nodes
+	if l == inspectionOpen {
+		l = rc.checkGuards(s, &f) // 2. what the placement depends on beyond its node
 	}
-	if len(rc.holds.queue) == 0 {
-		rc.holds.queue = slices.Sorted(maps.Keys(rc.holds.due))
-	}
-	for len(rc.holds.queue) > 0 {
-		uid := rc.holds.queue[0]
-		rc.holds.queue = rc.holds.queue[1:]
-		h, ok := rc.holds.held[uid]
-		if _, due := rc.holds.due[uid]; !due || !ok {
-			delete(rc.holds.due, uid)
-			continue
-		}
-		switch rc.inspect(h) {
-		case lookSent:
-			delete(rc.holds.due, uid)
-			return true
-		case lookLater:
-			delete(rc.holds.due, uid)
-		case lookAgain:
-		}
-	}
-	return false
-}
-
-// standing is a hold together with its current state.
-type standing struct {
-	by *reconciler
-	*hold
-	doc   ledger.NodeDoc
-	entry ledger.Entry
-	pod   *state.Pod
-	// others are the other documents of its plan.
-	others []ledger.NodeDoc
-}
-
-func (rc *reconciler) inspect(h *hold) look {
-	s := standing{by: rc, hold: h}
-	doc, entry, ok := rc.shard.Ledger.Entry(h.podUID)
-	if s.doc, s.entry = doc, entry; !ok || s.entry.Token != h.token || s.entry.State != ledger.Held {
-		return lookLater
-	}
-	for _, d := range rc.shard.Ledger.PlanDocs(h.plan) {
-		if d.NodeUID != s.doc.NodeUID {
-			s.others = append(s.others, d)
-		}
-	}
-	progress := rc.shard.View.PodProgress()
-	s.pod, ok = rc.shard.View.Pod(h.podUID)
-	switch {
-	case !ok && progress < s.entry.PodRV:
-		return lookAgain
-	case !ok || s.pod.Deleting || s.pod.Terminal:
-		return rc.giveUp(s, end{reason: "the pod is gone", silent: true})
-	case s.pod.NodeName != "":
-		return rc.giveUp(s, end{reason: "somebody else has bound the pod", silent: true})
-	case s.doc.SupersededBy != "":
-		return rc.giveUp(s, end{reason: "another node has registered under the name of the node"})
-	}
-	var l look
-	switch {
-	case ledger.IsRecorded(h.plan):
-		l = rc.form(s)
-	case txns.IsPrepared(h.plan):
-		l = rc.prepared(s)
-	}
-	if l != lookOpen {
+	if l != inspectionOpen {
 		return l
 	}
-	if left, grace := rc.victimsLeft(s); left && !txns.IsPrepared(h.plan) {
-		return rc.await(s, grace)
-	}
-	rc.holds.setBegun(s.hold, true)
-	for _, d := range append(s.others, s.doc) {
-		if progress < d.HighWater(ledger.KindPod) {
-			return lookAgain
-		}
-	}
-	return rc.promote(s)
-}
-
-// victimsLeft reports whether victims of a plan, or reservations that were asked back, are still there. It also
-// returns the longest grace period of these victims.
-func (rc *reconciler) victimsLeft(s standing) (left bool, grace time.Duration) {
-	for _, v := range victimsOf(append(s.others, s.doc), s.plan) {
-		if fate, _ := rc.shard.View.VictimFate(v.PodUID, v.PodRV); fate != txns.Left {
-			left, grace = true, max(grace, rc.graceOf(v.PodUID))
-		}
-	}
-	for i := range s.doc.Entries {
-		left = left || rc.yields(&s.doc.Entries[i], s.entry.Priority)
-	}
-	return left, grace
-}
-
-func (rc *reconciler) graceOf(podUID string) time.Duration {
-	pod, ok := rc.shard.View.Pod(podUID)
-	if !ok || pod.Template == nil {
-		return defaultGrace
-	}
-	seconds := pod.Template.Spec.TerminationGracePeriodSeconds
-	if seconds == nil {
-		return defaultGrace
-	}
-	return time.Duration(*seconds) * time.Second
-}
-
-// await decides whether a hold has waited too long, or for nothing.
-func (rc *reconciler) await(s standing, grace time.Duration) look {
-	idle := rc.shard.Now.Sub(s.moved)
-	marked := rc.anyMarked(s)
-	rc.holds.setBegun(s.hold, marked || !rc.anyToEvict(s))
-	switch {
-	case idle > holdPatience+grace:
-		return rc.giveUp(s, end{reason: "pods that have to go are still there", failed: true})
-	case !s.refused.IsZero() && !marked && rc.shard.Now.Sub(s.refused) > refusedPatience:
-		return rc.giveUp(s, end{reason: "pods that have to go cannot be evicted", failed: true, spare: true})
-	case !s.begun && idle > unmarkedPatience:
-		// No pod was evicted for it, so it does not count as a failure of the pod.
-		return rc.giveUp(s, end{reason: "the eviction of pods that have to go is not begun", spare: true})
-	case !marked && rc.shard.Now.Sub(s.since) > secondLookAfter && rc.looks > 0:
-		rc.looks--
-		if node := rc.fitsElsewhere(s); node != "" {
-			return rc.giveUp(s, end{reason: "the pod fits on node " + node + " as it is"})
-		}
-	}
-	return lookLater
-}
-
-// anyMarked reports whether an eviction of a plan may be in progress.
-func (rc *reconciler) anyMarked(s standing) bool {
-	return slices.ContainsFunc(victimsOf(append(s.others, s.doc), s.plan), func(v ledger.Entry) bool {
-		return v.State == ledger.Evicting
-	})
-}
-
-// anyToEvict reports whether a plan has a victim that is not leaving yet.
-func (rc *reconciler) anyToEvict(s standing) bool {
-	return slices.ContainsFunc(victimsOf(append(s.others, s.doc), s.plan), func(v ledger.Entry) bool {
-		pod, known := rc.shard.View.Pod(v.PodUID)
-		return known && !isLeaving(pod)
-	})
-}
-
-// fitsElsewhere returns the name of a node that the pod of a hold fits on without any eviction; empty for none.
-func (rc *reconciler) fitsElsewhere(s standing) string {
-	profile, ok := rc.shard.Profiles[s.pod.SchedulerName]
-	if !ok || rc.shard.View.Settle() > 0 || profile.Extended(s.pod) {
-		return "" // the opinions of extenders are not known
-	}
-	v, err := rc.shard.Claims.Of(s.pod, profile)
+	v, err := rc.shard.Claims.SupplyFor(s.pod, f.profile)
 	if err != nil {
-		return ""
-	}
-	defer v.SetAside(s.pod)()
-	defer rc.shard.LookUp(v)()
-	concern, err := rc.rules.ConcernOf(s.pod, profile)
-	r := rc.search.Query(profile, engine.Query{Pod: s.pod, Seed: attempt.Seed(s.pod.UID, s.attempt)})
-	if err != nil || r.Err != nil || len(r.Feasible) == 0 {
-		return ""
-	}
-	best := r.Feasible[0].Node
-	in := placement.Input{Pod: s.pod, Nodes: rc.shard.View.Nodes(), Objects: v.Lookups(rc.shard.View.Snapshot())}
-	if rc.search.RestsOnHolds(in, profile, &concern, best, nil) {
-		return ""
-	}
-	return best.Node.Name
-}
-
-// promote sends T3 if the pod fits now that all its victims have gone; otherwise it gives the place up. The first
-// step with a result ends it.
-func (rc *reconciler) promote(s standing) look {
-	f := footing{}
-	l := rc.ground(s, &f) // 1. the profile, the node without the victims, and the rules about other nodes
-	if l == lookOpen {
-		l = rc.guard(s, &f) // 2. what the placement depends on beyond its node
-	}
-	if l != lookOpen {
-		return l
-	}
-	v, err := rc.shard.Claims.Of(s.pod, f.profile)
-	if err != nil {
-		return rc.giveUp(s, end{reason: err.Error()})
+		return rc.giveUp(s, withdrawal{reason: err.Error()})
 	}
 	defer v.SetAside(s.pod)()
 	f.volumes = v
-	l = rc.fit(s, &f) // 3. the pod fits there, and does not use the room of another pod
-	if l == lookOpen {
+	l = rc.checkFit(s, &f) // 3. the pod fits there, and does not use the room of another pod
+	if l == inspectionOpen {
 		l = rc.vetPlace(s, f.profile, f.node.Node) // 4. the opinion of extenders on the node
 	}
-	if l == lookOpen {
-		l = rc.supply(s, &f) // 5. volumes and devices for the pod's claims
+	if l == inspectionOpen {
+		l = rc.pickSupply(s, &f) // 5. volumes and devices for the pod's claims
 	}
-	if l == lookOpen {
+	if l == inspectionOpen {
 		l = rc.sendPromotion(s, f) // 6. T3
 	}
 	return l
 }
 
-// ground collects the state on which a promotion is decided.
-func (rc *reconciler) ground(s standing, f *footing) look {
+// promotionBasis is the state that a promotion depends on, and the volumes and devices that it gives the pod. Each
+// step fills in its part.
+type promotionBasis struct {
+	profile *placement.Profile
+	// node is the node of the place without the hold and the victims of its plan.
+	node    *state.NodeInfo
+	concern guard.Concern
+	guards  []registry.GuardUse
+	volumes claims.Supply
+	// exclusives are the documents of claims and pools in which the hold has something, or the reservation will.
+	exclusives []ledger.ExclusiveDoc
+}
+
+// collectBasis collects the state on which a promotion is decided. A promotion that the store refused for its size
+// is not tried again: the place is given up, which needs a smaller transaction. While the rules about other pods are
+// uncertain, or the node has pods that no fact describes, the promotion is tried again.
+func (rc *reconciler) collectBasis(s holdState, f *promotionBasis) inspection {
 	if s.vetting.unstorable != "" {
-		return rc.giveUp(s, end{reason: s.vetting.unstorable, failed: true})
+		return rc.giveUp(s, withdrawal{reason: s.vetting.unstorable, failed: true})
 	}
 	var ok bool
-	if f.profile, ok = rc.shard.Profile(s.pod); !ok {
-		return rc.giveUp(s, end{reason: "no profile of that name is configured"})
+	if f.profile, ok = rc.shard.Profiles[s.pod.SchedulerName]; !ok {
+		return rc.giveUp(s, withdrawal{reason: "no profile of that name is configured"})
 	}
 	if f.node, ok = rc.shard.View.Ask(view.Now, s.doc.NodeUID, s.plan); !ok {
-		return rc.giveUp(s, end{reason: "the node is gone"})
+		return rc.giveUp(s, withdrawal{reason: "the node is gone"})
 	}
 	var err error
 	if f.concern, err = rc.rules.ConcernOf(s.pod, f.profile); err != nil {
-		return rc.giveUp(s, end{reason: err.Error()})
+		return rc.giveUp(s, withdrawal{reason: err.Error()})
 	}
 	if f.concern.Uncertain || f.node.UndescribedPods() > 0 {
-		return lookAgain
+		return inspectionRepeats
 	}
-	return lookOpen
+	return inspectionOpen
 }
 
-// guard determines what a placement depends on beyond its node. It waits until no attempt is staged that the pod's
-// rules would count.
-func (rc *reconciler) guard(s standing, f *footing) look {
+// checkGuards determines what a placement depends on beyond its node. It waits until no attempt is staged that the
+// pod's rules would count, and for guards that are not counted yet; the latter for holdPatience at most.
+func (rc *reconciler) checkGuards(s holdState, f *promotionBasis) inspection {
 	if f.concern.CountsBatch() && rc.attempts.Count(attempt.Staged, attempt.Reserving) > 0 {
 		rc.quiet = true // until staged pods have been reserved or withdrawn
-		return lookAgain
+		return inspectionRepeats
 	}
 	var ready bool
-	f.guards, ready = rc.terms.Rests(s.pod, f.node, &f.concern)
+	f.guards, ready = rc.terms.GuardsFor(s.pod, f.node, &f.concern)
 	switch {
 	case ready:
-		return lookOpen
+		return inspectionOpen
 	case rc.shard.Now.Sub(s.moved) > holdPatience:
-		return rc.giveUp(s, end{reason: "what its rules about other pods need has not come to stand"})
+		return rc.giveUp(s, withdrawal{reason: "what its rules about other pods need has not come to stand"})
 	}
-	return lookAgain
+	return inspectionRepeats
 }
 
-// fit checks whether the pod fits on the node, and whether that depends on the held places of other pods.
-func (rc *reconciler) fit(s standing, f *footing) look {
+// checkFit checks whether the pod fits on the node, and whether that depends on the held places of other pods. Pods
+// on other nodes are looked at only for rules that reach there.
+func (rc *reconciler) checkFit(s holdState, f *promotionBasis) inspection {
 	in := placement.Input{
 		Pod: s.pod, Nodes: []*state.NodeInfo{f.node}, Objects: f.volumes.Lookups(rc.shard.View.Snapshot()),
 	}
@@ -347,54 +114,51 @@ func (rc *reconciler) fit(s standing, f *footing) look {
 	fits, why, err := f.profile.FitsWithout(in, f.node, nil)
 	switch {
 	case err != nil:
-		return rc.giveUp(s, end{reason: err.Error()})
+		return rc.giveUp(s, withdrawal{reason: err.Error()})
 	case !fits:
-		return rc.lacksRoom(s, f.profile, in, obstacle{f.node, why})
+		return rc.handleUnfit(s, f.profile, in, obstacle{f.node, why})
 	}
-	return rc.besideOthers(s, in, f)
+	return rc.checkOtherHolds(s, in, f)
 }
 
-// supply picks again what the pod's claims get, and waits until that is known.
-func (rc *reconciler) supply(s standing, f *footing) look {
-	v, exclusives, ready, err := rc.resupply(s, f.profile, f.volumes, f.node.Node)
-	switch {
-	case err != nil:
-		return rc.giveUp(s, end{reason: err.Error(), failed: true})
-	case !ready:
-		return lookAgain
-	}
-	f.volumes, f.exclusives = v, exclusives
-	return lookOpen
-}
-
-// besideOthers checks whether a fit depends on the held places of other pods; lookOpen if not.
-func (rc *reconciler) besideOthers(s standing, in placement.Input, f *footing) look {
+// checkOtherHolds checks whether a fit depends on the held places of other pods; inspectionOpen if not. There are
+// two ways: the free room was cleared for another pod, or hard spread passes only because held pods count in other
+// domains. In both cases the hold waits for the other pods, for holdPatience at most. After that the spread ends the
+// plan as a failure, while the room alone does not. A plan whose room was cleared for another pod is given up at
+// once if it had no victims of its own that were evicted.
+func (rc *reconciler) checkOtherHolds(s holdState, in placement.Input, f *promotionBasis) inspection {
 	takes := rc.takesPromised(s, f.profile, in)
-	rests := rc.search.RestsOnHolds(in, f.profile, &f.concern, f.node, nil)
+	rests := rc.search.DependsOnHolds(in, f.profile, &f.concern, f.node, nil)
 	switch {
 	case takes && s.yielding.alone:
-		return rc.giveUp(s, end{reason: "the room that is left there is promised to another pod"})
+		return rc.giveUp(s, withdrawal{reason: "the room that is left there is promised to another pod"})
 	case (takes || rests) && rc.shard.Now.Sub(s.moved) <= holdPatience:
-		return lookLater // until the other pod has its place, or gives it up
+		return inspectionWaits // until the other pod has its place, or gives it up
 	case rests:
-		return rc.giveUp(s, end{reason: "pods that it is spread with have not come to stand", failed: true})
+		return rc.giveUp(s, withdrawal{reason: "pods that it is spread with have not come to stand", failed: true})
 	}
-	return lookOpen
+	return inspectionOpen
 }
 
-// footing is the state that a promotion depends on, and the volumes and devices that it gives the pod.
-type footing struct {
-	profile    *placement.Profile
-	node       *state.NodeInfo
-	concern    guard.Concern
-	guards     []registry.GuardUse
-	volumes    claims.Supply
-	exclusives []ledger.ExclusiveDoc
+// pickSupply picks again what the pod's claims get, and waits until that is known. An error counts as a failure of
+// the plan.
+func (rc *reconciler) pickSupply(s holdState, f *promotionBasis) inspection {
+	v, exclusives, ready, err := rc.repick(s, f.profile, f.volumes, f.node.Node)
+	switch {
+	case err != nil:
+		return rc.giveUp(s, withdrawal{reason: err.Error(), failed: true})
+	case !ready:
+		return inspectionRepeats
+	}
+	f.volumes, f.exclusives = v, exclusives
+	return inspectionOpen
 }
 
-// resupply picks again what the claims of a promoted pod get; false if that is not known yet.
-func (rc *reconciler) resupply(
-	s standing, profile *placement.Profile, v claims.Supply, node *state.Node,
+// repick picks again what the claims of a promoted pod get; false if that is not known yet. The nomination has
+// promised something already, but what is free has changed since: above all, the victims' claims have been released.
+// The returned documents free what the hold has, and hold what is picked.
+func (rc *reconciler) repick(
+	s holdState, profile *placement.Profile, v claims.Supply, node *state.Node,
 ) (claims.Supply, []ledger.ExclusiveDoc, bool, error) {
 	if !rc.shard.Claims.Settled(v, s.doc) {
 		return v, nil, false, nil
@@ -419,10 +183,13 @@ func (rc *reconciler) resupply(
 	return v, claims.Sorted(docs), err == nil, nil
 }
 
-func (rc *reconciler) sendPromotion(s standing, f footing) look {
+// sendPromotion builds and sends T3. txns.Promote checks the conditions again, on the documents; what it refuses is
+// inspected again later. Extenders are asked again after a promotion that was lost, as an opinion holds only as of
+// its question.
+func (rc *reconciler) sendPromotion(s holdState, f promotionBasis) inspection {
 	mandate, mine := rc.shard.Mandate(s.entry.Partition())
 	if !mine {
-		return lookLater
+		return inspectionWaits
 	}
 	target, _ := txns.Finish(s.doc, rc.shard.View)
 	p := txns.Promotion{
@@ -435,20 +202,78 @@ func (rc *reconciler) sendPromotion(s standing, f footing) look {
 		p.Record = &r
 	}
 	s.vetting = vetting{} // an opinion holds only as of its question
-	if s.deal != nil {
-		p.Delegated = s.deal.Delegate(f.volumes)
+	if s.plugins != nil {
+		p.Delegated = s.plugins.Delegate(f.volumes)
 	}
 	change, err := txns.Promote(p)
 	if err == nil {
-		d := &promotion{standing: s, node: f.node.Node, agreed: s.deal, supplied: len(p.Volumes)+len(p.Devices) > 0}
+		d := &promotion{holdState: s, node: f.node.Node, binding: s.plugins, repicked: len(p.Volumes)+len(p.Devices) > 0}
 		err = rc.slot.Launch(d, change)
 	}
 	var refused *txns.RefusedError
 	switch {
 	case err == nil:
-		return lookSent
+		return inspectionSent
 	case errors.As(err, &refused):
-		return lookAgain
+		return inspectionRepeats
 	}
-	return rc.giveUp(s, end{reason: err.Error()})
+	return rc.giveUp(s, withdrawal{reason: err.Error()})
 }
+
+// promotion is a T3 in flight. Its hold remains in Holds until the ledger's change shows that it is no hold any
+// more.
+type promotion struct {
+	holdState
+	node *state.Node
+	// binding is the agreement of its plugins, nil for none.
+	binding *attempt.PluginBinding
+	// repicked: it has picked volumes or devices again.
+	repicked bool
+}
+
+// Resupplies implements an option of txn.Proposal: decisions made while this transaction was in flight have counted
+// what the nomination had promised, if it has picked again.
+func (p *promotion) Resupplies() bool { return p.repicked }
+
+func (p *promotion) Kind() string { return "T3" }
+
+// Done records the placement. For a hold that plugins have prepared, the record is that of the attempt; if plugins
+// also bind, it follows when they have answered. For other holds the attempt ended with the nomination, so the
+// decision and the report are built from the hold.
+func (p *promotion) Done(revision int64) {
+	rc := p.by
+	if binding := p.binding; binding != nil {
+		p.plugins, binding.Attempt.Pod = nil, p.pod
+		if binding.Delegated && !binding.Ended {
+			rc.performing.StartBind(binding, revision)
+			return
+		}
+		if !binding.Ended {
+			rc.performing.WatchBind(p.podUID, binding)
+		}
+		rc.record.Placed(binding.Attempt, revision)
+		return
+	}
+	d := p.decision(events.DecisionPlaced)
+	d.LedgerRevision = revision
+	d.NodesTotal = int32(len(rc.shard.View.Nodes()))
+	d.NodesFeasible = 1
+	rc.effects.Decide(d)
+	rc.effects.Report(step.Attempt{
+		Pod: d.Pod, Received: p.since, Decided: rc.shard.Now, Profile: p.pod.SchedulerName, Number: p.attempt,
+		Outcome: step.Scheduled, NodeName: d.NodeName, Feasible: 1, Nodes: int(d.NodesTotal), Held: true,
+	})
+	rc.effects.Plan(step.PlanReport{
+		What: step.PlanPromoted, Pod: d.Pod, Node: d.NodeName, Held: rc.shard.Now.Sub(p.since),
+	})
+}
+
+// TooLarge marks the place to be given up, which needs a smaller transaction.
+func (p *promotion) TooLarge(why string) {
+	rc := p.by
+	p.vetting.unstorable = why
+	rc.holds.due[p.podUID] = struct{}{}
+}
+
+// Undone makes the hold due: it is inspected again on the documents that it has lost to.
+func (p *promotion) Undone(txns.Outcome) { p.by.holds.due[p.podUID] = struct{}{} }

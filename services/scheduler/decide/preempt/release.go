@@ -8,7 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
 )
 
-// release is the T8 of a place that was kept for a pod which has been placed elsewhere.
+// release is the T8 of a place that was kept for a pod which has been placed elsewhere. It drops the placeholder,
+// and the claim on the moved pod unless that is being evicted.
 type release struct {
 	by   *reconciler
 	plan string
@@ -21,15 +22,17 @@ func (r *release) Done(int64) { r.by.budgets.stale = true }
 // TooLarge does nothing: the binders sweep what is left.
 func (r *release) TooLarge(string) {}
 
+// Undone tries again: the documents have changed.
 func (r *release) Undone(_ txns.Outcome) {
 	rc := r.by
 	rc.releases = append(rc.releases, r.plan)
 }
 
-// missed notes, when a pod has been placed, that one of the places kept for it will not be needed: the first one
-// whose moved pod is leaving. (While that pod stays, the new pod is no replacement but an additional one.)
-func (rc *reconciler) missed(a *attempt.Attempt) {
-	for _, plan := range a.Missed {
+// releaseUnfit notes, when a pod has been placed, that one of the places kept for it will not be needed: the first
+// one whose moved pod is leaving. (While that pod stays, the new pod is no replacement but an additional one.) One
+// placement releases one place at most, since it replaces one pod.
+func (rc *reconciler) releaseUnfit(a *attempt.Attempt) {
+	for _, plan := range a.UnfitPlaces {
 		_, e, ok := rc.shard.Ledger.PlanOwner(plan)
 		if !ok || e.Role != ledger.RoleMove || slices.Contains(rc.releases, plan) {
 			continue
@@ -44,7 +47,8 @@ func (rc *reconciler) missed(a *attempt.Attempt) {
 	}
 }
 
-// releaseOne sends T8 for a place that no pod will need; true if it has been sent.
+// releaseOne sends T8 for a place that no pod will need; true if it has been sent. Places that have been taken over
+// or released in the meantime are skipped.
 func (rc *reconciler) releaseOne() bool {
 	for len(rc.releases) > 0 {
 		plan := rc.releases[0]

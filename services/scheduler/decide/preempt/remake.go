@@ -8,45 +8,46 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
 )
 
-// SetSpared makes exactly these pods be spared as victims.
+// SetSpared makes exactly these pods be spared as victims, without an end. Replay uses it to restore the state of a
+// record; pods that the facts do not have are left out.
 func (p *Preemption) SetSpared(uids []string) {
-	snapshot := p.holds.shard.View.Snapshot()
+	snapshot := p.Holds.shard.View.Snapshot()
 	nodes := map[string]bool{}
-	for _, s := range p.loops.spared {
+	for _, s := range p.failures.spared {
 		nodes[s.nodeUID] = true
 	}
-	p.loops.spared = map[string]sparedPod{}
+	p.failures.spared = map[string]sparedPod{}
 	for _, uid := range uids {
-		pod, ok := p.holds.shard.View.Pod(uid)
+		pod, ok := p.Holds.shard.View.Pod(uid)
 		if !ok {
 			continue
 		}
 		if n, ok := snapshot.NodeByName(pod.NodeName); ok {
-			p.loops.spared[uid] = sparedPod{nodeUID: n.UID}
+			p.failures.spared[uid] = sparedPod{nodeUID: n.UID}
 			nodes[n.UID] = true
 		}
 	}
 	for uid := range nodes {
-		p.holds.protect(uid)
+		p.Holds.protect(uid)
 	}
 }
 
 // RemakeSearch returns the node that a search for victims finds for an attempt that fits nowhere, or the node of the
-// hold that it would take over. Nothing is proposed.
+// hold that it would take over. Nothing is proposed. An error explains why the search finds no node.
 func (p *Preemption) RemakeSearch(a *attempt.Attempt, profile *placement.Profile, seed uint64) (string, error) {
 	n := p.nominator
 	s, err := n.seekerOf(a, profile)
 	if err != nil {
 		return "", err
 	}
-	if s.volumes, err = n.shard.Claims.Of(a.Pod, profile); err != nil {
+	if s.volumes, err = n.shard.Claims.SupplyFor(a.Pod, profile); err != nil {
 		return "", err
 	}
 	if t, ok := n.displaceable(s); ok && !s.volumes.Any() {
 		return t.node.Node.Name, nil
 	}
 	p.budgets.stale = true
-	plan := n.preempt(s, engine.PreemptQuery{Pod: a.Pod, Seed: seed, Budgets: p.budgets.now()})
+	plan := n.preempt(s, engine.PreemptQuery{Pod: a.Pod, Seed: seed, Budgets: p.budgets.current()})
 	switch {
 	case plan.Err != nil:
 		return "", plan.Err
@@ -56,13 +57,14 @@ func (p *Preemption) RemakeSearch(a *attempt.Attempt, profile *placement.Profile
 	return plan.Node.Node.Name, nil
 }
 
-// RemakeOusting stages an attempt in a place that is kept for a less important pod.
+// RemakeOusting stages an attempt in a place that is kept for a less important pod. An error means that there is
+// none where it fits.
 func (p *Preemption) RemakeOusting(a *attempt.Attempt, profile *placement.Profile) error {
 	s, err := p.nominator.seekerOf(a, profile)
 	if err != nil {
 		return err
 	}
-	if !p.places.displaceKept(s) {
+	if !p.Places.displaceKept(s.Attempt, s.profile, &s.concern) {
 		return errors.New("no place that is kept could be ousted")
 	}
 	return nil

@@ -22,6 +22,7 @@ func (r *Recorder) Lost(a *attempt.Attempt, reason step.Reason) {
 	}
 }
 
+// lostRecord returns the record of a choice that did not become a reservation.
 func (r *Recorder) lostRecord(a *attempt.Attempt, reason step.Reason) events.Decision {
 	d := r.Decision(events.DecisionLost, a)
 	d.FactSequence = a.Pick.FactSequence
@@ -29,14 +30,14 @@ func (r *Recorder) lostRecord(a *attempt.Attempt, reason step.Reason) events.Dec
 	d.Seed = a.Pick.Seed
 	d.NodeUID, d.NodeName = a.Pick.NodeUID, a.Pick.NodeName
 	d.NodesTotal, d.NodesFeasible = int32(a.Pick.Total), int32(a.Pick.Feasible)
-	d.Message, d.Evidence = string(reason), r.Answered(a)
+	d.Message, d.Evidence = string(reason), r.FinalEvidence(a)
 	return d
 }
 
 // Abandoned records a choice that is given up, unless it has a record: pods that were decided after it may have
 // counted it.
 func (r *Recorder) Abandoned(a *attempt.Attempt) {
-	if e := a.Pick.Evidence; e != nil && e.Order > a.Recorded {
+	if e := a.Pick.Evidence; e != nil && e.Order > a.RecordedOrder {
 		r.Effects.Abandon(r.lostRecord(a, step.Abandoned))
 	}
 }
@@ -50,7 +51,7 @@ func (r *Recorder) PlacedBy(a *attempt.Attempt, revision int64, plugin string) {
 	d.FactSequence, d.LedgerRevision = a.Pick.FactSequence, revision
 	d.NodeUID, d.NodeName = a.Pick.NodeUID, a.Pick.NodeName
 	d.NodesTotal, d.NodesFeasible = int32(a.Pick.Total), int32(a.Pick.Feasible)
-	d.Seed, d.Evidence = a.Pick.Seed, r.Answered(a)
+	d.Seed, d.Evidence = a.Pick.Seed, r.FinalEvidence(a)
 	if plugin != "" {
 		d.Plugins = []string{plugin}
 	}
@@ -71,7 +72,8 @@ func (r *Recorder) FailedOn(a *attempt.Attempt, message, nodeUID, node string) {
 	r.Effects.Report(a.Report(step.Failed))
 }
 
-// Unplaceable records an attempt that fits nowhere.
+// Unplaceable records an attempt that fits nowhere. The offer may have been renewed since the decision, under
+// another token.
 func (r *Recorder) Unplaceable(a *attempt.Attempt, d events.Decision) {
 	d.Token = a.Offer.Token
 	d.Attempt = a.Offer.Attempt

@@ -13,17 +13,20 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
-// Look is the result of an evaluation. Home: only the home nodes were evaluated. Basis is what the result depends on
-// besides facts and ledger. Unsettled and OnHold: see attempt.Rejection.
-type Look struct {
+// Evaluation is the result of an evaluation of the nodes for a pod. Home: only the home nodes were evaluated. Basis
+// lists the state besides facts and ledger on which the result depends. Unsettled and DependsOnHolds: see
+// attempt.Rejection.
+type Evaluation struct {
 	placement.Result
-	Home      bool
-	Basis     evidence.Basis
-	Unsettled bool
-	OnHold    bool
+	Home           bool
+	Basis          evidence.Basis
+	Unsettled      bool
+	DependsOnHolds bool
 }
 
-// Recorder keeps the state that records of decisions need, and appends the records to the effects of the step.
+// Recorder keeps the state that records of decisions need, and appends the records to the effects of the step. It
+// changes nothing else, but for noting in an attempt which of its choices has a record. With NoEvidence records have
+// no evidence, and the rest is unchanged.
 type Recorder struct {
 	Shard    *shard.State
 	Attempts *attempt.Queues
@@ -40,7 +43,7 @@ type Recorder struct {
 
 // Evidence returns the record of an evaluation. The result belongs to the engine, so everything that is kept is
 // copied.
-func (r *Recorder) Evidence(a *attempt.Attempt, p *placement.Profile, found Look, behind int) *evidence.Evidence {
+func (r *Recorder) Evidence(a *attempt.Attempt, p *placement.Profile, found Evaluation, behind int) *evidence.Evidence {
 	if r.Shard.NoEvidence {
 		return nil
 	}
@@ -71,8 +74,9 @@ func (r *Recorder) Evidence(a *attempt.Attempt, p *placement.Profile, found Look
 	return e
 }
 
-// Chose numbers a decision that chose a node.
-func (r *Recorder) Chose(e *evidence.Evidence) *evidence.Evidence {
+// NumberChoice numbers a decision that chose a node, in the order in which they were made. Later records refer to it
+// by this number.
+func (r *Recorder) NumberChoice(e *evidence.Evidence) *evidence.Evidence {
 	if e != nil {
 		r.chosen++
 		e.Order = r.chosen
@@ -80,33 +84,35 @@ func (r *Recorder) Chose(e *evidence.Evidence) *evidence.Evidence {
 	return e
 }
 
-// ChoseOther numbers the choice of the next-best node by the same evaluation.
-func (r *Recorder) ChoseOther(e *evidence.Evidence, alternative int) *evidence.Evidence {
+// NumberAlternative numbers the choice of the next-best node by the same evaluation.
+func (r *Recorder) NumberAlternative(e *evidence.Evidence, alternative int) *evidence.Evidence {
 	if e == nil {
 		return nil
 	}
 	other := *e
 	other.Basis.Alternative = int32(alternative)
-	return r.Chose(&other)
+	return r.NumberChoice(&other)
 }
 
-// Sought numbers the choice of a node by a search for victims that was just made, after the evaluation that found no
-// node.
-func (r *Recorder) Sought(a *attempt.Attempt, e *evidence.Evidence, spared []string) *evidence.Evidence {
+// NumberVictimSearch numbers the choice of a node by a search for victims that was just made, after the evaluation
+// that found no node. The record has the state of the later search; the rest is of the evaluation. spared are the
+// UIDs of the pods that could not be victims; a list that is too long is cut, and the record then cannot be remade
+// (Unlisted).
+func (r *Recorder) NumberVictimSearch(a *attempt.Attempt, e *evidence.Evidence, spared []string) *evidence.Evidence {
 	if e == nil {
 		return nil
 	}
 	other := *e
 	other.LedgerRevision, other.Staged = r.Shard.Ledger.Revision(), r.stagedOrders()
 	other.Basis = r.Basis(r.Shard.Profiles[a.Pod.SchedulerName], nil)
-	if other.Basis.Way = evidence.WayHeld; a.Counsel.Opinions != nil || a.Counsel.Victims.Answered {
+	if other.Basis.Way = evidence.WayHeld; a.Advice.Opinions != nil || a.Advice.Victims.Answered {
 		other.Basis.Way = evidence.WayAdvised
 	}
 	other.Basis.Spared = spared
 	if most := evidence.MaxLeftAlone; len(other.Basis.Spared) > most {
 		other.Basis.Spared, other.Basis.Unlisted = other.Basis.Spared[:most], true
 	}
-	return r.Chose(&other)
+	return r.NumberChoice(&other)
 }
 
 // stagedOrders returns the order numbers of the decisions whose pods are staged, sorted.
@@ -125,12 +131,13 @@ func (r *Recorder) stagedOrders() []uint64 {
 	return orders
 }
 
-// Answered returns the evidence of an attempt whose transaction has been answered.
-func (r *Recorder) Answered(a *attempt.Attempt) *evidence.Evidence {
+// FinalEvidence returns the evidence of an attempt whose transaction has been answered, with its times. It notes
+// that the choice has a record now, so that it is not recorded as abandoned as well.
+func (r *Recorder) FinalEvidence(a *attempt.Attempt) *evidence.Evidence {
 	if a.Pick.Evidence == nil {
 		return nil
 	}
-	a.Recorded = a.Pick.Evidence.Order
+	a.RecordedOrder = a.Pick.Evidence.Order
 	e := *a.Pick.Evidence
 	e.Considered, e.Reserved = a.Pick.Decided.Sub(a.Received).Truncate(time.Microsecond), r.Shard.Since(a.Pick.Decided)
 	return &e
@@ -147,7 +154,7 @@ func (r *Recorder) Basis(profile *placement.Profile, avoided []string) evidence.
 		Moment: r.moments, FactEpoch: r.Shard.Store.Position().Epoch, Learned: r.learnedAhead(),
 		Avoided: r.Shard.NamesOf(avoided), Whole: !r.Shard.HomeFirst,
 	}
-	if avoided := r.Shard.Gate.Avoided(); len(avoided) > 0 {
+	if avoided := r.Shard.Gate.AvoidedNodes(); len(avoided) > 0 {
 		names := r.Shard.NamesOf(slices.Collect(maps.Keys(avoided)))
 		b.Unlisted = len(names) > evidence.MaxLeftAlone
 		b.LeftAlone = names[:min(len(names), evidence.MaxLeftAlone)]
@@ -166,17 +173,18 @@ func (r *Recorder) Prefer(e *evidence.Evidence, nodeUID string) {
 	}
 }
 
-// LearningOwn notes that the view of the ledger is about to learn the shard's own transaction, ahead of its watch.
+// NoteOwnCommit notes that the view of the ledger is about to learn the shard's own transaction, ahead of its watch.
 // Learning does so for a lost one. (What the registry and the guards learn is omitted: no choice of a node depends
 // on it.)
-func (r *Recorder) LearningOwn(revision int64) {
+func (r *Recorder) NoteOwnCommit(revision int64) {
 	if !r.Shard.NoEvidence && revision > r.Shard.Ledger.Revision() {
 		r.ahead = append(r.ahead, evidence.Learned{Revision: revision})
 	}
 }
 
-// Learning records the keys that the view of the ledger is about to learn from a lost transaction, ahead of its watch.
-func (r *Recorder) Learning(current []ledger.KV) {
+// NoteLearned records the keys that the view of the ledger is about to learn from a lost transaction, ahead of its
+// watch.
+func (r *Recorder) NoteLearned(current []ledger.KV) {
 	if r.Shard.NoEvidence {
 		return // nothing would read or shorten it
 	}
@@ -190,7 +198,7 @@ func (r *Recorder) Learning(current []ledger.KV) {
 
 // learnedAhead returns what the watch has not delivered yet, in the order of learning.
 func (r *Recorder) learnedAhead() []evidence.Learned {
-	told := r.Shard.Ledger.Revision()
-	r.ahead = slices.DeleteFunc(r.ahead, func(l evidence.Learned) bool { return l.Revision <= told })
+	watched := r.Shard.Ledger.Revision()
+	r.ahead = slices.DeleteFunc(r.ahead, func(l evidence.Learned) bool { return l.Revision <= watched })
 	return slices.Clone(r.ahead)
 }

@@ -44,7 +44,8 @@ func (n *Admitter) Admit() bool {
 	return false
 }
 
-// sendAdmission sends one T15, unless none of the nodes can be admitted.
+// sendAdmission sends one T15, unless none of the nodes can be admitted. Nodes that cannot be admitted now are left
+// out.
 func (n *Admitter) sendAdmission(nodes []*state.Node) error {
 	var all txns.Change
 	for _, node := range nodes {

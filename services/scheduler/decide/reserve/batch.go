@@ -12,12 +12,13 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/claims"
 )
 
-// batch is a T1 that is being built.
+// batch is a T1 that is being built. Documents are drafts, so that several attempts on one node, or one node and a
+// keeper there, end up in one new version of its document.
 type batch struct {
 	by       *Reserver
 	attempts []*attempt.Attempt
 	place    txns.PlaceBatch
-	// drafts are the documents of nodes, by UID, in the order in which they were added.
+	// drafts are the documents of nodes, in the order in which they were added; at are their indexes by UID.
 	drafts []draft
 	at     map[string]int // in drafts, by UID
 	// firsts is how many of the drafts do not exist yet: each of them needs the incarnation of its node's name.
@@ -52,6 +53,7 @@ const (
 	tooMuch
 )
 
+// newBatch returns a batch without attempts, on the current registry of terms.
 func (r *Reserver) newBatch() *batch {
 	return &batch{
 		by: r, at: map[string]int{}, exclusives: map[string]ledger.ExclusiveDoc{},
@@ -77,30 +79,34 @@ func (b *batch) full(a *attempt.Attempt) bool {
 	return b.place.Ops()+len(b.drafts)+b.firsts+len(b.exclusives)+more > ledger.MaxTxnOps
 }
 
-// holdsBack reports whether an attempt cannot be in this transaction because one attempt is valid only if every pod
+// excludes reports whether an attempt cannot be in this transaction because one attempt is valid only if every pod
 // placed in the transaction stays, and another one only holds a place.
-func (b *batch) holdsBack(a *attempt.Attempt) bool {
-	held := func(a *attempt.Attempt) bool { return a.Deal != nil && a.Deal.Later }
+func (b *batch) excludes(a *attempt.Attempt) bool {
+	held := func(a *attempt.Attempt) bool { return a.Plugins != nil && a.Plugins.WorkLeft }
 	return slices.ContainsFunc(b.attempts, func(x *attempt.Attempt) bool {
 		return held(x) && a.Pick.Needs.CountsBatch || held(a) && x.Pick.Needs.CountsBatch
 	})
 }
 
-// add adds an attempt to the transaction. Unless it returns joined, nothing has changed.
+// add adds an attempt to the transaction. Unless it returns joined, nothing has changed: the new documents are built
+// first, weighed, and only then put. In this order: pins on the pods that it relies on, its own entry (or its entry
+// in place of a placeholder), its exclusive claims, the size.
 func (b *batch) add(a *attempt.Attempt, entry ledger.Entry) joining {
 	n := a.Pick.Needs
 	next, err := b.pin(a, entry)
 	if err != nil {
-		return b.unfit(err)
+		return b.resultOf(err)
 	}
 	own := &next[0]
 	own.doc = own.doc.Cover(ledger.KindNode, a.Pick.NodeRV)
 	if own.doc, err = a.Pick.Enter(own.doc, entry); err != nil {
-		return b.unfit(err)
+		return b.resultOf(err)
 	}
-	held, err := b.hold(a, entry)
+	held, err := b.by.Shard.Claims.Take(a.Pick.Volumes.Holdings(), ledger.Holder{
+		PodUID: entry.PodUID, Token: entry.Token, NodeUID: a.Pick.NodeUID,
+	}, b.exclusives)
 	if err != nil {
-		return b.unfit(err)
+		return b.resultOf(err)
 	}
 	if !b.weigh(a, next, held) {
 		return tooMuch
@@ -122,6 +128,7 @@ func (b *batch) add(a *attempt.Attempt, entry ledger.Entry) joining {
 // pin returns the document of an attempt's node, which comes first, and the documents of the pods that it relies on,
 // with pins on these pods.
 func (b *batch) pin(a *attempt.Attempt, entry ledger.Entry) (next []draft, err error) {
+	follower := ledger.Dependent{PodUID: entry.PodUID, PodRV: entry.PodRV}
 	next = append(make([]draft, 0, 1+len(a.Pick.Needs.Pins)), draft{doc: b.open(a.Pick.NodeUID, a.Pick.NodeName)})
 	for _, p := range a.Pick.Needs.Pins {
 		at := slices.IndexFunc(next, func(d draft) bool { return d.doc.NodeUID == p.NodeUID })
@@ -129,7 +136,7 @@ func (b *batch) pin(a *attempt.Attempt, entry ledger.Entry) (next []draft, err e
 			at = len(next)
 			next = append(next, draft{doc: b.open(p.NodeUID, p.NodeName)})
 		}
-		if next[at].doc, err = txns.Pin(next[at].doc, p.Keeper, dependent(entry)); err != nil {
+		if next[at].doc, err = txns.Pin(next[at].doc, p.Keeper, follower); err != nil {
 			return nil, err
 		}
 	}
@@ -157,8 +164,8 @@ func (b *batch) draft(nodeUID string) (draft, bool) {
 	return draft{}, false
 }
 
-// unfit maps an error of a ledger step to a result of joining.
-func (b *batch) unfit(err error) joining {
+// resultOf maps an error of a ledger step to a result of joining.
+func (b *batch) resultOf(err error) joining {
 	b.why = err
 	var (
 		large   *ledger.DocTooLargeError
@@ -202,19 +209,6 @@ func (b *batch) weigh(a *attempt.Attempt, next []draft, held map[string]ledger.E
 	return true
 }
 
-// hold makes an attempt the holder of the claims that only one pod may use, and of its devices in shared pools. It
-// returns an error if a document has a holder or no room, if the facts do not show yet which pod held it last, or if
-// the pool has changed since the decision.
-func (b *batch) hold(a *attempt.Attempt, entry ledger.Entry) (held map[string]ledger.ExclusiveDoc, err error) {
-	return b.by.Shard.Claims.Take(a.Pick.Volumes.Holdings(), ledger.Holder{
-		PodUID: entry.PodUID, Token: entry.Token, NodeUID: a.Pick.NodeUID,
-	}, b.exclusives)
-}
-
-func dependent(e ledger.Entry) ledger.Dependent {
-	return ledger.Dependent{PodUID: e.PodUID, PodRV: e.PodRV}
-}
-
 // open returns the batch's draft of the node's document, or the document without its finished entries.
 func (b *batch) open(nodeUID, nodeName string) ledger.NodeDoc {
 	if d, ok := b.draft(nodeUID); ok {
@@ -223,12 +217,21 @@ func (b *batch) open(nodeUID, nodeName string) ledger.NodeDoc {
 	return b.by.Shard.OpenDoc(nodeUID, nodeName)
 }
 
-// placing returns the T1 of a batch, not yet sent.
-func (b *batch) placing() *placing {
+// seal makes the batch into its transaction, not yet sent. If that fails, the batch is tried in smaller parts, until
+// the attempt that causes the failure is alone.
+func (b *batch) seal() *placing {
+	if len(b.attempts) == 0 {
+		return &placing{}
+	}
 	b.place.Docs = make([]ledger.NodeDoc, len(b.drafts))
 	for i := range b.drafts {
 		b.place.Docs[i] = b.drafts[i].doc
 	}
 	b.place.Exclusives = claims.Sorted(b.exclusives)
-	return &placing{by: b.by, attempts: b.attempts, batch: b.place}
+	txn, err := b.place.Txn()
+	if err != nil {
+		b.by.split(b.attempts, err.Error())
+		return &placing{}
+	}
+	return &placing{by: b.by, attempts: b.attempts, batch: b.place, txn: txn}
 }

@@ -17,7 +17,7 @@ func (r *Reserver) placed(attempts []*attempt.Attempt, revision int64) {
 			continue
 		}
 		r.Record.Placed(a, revision)
-		r.Missed(a)
+		r.ReleaseUnfit(a)
 		r.Life.Drop(a)
 	}
 }
@@ -29,11 +29,13 @@ func (r *Reserver) placed(attempts []*attempt.Attempt, revision int64) {
 // changed, that is once the watch shows the terms registered now.
 func (p *placing) Undone(lost txns.Outcome) {
 	r := p.by
+	// A document that changed under a decision is a disagreement about its node: many of them put the node into
+	// quarantine.
 	changed := map[string]bool{}
 	for _, d := range lost.Docs {
 		changed[d.NodeUID] = true
 		if slices.ContainsFunc(p.attempts, func(a *attempt.Attempt) bool { return a.Pick.NodeUID == d.NodeUID }) {
-			r.Shard.Avoid.Conflict(d.NodeUID, d.NodeName, "", r.Shard.Now)
+			r.Shard.Avoid.RecordConflict(d.NodeUID, d.NodeName, "", r.Shard.Now)
 		}
 	}
 	var losers []loser
@@ -72,7 +74,7 @@ func (p *placing) Undone(lost txns.Outcome) {
 	r.Attempts.Prepend(attempt.Staged, winners...)
 }
 
-// loser is an attempt that lost a race, with the reason.
+// loser is an attempt that lost a race, with the reason for metrics and the record.
 type loser struct {
 	*attempt.Attempt
 	reason step.Reason
@@ -106,7 +108,7 @@ func (r *Reserver) retry(losers []loser, lost txns.Outcome) {
 				r.Life.Fail(a, fmt.Sprintf("lost %d races for a rule about pods on other nodes", a.Wait.Losses))
 				continue
 			}
-			r.Life.Again(a)
+			r.Life.Requeue(a)
 			continue
 		}
 		a.Losses++
@@ -115,17 +117,17 @@ func (r *Reserver) retry(losers []loser, lost txns.Outcome) {
 			r.Life.GiveBack(a)
 			continue
 		case a.Losses == turnAfter && l.reason == step.LostNode:
-			r.AskTurn(a)
+			r.RequestTurn(a)
 		case l.reason == step.LostNode && !lost.Registry && r.nextBest(a):
 			continue
 		}
-		a.Wait.Revision = max(a.Wait.Revision, lostTo(a, lost))
-		r.Life.Again(a)
+		a.Wait.Revision = max(a.Wait.Revision, lostRevision(a, lost))
+		r.Life.Requeue(a)
 	}
 }
 
-// lostTo returns the revision of the node's document that an attempt has lost to, 0 if it has not lost the node.
-func lostTo(a *attempt.Attempt, lost txns.Outcome) int64 {
+// lostRevision returns the revision of the node's document that an attempt has lost to, 0 if it has not lost the node.
+func lostRevision(a *attempt.Attempt, lost txns.Outcome) int64 {
 	for _, d := range lost.Docs {
 		switch {
 		case d.NodeUID != a.Pick.NodeUID:
@@ -170,7 +172,7 @@ func (r *Reserver) crowdedOut(a *attempt.Attempt, why error) {
 	default:
 		r.Life.Unstage(a)
 		a.Pick = attempt.Pick{}
-		a.Counsel.Forget()
+		a.Advice.Forget()
 		r.Life.Defer(a)
 	}
 }

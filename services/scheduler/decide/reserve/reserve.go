@@ -11,7 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/txn"
 )
 
-// Reserver reserves places for the staged attempts: T1, for as many at once as fit in one transaction.
+// Reserver reserves places for the staged attempts: T1, for as many at once as fit in one transaction. It keeps
+// nothing between transactions: the attempts are in the queues, and the T1 in flight is in the slot.
 type Reserver struct {
 	Shard    *shard.State
 	Attempts *attempt.Queues
@@ -21,10 +22,10 @@ type Reserver struct {
 	Slot     *txn.Slot
 	// Settle continues with the plugins of a reservation; false if they have work left before the bind.
 	Settle func(a *attempt.Attempt, revision int64) bool
-	// Missed notes the places kept for the pod that the attempt did not take.
-	Missed func(*attempt.Attempt)
-	// AskTurn asks for a turn at the node that an attempt has just lost.
-	AskTurn func(*attempt.Attempt)
+	// ReleaseUnfit notes the places kept for the pod that the attempt did not take.
+	ReleaseUnfit func(*attempt.Attempt)
+	// RequestTurn asks for a turn at the node that an attempt has just lost.
+	RequestTurn func(*attempt.Attempt)
 }
 
 // placing is a T1 in flight.
@@ -35,7 +36,8 @@ type placing struct {
 	txn      ledger.Txn
 }
 
-// Send sends a batch of the staged attempts, unless all of them leave the batch.
+// Send sends a batch of the staged attempts, unless all of them leave the batch. The slot must be free. Attempts
+// that do not fit stay staged, in their order, before those that are staged later.
 func (r *Reserver) Send() {
 	p, rest := r.build(r.Attempts.TakeAll(attempt.Staged))
 	r.Attempts.Append(attempt.Staged, rest...)
@@ -44,7 +46,7 @@ func (r *Reserver) Send() {
 	}
 	r.Slot.Send(txn.Request{
 		Proposal: p, Txn: p.txn, Attempts: p.attempts, Pods: len(p.batch.Placed), Epochs: p.batch.Epochs,
-		Losers: func(result ledger.TxnResult) (txns.Outcome, error) { return txns.Classify(p.batch, result) }, Each: true,
+		Classify: func(result ledger.TxnResult) (txns.Outcome, error) { return txns.Classify(p.batch, result) }, Each: true,
 	})
 }
 
@@ -70,16 +72,18 @@ func (r *Reserver) build(attempts []*attempt.Attempt) (p *placing, rest []*attem
 			r.Life.GiveBack(a)
 			continue
 		}
-		if !r.current(a.Pick) || !r.stands(a) {
-			r.Life.Again(a)
+		if !r.docUnchanged(a.Pick) || !r.needsUnchanged(a) {
+			r.Life.Requeue(a)
 			continue
 		}
+		// The entry is built here and not when the pod was staged: plugins have decided since whether the place is
+		// only held.
 		entry, err := a.Entry(r.Shard.ID)
 		if err != nil {
 			r.Life.Fail(a, err.Error())
 			continue
 		}
-		if b.full(a) || b.holdsBack(a) {
+		if b.full(a) || b.excludes(a) {
 			rest = attempts[i:]
 			break
 		}
@@ -93,12 +97,12 @@ func (r *Reserver) build(attempts []*attempt.Attempt) (p *placing, rest []*attem
 		case crowded:
 			r.crowdedOut(a, b.why)
 		case stale:
-			r.Life.Again(a)
+			r.Life.Requeue(a)
 		case impossible:
 			r.Life.Fail(a, b.why.Error())
 		}
 	}
-	return r.seal(b.placing()), rest
+	return b.seal(), rest
 }
 
 // mayReserve reports whether the decision of an attempt may still become a reservation: its partition is held in the
@@ -112,27 +116,27 @@ func (r *Reserver) mayReserve(a *attempt.Attempt) bool {
 	return held && epoch == a.Pick.Epoch && known && pod.NodeName == "" && !reserved && r.Shard.Usable()
 }
 
-// current reports whether the document of a pick is still the version that it was decided on, or that version plus
+// docUnchanged reports whether the document of a pick is still the version that it was decided on, or that version plus
 // this shard's own last transaction.
-func (r *Reserver) current(p attempt.Pick) bool {
+func (r *Reserver) docUnchanged(p attempt.Pick) bool {
 	now := r.Shard.Ledger.Version(p.NodeUID)
 	return now == p.Basis || r.Slot.Wrote(ledger.KeyNode(p.NodeUID), p.Basis.Revision, now.Revision)
 }
 
-// stands reports whether the needs of a pick are unchanged since the decision, except by this shard's own last
+// needsUnchanged reports whether the needs of a pick are unchanged since the decision, except by this shard's own last
 // transaction; it updates the revisions of the guards to that.
 //
 // When the registry has changed, every pick is decided again, even one that no term concerns: a term may have been
 // added and removed since, with carriers that the decision has not seen and that no guard covers any more.
-func (r *Reserver) stands(a *attempt.Attempt) bool {
+func (r *Reserver) needsUnchanged(a *attempt.Attempt) bool {
 	n := &a.Pick.Needs
 	if n.Registry != r.Shard.Ledger.TermRegistryRevision() || n.CountsBatch && n.Withdrawn != r.Life.Withdrawn {
 		return false
 	}
-	if r.Life.Overtaken(&a.Pick) {
+	if r.Life.PlaceReturnedSince(&a.Pick) {
 		return false // it may have counted the room as free
 	}
-	if r.Shard.Claims.Moved(a.Pick.Volumes) {
+	if r.Shard.Claims.Changed(a.Pick.Volumes) {
 		return false // the claim has been promised to another pod since, which may use it
 	}
 	for i := range n.Guards {
@@ -147,19 +151,4 @@ func (r *Reserver) stands(a *attempt.Attempt) bool {
 		g.Revision = now
 	}
 	return true
-}
-
-// seal makes the batch into its transaction. If that fails, the batch is tried in smaller parts, until the attempt
-// that causes the failure is alone.
-func (r *Reserver) seal(p *placing) *placing {
-	if len(p.attempts) == 0 {
-		return p
-	}
-	txn, err := p.batch.Txn()
-	if err != nil {
-		r.split(p.attempts, err.Error())
-		return &placing{}
-	}
-	p.txn = txn
-	return p
 }

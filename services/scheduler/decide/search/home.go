@@ -12,7 +12,9 @@ type homeNodes struct {
 // ForgetHome makes the next search determine the home nodes again: the live shards have changed.
 func (x *Searcher) ForgetHome() { x.home.members = nil }
 
-// markHome marks the home nodes of this shard in the engine, if they may have changed.
+// markHome marks the home nodes of this shard in the engine, if they may have changed: the members, or the set of
+// nodes. It
+// runs before a search that may use them.
 func (x *Searcher) markHome() {
 	h := &x.home
 	if h.members != nil && h.marked == x.Shard.View.NodesVersion() {

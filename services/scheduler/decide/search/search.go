@@ -17,7 +17,8 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/shard"
 )
 
-// Searcher finds the nodes that a pod may be placed on.
+// Searcher finds the nodes that a pod may be placed on. Its own state is where the next search starts, and which
+// nodes are home nodes.
 type Searcher struct {
 	Shard  *shard.State
 	Record *record.Recorder
@@ -45,21 +46,19 @@ const (
 )
 
 // Find evaluates a pod with its volumes and devices as they are promised. If hard spread of the pod counts pods
-// whose places are only held, the result has only the nodes that also pass without those pods.
+// whose places are only held, the result has only the nodes that also pass without those pods. The feasible nodes
+// are ranked, best first. The result belongs to the engine: it is valid until the next query.
 func (x *Searcher) Find(
 	a *attempt.Attempt, profile *placement.Profile, v claims.Supply, concern *guard.Concern, avoided []string,
-) record.Look {
-	onHold := x.onHold(a.Pod, profile, concern)
-	found := x.evaluateWith(a, profile, v, scope{avoided: avoided, whole: len(onHold) > 0})
-	return x.besideHolds(a, profile, v, found, onHold)
+) record.Evaluation {
+	onHold := x.heldPods(a.Pod, profile, concern)
+	done := x.Shard.LookUp(v)
+	found := x.evaluate(profile, a, scope{avoided: avoided, whole: len(onHold) > 0})
+	done()
+	return x.requireWithoutHolds(a, profile, v, found, onHold)
 }
 
-func (x *Searcher) evaluateWith(a *attempt.Attempt, p *placement.Profile, v claims.Supply, s scope) record.Look {
-	defer x.Shard.LookUp(v)()
-	return x.evaluate(p, a, s)
-}
-
-// scope limits the nodes that an evaluation finds.
+// scope limits the nodes that an evaluation finds. The zero scope lets the query decide.
 type scope struct {
 	// avoided are UIDs of nodes that the pod's workload avoids.
 	avoided []string
@@ -68,8 +67,10 @@ type scope struct {
 }
 
 // evaluate tries the home nodes first if that costs the pod nothing, and then all usable nodes, where home nodes
-// rank before other nodes of the same total. Rules that count pods on other nodes see all nodes in both cases.
-func (x *Searcher) evaluate(profile *placement.Profile, a *attempt.Attempt, s scope) record.Look {
+// rank before other nodes of the same total. Rules that count pods on other nodes see all nodes in both cases. Home
+// nodes are not tried first for pods about which extenders or plugins are asked, since these must be asked about all
+// nodes; nor if hard spread depends on holds.
+func (x *Searcher) evaluate(profile *placement.Profile, a *attempt.Attempt, s scope) record.Evaluation {
 	avoided := s.avoided
 	basis := x.Record.Basis(profile, avoided)
 	q := engine.Query{Pod: a.Pod, Seed: attempt.Seed(a.Pod.UID, a.Offer.Attempt), HomeFirst: x.Shard.HomeFirst}
@@ -88,22 +89,24 @@ func (x *Searcher) evaluate(profile *placement.Profile, a *attempt.Attempt, s sc
 			basis.Way = evidence.WayAdvised
 		}
 	} else if q.HomeFirst && plain(a.Pod) && !s.whole {
+		// If all usable nodes are home nodes, both queries would be the same.
 		if usable, home := x.Shard.Engine.Candidates(); home >= minHome && home < usable {
 			home := q
 			home.Home = true
-			if r := without(avoided, x.Query(profile, home)); r.FeasibleCount >= enoughHome(a.Pod) {
-				return record.Look{Result: r, Home: true, Basis: basis}
+			if r := dropAvoided(avoided, x.Query(profile, home)); r.FeasibleCount >= enoughHome(a.Pod) {
+				return record.Evaluation{Result: r, Home: true, Basis: basis}
 			}
 		}
 	}
+	// All nodes that pass are needed, since those that do not pass without the holds are removed afterwards.
 	if s.whole {
 		q.Limit, q.Everywhere = -1, true
 	}
-	return record.Look{Result: without(avoided, x.Query(profile, q)), Basis: basis}
+	return record.Evaluation{Result: dropAvoided(avoided, x.Query(profile, q)), Basis: basis}
 }
 
-// without removes avoided nodes from the feasible ones.
-func without(avoided []string, r placement.Result) placement.Result {
+// dropAvoided removes avoided nodes from the feasible ones. The query must have asked for as many more nodes.
+func dropAvoided(avoided []string, r placement.Result) placement.Result {
 	if len(avoided) == 0 {
 		return r
 	}
@@ -116,7 +119,8 @@ func without(avoided []string, r placement.Result) placement.Result {
 	return r
 }
 
-// Query runs a query of the engine, and advances the start of the next search.
+// Query runs a query of the engine, and advances the start of the next search: with a profile that samples, each
+// search begins where the last one ended, as upstream's do.
 func (x *Searcher) Query(profile *placement.Profile, q engine.Query) placement.Result {
 	start := &x.Start[0]
 	if q.Home {
@@ -131,8 +135,8 @@ func (x *Searcher) Query(profile *placement.Profile, q engine.Query) placement.R
 	return r
 }
 
-// plain reports whether the pod states no preference among the nodes that it may be placed on, so that a subset of
-// them is as good a choice as all.
+// plain reports whether a pod may be placed on a home node before all nodes have been seen: it has no preferences
+// among nodes that another node could satisfy better.
 func plain(p *state.Pod) bool {
 	spec := &p.Template.Spec
 	if slices.ContainsFunc(spec.TopologySpreadConstraints, func(s corev1.TopologySpreadConstraint) bool {

@@ -41,6 +41,8 @@ type State struct {
 	// Draining: the shard decides nothing more, and gives back what it has not sent.
 	Draining bool
 
+	// Store has the latest facts, Ledger the view of the ledger: the watch, and what transactions have shown ahead
+	// of it.
 	Store  *feed.Latest
 	Ledger *replica.View
 	// View counts the pods on each node according to the facts, the ledger, and the pods that the shard has staged.
@@ -48,6 +50,7 @@ type State struct {
 	View   *view.View
 	Gate   *avoid.Gate
 	Engine *engine.Engine
+	// Avoid are the nodes that pods avoid for a while; Claims knows what volumes and devices are promised.
 	Avoid  *avoid.Table
 	Claims *claims.Book
 
@@ -129,12 +132,6 @@ func (s *State) Members() []string {
 
 // IsHome reports whether a node is a home node of this shard.
 func (s *State) IsHome(nodeUID string) bool { return s.Home != nil && s.Home(s.Members(), nodeUID) }
-
-// Profile returns the profile of a pod.
-func (s *State) Profile(pod *state.Pod) (*placement.Profile, bool) {
-	p, ok := s.Profiles[pod.SchedulerName]
-	return p, ok
-}
 
 // Namespace returns the labels of a namespace, if the facts show it.
 func (s *State) Namespace(name string) guard.Namespace {

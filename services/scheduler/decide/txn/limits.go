@@ -11,14 +11,14 @@ import (
 // at least as large: an operator may raise its limit.
 const refusalLasts = time.Minute
 
-// Limits is what the store accepts in one transaction, according to its refusals. The ledger's own limits are below
+// Limits bounds transactions by what the store has refused. The ledger's own limits are below
 // etcd's defaults, so that a store with these refuses none.
 type Limits struct {
 	// refused is the size of the smallest transaction that was refused, 0 for none; at is when that was.
 	refused int
 	at      time.Time
-	// most is the maximum number of pods in a batch after one was refused, 0 for no such bound.
-	most int
+	// maxPods is the maximum number of pods in a batch after one was refused, 0 for no such bound.
+	maxPods int
 }
 
 // BatchBytes returns how large a batch may become.
@@ -31,23 +31,23 @@ func (l *Limits) BatchBytes(now time.Time) int {
 }
 
 // Full reports whether a batch of so many pods may not grow.
-func (l *Limits) Full(pods int) bool { return l.most > 0 && pods >= l.most }
+func (l *Limits) Full(pods int) bool { return l.maxPods > 0 && pods >= l.maxPods }
 
-// refuse notes a refusal.
-func (l *Limits) refuse(txn ledger.Txn, now time.Time) {
+// recordRefused notes a refusal.
+func (l *Limits) recordRefused(txn ledger.Txn, now time.Time) {
 	if bytes := txn.Bytes(); l.refused == 0 || bytes < l.refused {
 		l.refused = bytes
 	}
 	l.at = now
 }
 
-// took notes that the store has accepted a transaction.
-func (l *Limits) took(txn ledger.Txn) {
+// recordAccepted notes that the store has accepted a transaction.
+func (l *Limits) recordAccepted(txn ledger.Txn) {
 	if txn.Bytes() >= l.refused {
 		l.refused = 0
 	}
-	if l.most *= 2; l.most >= BatchPods {
-		l.most = 0
+	if l.maxPods *= 2; l.maxPods >= BatchPods {
+		l.maxPods = 0
 	}
 }
 
@@ -69,7 +69,7 @@ func (l *Limits) check(txn ledger.Txn, now time.Time) error {
 }
 
 // Halve bounds further batches after one of so many pods was refused.
-func (l *Limits) Halve(pods int) { l.most = max(1, pods/2) }
+func (l *Limits) Halve(pods int) { l.maxPods = max(1, pods/2) }
 
 // BatchPods bounds the pods of one transaction: large enough to amortise the round trip
 // (30,000 documents a second were measured at 12 a transaction), small enough that one

@@ -37,16 +37,19 @@ type Request struct {
 	Attempts []*attempt.Attempt
 	// Pods is how many pods get a reservation that can be bound.
 	Pods int
-	// Losers classifies its failure. Each: the proposal itself determines which of its pods an earlier copy has
+	// Classify classifies its failure. Each: the proposal itself determines which of its pods an earlier copy has
 	// placed.
-	Losers func(ledger.TxnResult) (txns.Outcome, error)
-	Each   bool
+	Classify func(ledger.TxnResult) (txns.Outcome, error)
+	Each     bool
 	// Epochs are the epochs that it compares, by partition.
 	Epochs map[int32]int64
 	// Answered is called with the answer, and with how many times the transaction was sent.
 	Answered func(r ledger.TxnResult, sent int)
 	// Kind is the transaction's name if it has no Proposal.
 	Kind string
+
+	// change: it changes a plan, and is no batch of reservations.
+	change bool
 }
 
 // flight is a Request that has been sent.
@@ -54,8 +57,6 @@ type flight struct {
 	Request
 	id   uint64
 	sent int
-	// change: it changes a plan, and is no batch of reservations.
-	change bool
 }
 
 // Slot holds the transaction in flight, if any.
@@ -74,9 +75,9 @@ type Slot struct {
 	// written holds the changes of documents and guards by the last successful transaction, by key: decisions made while
 	// it was in flight have counted its pods already, as staged.
 	written map[string]revisions
-	// hold is the revision that the ledger's watch must have reached before the next transaction: a transaction that
-	// compares an older registry would fail.
-	hold int64
+	// minRevision is the revision that the ledger's watch must have reached before the next transaction: a transaction
+	// that compares an older registry would fail.
+	minRevision int64
 }
 
 // revisions is one change of the revision of a key.
@@ -98,11 +99,11 @@ func (s *Slot) SeeksPlace() bool {
 	return s.flight != nil && s.flight.change && len(s.flight.Attempts) > 0
 }
 
-// Hold delays further transactions until the ledger's watch has reached a revision.
-func (s *Slot) Hold(revision int64) { s.hold = max(s.hold, revision) }
+// WaitForRevision delays further transactions until the ledger's watch has reached a revision.
+func (s *Slot) WaitForRevision(revision int64) { s.minRevision = max(s.minRevision, revision) }
 
-// Waits reports whether the next transaction has to wait for the ledger's watch.
-func (s *Slot) Waits() bool { return s.Shard.Ledger.Revision() < s.hold }
+// WaitsForRevision reports whether the next transaction has to wait for the ledger's watch.
+func (s *Slot) WaitsForRevision() bool { return s.Shard.Ledger.Revision() < s.minRevision }
 
 // Wrote reports whether the last transaction of this shard brought a document or guard from one revision to another.
 func (s *Slot) Wrote(key string, from, to int64) bool { return s.written[key] == revisions{from, to} }
@@ -120,28 +121,27 @@ func (s *Slot) Launch(p Proposal, change txns.Change, attempts ...*attempt.Attem
 	if err != nil {
 		return fmt.Errorf("scheduler: %s: %w", p.Kind(), err)
 	}
-	r := Request{Proposal: p, Txn: txn, Attempts: attempts, Losers: change.Classify}
+	r := Request{Proposal: p, Txn: txn, Attempts: attempts, Classify: change.Classify}
 	if change.Authority != nil {
 		r.Epochs = change.Authority.Epochs
 	}
-	s.begin(&flight{Request: r, change: true})
+	r.change = true
+	s.Send(r)
 	return nil
 }
 
-// Send sends a transaction that is no change of a plan.
-func (s *Slot) Send(r Request) { s.begin(&flight{Request: r}) }
-
-func (s *Slot) begin(f *flight) {
+// Send sends a transaction.
+func (s *Slot) Send(r Request) {
 	s.flights++
-	f.id = s.flights
-	s.flight = f
-	if f.Proposal != nil {
-		s.Attempts.Send(f.Attempts)
+	s.flight = &flight{Request: r, id: s.flights}
+	if r.Proposal != nil {
+		s.Attempts.Send(r.Attempts)
 	}
-	s.send()
+	s.transmit()
 }
 
-func (s *Slot) send() {
+// transmit emits the transaction in flight, for the first time or again.
+func (s *Slot) transmit() {
 	f := s.flight
 	kind := f.Kind
 	if f.Proposal != nil {
@@ -161,36 +161,36 @@ func (s *Slot) Land(r step.Result) error {
 		for _, a := range f.Attempts {
 			a.Doubtful = true
 		}
-		s.send()
+		s.transmit()
 		return nil
 	}
 	s.flight = nil
 	s.Attempts.TakeAll(attempt.InFlight)
 	if r.Refused != "" {
-		s.Limits.refuse(f.Txn, s.Shard.Now)
+		s.Limits.recordRefused(f.Txn, s.Shard.Now)
 		if f.Proposal != nil {
 			f.Proposal.TooLarge(r.Refused)
 		}
 		return nil
 	}
-	s.Limits.took(f.Txn)
+	s.Limits.recordAccepted(f.Txn)
 	switch {
 	case f.Answered != nil:
 		f.Answered(r.Txn, f.sent)
 		return nil
 	case r.Txn.Succeeded:
-		return s.won(f, r.Txn)
+		return s.onCommitted(f, r.Txn)
 	}
-	return s.lost(f, r.Txn)
+	return s.onLost(f, r.Txn)
 }
 
-func (s *Slot) won(f *flight, r ledger.TxnResult) error {
-	s.Record.LearningOwn(r.Revision)
+func (s *Slot) onCommitted(f *flight, r ledger.TxnResult) error {
+	s.Record.NoteOwnCommit(r.Revision)
 	changes, err := s.Shard.Ledger.LearnOwn(f.Txn, r)
 	if err != nil {
 		return fmt.Errorf("scheduler: transaction result: %w", err)
 	}
-	s.note(f.Txn, r.Revision)
+	s.recordWritten(f.Txn, r.Revision)
 	if p, ok := f.Proposal.(resupplier); ok && p.Resupplies() {
 		s.Forget()
 	}
@@ -199,20 +199,20 @@ func (s *Slot) won(f *flight, r ledger.TxnResult) error {
 	return nil
 }
 
-func (s *Slot) lost(f *flight, r ledger.TxnResult) error {
-	s.Record.Learning(r.Current)
+func (s *Slot) onLost(f *flight, r ledger.TxnResult) error {
+	s.Record.NoteLearned(r.Current)
 	changes, err := s.Shard.Ledger.Learn(r.Current)
 	if err != nil {
 		return fmt.Errorf("scheduler: transaction result: %w", err)
 	}
 	s.Moved(changes)
-	lost, err := f.Losers(r)
+	lost, err := f.Classify(r)
 	if err != nil {
 		return fmt.Errorf("scheduler: transaction result: %w", err)
 	}
 	s.Shard.LoseEpochs(lost.Partitions, f.Epochs)
 	if lost.Registry {
-		s.Hold(lost.RegistryRevision)
+		s.WaitForRevision(lost.RegistryRevision)
 	}
 	if lost.Applied && !f.Each {
 		f.Proposal.Done(lost.AppliedAt)
@@ -222,8 +222,8 @@ func (s *Slot) lost(f *flight, r ledger.TxnResult) error {
 	return nil
 }
 
-// note records what the transaction that was just committed did to the documents and guards that it compared.
-func (s *Slot) note(t ledger.Txn, revision int64) {
+// recordWritten records what the transaction that was just committed did to the documents and guards that it compared.
+func (s *Slot) recordWritten(t ledger.Txn, revision int64) {
 	compared := make(map[string]int64, len(t.Compares))
 	for _, cmp := range t.Compares {
 		compared[cmp.Key] = cmp.Revision

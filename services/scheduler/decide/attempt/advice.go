@@ -12,8 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
-// Counsel holds the answers of custom plugins and extenders about an attempt, and the open question to them.
-type Counsel struct {
+// Advice holds the answers of custom plugins and extenders about an attempt, and the open question to them.
+type Advice struct {
 	// Opinions is nil until an answer has arrived. Guidance is nil until then, and also if the answer has none.
 	Opinions map[string]placement.Opinion
 	Guidance *placement.Guidance
@@ -22,25 +22,25 @@ type Counsel struct {
 	Shown    map[string]*state.NodeInfo
 	ShownFor uint64
 	// From are the positions at which the question was asked.
-	From Standpoint
+	From Positions
 	// Questions is how often the attempt has asked. Everywhere: it asks about all nodes, and not only about the
 	// nominated one. Alone: the current question is about the nominated node only.
 	Questions         int
 	Everywhere, Alone bool
-	Victims           VictimCounsel
+	Victims           VictimAdvice
 }
 
 // Forget drops all answers, so that the attempt asks again.
-func (c *Counsel) Forget() {
+func (c *Advice) Forget() {
 	c.Opinions = nil
 	c.Guidance = nil
 	c.Shown = nil
-	c.Victims = VictimCounsel{}
+	c.Victims = VictimAdvice{}
 }
 
 // Outdated reports whether a node has changed since it was shown to custom plugins, was not shown to them, or has
 // pods that no fact describes.
-func (c *Counsel) Outdated(n *state.NodeInfo) bool {
+func (c *Advice) Outdated(n *state.NodeInfo) bool {
 	if c.Shown == nil {
 		return false
 	}
@@ -48,15 +48,15 @@ func (c *Counsel) Outdated(n *state.NodeInfo) bool {
 	return !ok || shown.Generation != n.Generation || n.UndescribedPods() > 0
 }
 
-// VictimCounsel is the answer of the extenders that are asked about victims.
-type VictimCounsel struct {
-	// Answered: the extenders have answered. Left are the candidates that they accept.
+// VictimAdvice is the answer of the extenders that are asked about victims.
+type VictimAdvice struct {
+	// Answered: the extenders have answered. Accepted are the candidates that they accept.
 	Answered bool
-	Left     []preempt.Candidate
+	Accepted []preempt.Candidate
 }
 
-// Standpoint is the set of positions that a decision depends on. Changes after them may lead to another result.
-type Standpoint struct {
+// Positions is the set of positions that a decision depends on. Changes after them may lead to another result.
+type Positions struct {
 	Facts     state.Position
 	Ledger    int64
 	Withdrawn uint64
@@ -74,14 +74,14 @@ type Rejection struct {
 	Withdrawn uint64
 	// Unsettled: devices are promised to other pods, and such a promise may end without an event.
 	Unsettled bool
-	// OnHold: the pod would fit if the pods whose places are held were already there.
-	OnHold bool
+	// DependsOnHolds: the pod would fit if the pods whose places are held were already there.
+	DependsOnHolds bool
 }
 
-// Awaits adds a plugin to those whose events wake the pod. DefaultPreemption stands for pods that must not be
+// WakeOn adds a plugin to those whose events wake the pod. DefaultPreemption stands for pods that must not be
 // victims now, for disruption budgets with more room, and for the end of plans (see rule.ObjectChange and the
 // queue's LedgerMoved).
-func (r *Rejection) Awaits(plugin string) {
+func (r *Rejection) WakeOn(plugin string) {
 	if slices.Contains(r.Decision.Plugins, plugin) {
 		return
 	}
@@ -89,27 +89,27 @@ func (r *Rejection) Awaits(plugin string) {
 	slices.Sort(r.Decision.Plugins)
 }
 
-// Deal is the agreement of plugins to place a pod on a node.
-type Deal struct {
+// PluginBinding is the agreement of plugins to place a pod on a node.
+type PluginBinding struct {
 	ID      uint64
 	Attempt *Attempt
 	// NodeUID and Node are the node. Token is the token of the reservation.
 	NodeUID, Node string
 	Token         ledger.Token
-	// Later: plugins have work left before the bind. Outcome is its result; nil until then.
-	Later   bool
-	Outcome *step.Performed
-	// Over: plugins have nothing more to do for it.
-	Over bool
-	// Asked: plugins must be asked to bind. Delegated: the reservation leaves the bind to them.
-	Asked, Delegated bool
+	// WorkLeft: plugins have work left before the bind. Outcome is its result; nil until then.
+	WorkLeft bool
+	Outcome  *step.Performed
+	// Ended: plugins have nothing more to do for it.
+	Ended bool
+	// BindRequested: plugins must be asked to bind. Delegated: the reservation leaves the bind to them.
+	BindRequested, Delegated bool
 	// Revision is the ledger revision at which the reservation became Committed.
 	Revision int64
 }
 
-// Delegate decides whether the bind is left to plugins, notes that in the deal, and returns it: not if binders must
+// Delegate decides whether the bind is left to plugins, notes that, and returns it: not if binders must
 // first do work for the pod's claims.
-func (d *Deal) Delegate(v claims.Supply) bool {
-	d.Delegated = d.Asked && v.NoWork()
+func (d *PluginBinding) Delegate(v claims.Supply) bool {
+	d.Delegated = d.BindRequested && v.NoWork()
 	return d.Delegated
 }

@@ -36,8 +36,8 @@ import (
 // A place that is held for plugins (txns.IsPrepared) counts in both views: upstream assumes a pod that waits at
 // Permit, and otherwise the last pods of a group that waits there would find no place.
 
-// onHold returns the UIDs of the pods that hard spread of a pod counts and whose places are only held; nil for none.
-func (x *Searcher) onHold(pod *state.Pod, profile *placement.Profile, concern *guard.Concern) map[string]bool {
+// heldPods returns the UIDs of the pods that hard spread of a pod counts and whose places are only held; nil for none.
+func (x *Searcher) heldPods(pod *state.Pod, profile *placement.Profile, concern *guard.Concern) map[string]bool {
 	if len(x.Held()) == 0 || !concern.CountsBatch() {
 		return nil
 	}
@@ -75,10 +75,10 @@ func (x *Searcher) counts(rules []*crossnode.Matcher, podUID string) bool {
 	return pod.NodeName == "" && slices.ContainsFunc(rules, selects)
 }
 
-// besideHolds reduces a result to the nodes that also pass without the held pods.
-func (x *Searcher) besideHolds(
-	a *attempt.Attempt, p *placement.Profile, v claims.Supply, r record.Look, held map[string]bool,
-) record.Look {
+// requireWithoutHolds reduces a result to the nodes that also pass without the held pods.
+func (x *Searcher) requireWithoutHolds(
+	a *attempt.Attempt, p *placement.Profile, v claims.Supply, r record.Evaluation, held map[string]bool,
+) record.Evaluation {
 	if len(held) == 0 || r.Err != nil || len(r.Feasible) == 0 {
 		return r
 	}
@@ -86,7 +86,7 @@ func (x *Searcher) besideHolds(
 		Pod: a.Pod, Nodes: nodesWithout(x.Shard.View.Nodes(), held), Candidates: []*state.NodeInfo{},
 		Objects: v.Lookups(x.Shard.View.Snapshot()), Limit: -1, Details: true, Everywhere: true,
 	}
-	among := placesOf(r.Feasible)
+	among := uidsOf(r.Feasible)
 	for _, n := range in.Nodes {
 		if among[n.Node.UID] {
 			in.Candidates = append(in.Candidates, n)
@@ -94,13 +94,13 @@ func (x *Searcher) besideHolds(
 	}
 	without := p.Evaluate(in)
 	if without.Err != nil {
-		return record.Look{Result: placement.Result{Err: without.Err}, Basis: r.Basis}
+		return record.Evaluation{Result: placement.Result{Err: without.Err}, Basis: r.Basis}
 	}
-	passed := placesOf(without.Feasible)
+	passed := uidsOf(without.Feasible)
 	r.Weighed = placement.Weighed{} // their indexes would no longer be those of the nodes
 	r.Feasible = slices.DeleteFunc(r.Feasible, func(s placement.Scored) bool { return !passed[s.Node.Node.UID] })
 	if r.FeasibleCount = len(r.Feasible); r.FeasibleCount == 0 {
-		r.OnHold = true
+		r.DependsOnHolds = true
 		r.Diagnosis = x.diagnoseHeld(a, p, v, without.Nodes)
 	}
 	return r
@@ -112,7 +112,7 @@ func (x *Searcher) diagnoseHeld(
 ) placement.Diagnosis {
 	in := placement.Input{
 		Pod: a.Pod, Nodes: x.Shard.View.Nodes(), Objects: v.Lookups(x.Shard.View.Snapshot()), Everywhere: true,
-		Opinions: map[string]placement.Opinion{}, Guidance: a.Counsel.Guidance, Excluded: map[string]string{},
+		Opinions: map[string]placement.Opinion{}, Guidance: a.Advice.Guidance, Excluded: map[string]string{},
 	}
 	if p.Extended(a.Pod) {
 		maps.Copy(in.Opinions, x.Extend(engine.Query{}, a).Opinions)
@@ -132,8 +132,8 @@ func (x *Searcher) diagnoseHeld(
 	return p.Evaluate(in).Diagnosis
 }
 
-// placesOf returns the set of the nodes' UIDs.
-func placesOf(ranked []placement.Scored) map[string]bool {
+// uidsOf returns the set of the nodes' UIDs.
+func uidsOf(ranked []placement.Scored) map[string]bool {
 	uids := make(map[string]bool, len(ranked))
 	for i := range ranked {
 		uids[ranked[i].Node.Node.UID] = true
@@ -158,12 +158,12 @@ func nodesWithout(nodes []*state.NodeInfo, pods map[string]bool) []*state.NodeIn
 	return nodes
 }
 
-// RestsOnHolds reports whether a pod that fits on a node of the input, without the pods in gone, would not fit if
+// DependsOnHolds reports whether a pod that fits on a node of the input, without the pods in gone, would not fit if
 // the pods whose places are held were gone as well.
-func (x *Searcher) RestsOnHolds(
+func (x *Searcher) DependsOnHolds(
 	in placement.Input, profile *placement.Profile, concern *guard.Concern, node *state.NodeInfo, gone map[string]bool,
 ) bool {
-	held := x.onHold(in.Pod, profile, concern)
+	held := x.heldPods(in.Pod, profile, concern)
 	if len(held) == 0 {
 		return false
 	}

@@ -7,23 +7,26 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/avoid"
 )
 
-// Withheld explains why a pod may not use nodes on which it would fit.
-type Withheld struct {
+// AvoidedFit explains why a pod may not use nodes on which it would fit.
+type AvoidedFit struct {
 	Message string
 	nodes   int
-	// Brief: this ends before the queue would offer the pod again.
-	Brief bool
+	// Transient: this ends before the queue would offer the pod again.
+	Transient bool
 }
 
-// HeldBack reports whether a pod that found no node would fit on nodes that are left alone, or that its workload
-// avoids. Its message counts no other nodes, and none whose facts are missing yet.
-func (x *Searcher) HeldBack(p *placement.Profile, a *attempt.Attempt, seed uint64, avoided []string) (Withheld, bool) {
-	if len(x.Shard.Gate.Avoided())+len(avoided) == 0 {
-		return Withheld{}, false
+// FitsOnAvoided reports whether a pod that found no node would fit on nodes that are left alone, or that its
+// workload avoids. Its message counts no other nodes, and none whose facts are missing yet. It evaluates the avoided
+// nodes from scratch, and, if one fits, all nodes once more for the message.
+func (x *Searcher) FitsOnAvoided(
+	p *placement.Profile, a *attempt.Attempt, seed uint64, avoided []string,
+) (AvoidedFit, bool) {
+	if len(x.Shard.Gate.AvoidedNodes())+len(avoided) == 0 {
+		return AvoidedFit{}, false
 	}
 	excluded := map[string]string{}
 	brief := true
-	for uid, because := range x.Shard.Gate.Avoided() {
+	for uid, because := range x.Shard.Gate.AvoidedNodes() {
 		gravest := because.Gravest()
 		excluded[uid], brief = gravest.Message(), brief && gravest == avoid.Turn
 	}
@@ -32,7 +35,7 @@ func (x *Searcher) HeldBack(p *placement.Profile, a *attempt.Attempt, seed uint6
 	}
 	in := placement.Input{
 		Pod: a.Pod, Nodes: x.Shard.View.Nodes(), Objects: x.Shard.View.Snapshot(), Seed: seed, Limit: -1,
-		Candidates: []*state.NodeInfo{}, Opinions: a.Counsel.Opinions,
+		Candidates: []*state.NodeInfo{}, Opinions: a.Advice.Opinions,
 	}
 	for _, n := range in.Nodes {
 		if _, is := excluded[n.Node.UID]; is {
@@ -41,7 +44,7 @@ func (x *Searcher) HeldBack(p *placement.Profile, a *attempt.Attempt, seed uint6
 	}
 	fit := p.Evaluate(in)
 	if len(fit.Feasible) == 0 {
-		return Withheld{}, false
+		return AvoidedFit{}, false
 	}
 	open := map[string]string{}
 	for _, s := range fit.Feasible {
@@ -49,5 +52,5 @@ func (x *Searcher) HeldBack(p *placement.Profile, a *attempt.Attempt, seed uint6
 	}
 	in.Candidates, in.Excluded = nil, open
 	all := p.Evaluate(in)
-	return Withheld{Message: all.Diagnosis.Message(), nodes: all.NodesTotal, Brief: brief}, true
+	return AvoidedFit{Message: all.Diagnosis.Message(), nodes: all.NodesTotal, Transient: brief}, true
 }
