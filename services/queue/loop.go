@@ -17,10 +17,14 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/decide"
 	"github.com/berth-scheduler/berth/services/queue/decide/memory"
 	"github.com/berth-scheduler/berth/services/queue/intake"
+	"github.com/berth-scheduler/berth/services/queue/watchdog"
 )
 
 // idleTick is how long the loop waits for the first input. From then on the core requests its own ticks.
 const idleTick = time.Minute
+
+// rememberTimeout bounds the attempt to store the state of attempts when this replica stops.
+const rememberTimeout = 5 * time.Second
 
 // gaugeInterval is the greatest age of the gauges: setting them after every step would cost more than many steps do.
 const gaugeInterval = 250 * time.Millisecond
@@ -43,7 +47,7 @@ type loop struct {
 	holds *intake.Holds
 	out   *commit.Reporter
 	timer clock.Timer
-	vigil *vigil
+	watch *watchdog.Monitor
 	leads bool
 	// caughtUp means that the decisions that were in the log at the start have been read.
 	caughtUp bool
@@ -53,7 +57,7 @@ func newLoop(q *Queue, in feeds, out *commit.Reporter) *loop {
 	return &loop{
 		queue: q, in: in, core: decide.New(q.coreConfig()), facts: intake.NewFacts(), holds: intake.NewHolds(),
 		alarm: feed.NewAlarm(aside.New("queue", eventlog.Facts, q.logger, q.deps.Clock.Now).Write),
-		out:   out, vigil: newVigil(), timer: q.deps.Clock.NewTimer(idleTick),
+		out:   out, watch: watchdog.New(), timer: q.deps.Clock.NewTimer(idleTick),
 	}
 }
 
@@ -62,10 +66,10 @@ func (l *loop) run(ctx context.Context) error {
 	defer l.timer.Stop()
 	gauges := l.queue.deps.Clock.NewTicker(gaugeInterval)
 	defer gauges.Stop()
-	vigils := l.queue.deps.Clock.NewTicker(vigilInterval)
-	defer vigils.Stop()
+	anomalies := l.queue.deps.Clock.NewTicker(watchdog.Interval)
+	defer anomalies.Stop()
 	for {
-		if err := l.next(ctx, ticks{gauges.C(), vigils.C()}); err != nil || ctx.Err() != nil {
+		if err := l.next(ctx, ticks{gauges.C(), anomalies.C()}); err != nil || ctx.Err() != nil {
 			l.out.Idle()
 			l.remember(ctx)
 			return err
@@ -80,7 +84,7 @@ func (l *loop) remember(ctx context.Context) {
 		return
 	}
 	data, sequence := l.core.Remember()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rememberTimeout)
 	defer cancel()
 	if err := l.queue.deps.Snapshots.Put(ctx, eventlog.Decisions, sequence, data); err != nil {
 		l.queue.logger.Warn("could not store the attempt state", "sequence", sequence, telemetry.KeyError, err)
@@ -115,7 +119,7 @@ func (l *loop) recall(ctx context.Context) (begin intake.Begin) {
 }
 
 // ticks are the timers for the gauges and for the search for anomalies.
-type ticks struct{ gauges, vigils <-chan time.Time }
+type ticks struct{ gauges, anomalies <-chan time.Time }
 
 func (l *loop) next(ctx context.Context, t ticks) error {
 	select {
@@ -131,7 +135,7 @@ func (l *loop) next(ctx context.Context, t ticks) error {
 		l.step(moved)
 	case d := <-l.in.decisions:
 		l.caughtUp = l.caughtUp || d.CaughtUp
-		l.vigil.decided(d, l.facts.Snapshot())
+		l.watch.Record(d, l.facts.Snapshot())
 		l.out.Decided(d.Decisions)
 		l.step(decide.Decided{
 			Decisions: d.Decisions, Through: d.Through, CaughtUp: d.CaughtUp, Shortened: d.Shortened, Stored: d.Stored,
@@ -152,8 +156,8 @@ func (l *loop) next(ctx context.Context, t ticks) error {
 		l.step(decide.Tick{})
 	case <-t.gauges:
 		l.gauge()
-	case <-t.vigils:
-		l.vigil.look(l.holds.View(), l.core, l.queue.deps.Clock.Now(), l.leads)
+	case <-t.anomalies:
+		l.watch.Evaluate(l.holds.View(), l.core, l.queue.deps.Clock.Now(), l.leads)
 	}
 	return nil
 }
@@ -167,7 +171,7 @@ func (l *loop) applyFacts(step feed.Step) {
 		l.step(in)
 	}
 	l.alarm.Look(step)
-	l.queue.applied.publish(l.facts.Snapshot())
+	l.queue.applied.Publish(l.facts.Snapshot())
 }
 
 // step runs one input through the core and carries out the effects.
@@ -181,7 +185,7 @@ func (l *loop) step(in decide.Input) {
 			continue
 		}
 		if n, ok := effect.(decide.Counted); ok {
-			l.vigil.watch.Caught(n.Caught, now)
+			l.watch.Caught(n.Caught, now)
 		}
 		l.out.Carry(effect, took)
 	}
@@ -189,7 +193,7 @@ func (l *loop) step(in decide.Input) {
 
 // gauge reports the sizes of the pools, if this replica leads, and whether the ledger is closed.
 func (l *loop) gauge() {
-	telemetry.LedgerClosed(!l.holds.View().Permits(l.queue.position().Epoch))
+	telemetry.LedgerClosed(!l.holds.View().Permits(l.queue.applied.Position().Epoch))
 	if l.leads {
 		l.out.Pools(l.core.Pending(), l.core.Leased())
 		l.out.Rejectors(l.core.Rejectors())

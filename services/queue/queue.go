@@ -21,9 +21,11 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
+	"github.com/berth-scheduler/berth/services/queue/applied"
 	"github.com/berth-scheduler/berth/services/queue/commit"
 	"github.com/berth-scheduler/berth/services/queue/decide"
 	"github.com/berth-scheduler/berth/services/queue/intake"
+	"github.com/berth-scheduler/berth/services/queue/leader"
 )
 
 const (
@@ -45,7 +47,7 @@ type Queue struct {
 	deps    Deps
 	logger  *slog.Logger
 	cluster *intake.Cluster
-	applied *applied
+	applied *applied.Facts
 	// inputs carries Lead and StepDown to the deciding goroutine; queries carries questions that run on it.
 	inputs  chan decide.Input
 	queries chan func(*loop)
@@ -53,9 +55,8 @@ type Queue struct {
 	leads    atomic.Bool
 	profiles map[string]*placement.Profile
 	seed     uint64
-	// generations and snapshots work for the leader.
-	generations generations
-	snapshots   snapshots
+	// candidate competes for leadership and does the leader's work.
+	candidate *leader.Candidate
 }
 
 // New checks the configuration and the dependencies. It makes no request yet.
@@ -80,18 +81,11 @@ func New(cfg Config, deps Deps) (*Queue, error) {
 	}
 	q := &Queue{
 		cfg: cfg.withDefaults(), deps: deps, logger: deps.Logger.With("member", cfg.ID),
-		cluster: cluster, applied: newApplied(),
+		cluster: cluster, applied: applied.New(),
 		inputs: make(chan decide.Input), queries: make(chan func(*loop)),
 		profiles: profiles, seed: binary.LittleEndian.Uint64(seed[:]),
 	}
-	q.generations = generations{
-		ledger: deps.Ledger, log: deps.Log, cluster: cluster, clock: deps.Clock, logger: q.logger,
-		grace: grace(q.cfg.Profiles), ask: q.ask,
-	}
-	q.snapshots = snapshots{
-		log: deps.Log, store: deps.Snapshots, clock: deps.Clock, logger: q.logger, applied: q.applied,
-		every: q.cfg.SnapshotEvery, interval: q.cfg.SnapshotInterval,
-	}
+	q.candidate = q.newCandidate()
 	return q, nil
 }
 
@@ -142,7 +136,7 @@ func (q *Queue) Run(ctx context.Context) error {
 	group.Go(func() error { return member.Run(stay) })
 	group.Go(func() error {
 		defer leave()
-		return q.compete(ctx, member, uid)
+		return q.candidate.Run(ctx, member, uid)
 	})
 	return group.Wait()
 }
@@ -150,7 +144,7 @@ func (q *Queue) Run(ctx context.Context) error {
 // Ready returns nil once this replica has applied the log and knows how far the log's progress reaches: it leads, or
 // could take over at once.
 func (q *Queue) Ready() error {
-	snapshot, _ := q.applied.snapshot()
+	snapshot := q.applied.Snapshot()
 	if _, ok := snapshot.Position().Progress(events.KindPod); !ok {
 		return errors.New("facts not applied yet")
 	}
@@ -201,7 +195,7 @@ func (q *Queue) Explain(ctx context.Context, pod string) (string, error) {
 	}
 	uid := pod
 	if namespace, name, ok := strings.Cut(pod, "/"); ok {
-		snapshot, _ := q.applied.snapshot()
+		snapshot := q.applied.Snapshot()
 		p, known := snapshot.PodByName(namespace, name)
 		if !known {
 			return fmt.Sprintf("%s: pod not found in the facts\n", pod), nil

@@ -55,8 +55,8 @@ var stores = []revert{
 	{
 		bug: 37, taken: "The queue that leads tells no facts anew behind one that cannot be read.",
 		edits: []edit{{
-			"services/queue/settle.go", `if _, there := picture.Position().Hole(); !there {`,
-			`if _, there := picture.Position().Hole(); true || !there {`,
+			"services/queue/leader/logtail.go", `if _, there := facts.Position().Hole(); !there {`,
+			`if _, there := facts.Position().Hole(); true || !there {`,
 		}},
 		fails: []failing{{ofQueue, "TestFactsThatCannotBeRead"}},
 	},
@@ -71,15 +71,16 @@ var stores = []revert{
 	{
 		bug: 39, taken: "Neither facts nor the ledger nor a watch that broke off tell that the API server went back.",
 		edits: []edit{
-			{"services/queue/reign.go", `from.wentBack = back.Error()`, ``},
-			{"services/queue/generation.go", `case ofNow && at < told:`, `case false && ofNow && at < told:`},
-			{"services/queue/generation.go", `case at < counted:`, `case false && at < counted:`},
+			{"services/queue/leader/term.go", `evidence.WentBack = back.Error()`, ``},
+			{"services/queue/generation/controller.go", `case ofNow && at < published:`,
+				`case false && ofNow && at < published:`},
+			{"services/queue/generation/controller.go", `case at < counted:`, `case false && at < counted:`},
 		},
 		fails: []failing{{ofQueue, "TestKubernetesThatWentBack"}},
 	},
 	{
 		bug: 39, taken: "The API server is not compared with the ledger.",
-		edits: []edit{{"services/queue/generation.go", `case at < counted:`, `case false && at < counted:`}},
+		edits: []edit{{"services/queue/generation/controller.go", `case at < counted:`, `case false && at < counted:`}},
 		fails: []failing{{ofQueue, "TestKubernetesThatWentBackWithoutFacts"}},
 	},
 	{
@@ -96,7 +97,8 @@ var stores = []revert{
 	},
 	{
 		bug: 64, taken: "The API server is not compared with the facts that no picture was made of.",
-		edits: []edit{{"services/queue/generation.go", `case ofNow && at < told:`, `case false && ofNow && at < told:`}},
+		edits: []edit{{"services/queue/generation/controller.go", `case ofNow && at < published:`,
+			`case false && ofNow && at < published:`}},
 		fails: []failing{{ofQueue, "TestKubernetesThatWentBackWithoutAPictureOfTheFacts"}},
 	},
 	{

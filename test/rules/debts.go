@@ -23,7 +23,6 @@ var backDebt = debt{
 	"pkg/placement/devices":             27,
 	"pkg/placement/engine":              29,
 	"services/binder/decide/bind":       29,
-	"services/queue":                    25,
 	"services/scheduler/decide":         25,
 	"services/scheduler/decide/preempt": 28,
 }
