@@ -72,21 +72,7 @@ func (b *backlog) podUpdated(e *waiting.Entry, p *state.Pod, now waiting.Moment)
 	e.Pod = p
 	e.Sequence = b.world.Facts.Sequence
 	b.live.seen(p)
-	b.pools.Updated(e, old)
-	switch e.Pool() {
-	case waiting.PoolGated:
-		if !p.Gated {
-			b.pools.Free(e, waiting.EventGatesGone, now)
-		} else {
-			b.pools.GatedUpdated(e, p.TooLarge() && !old.TooLarge())
-		}
-	case waiting.PoolActive, waiting.PoolBackoff, waiting.PoolParked:
-		if p.Gated {
-			b.pools.GatedLate(e, now)
-		} else if e.Pool() == waiting.PoolParked {
-			b.parkedUpdated(e, old, now)
-		}
-	}
+	b.pools.Updated(e, old, now)
 }
 
 // leave forgets a pod that is bound, gone, or no longer one of the queue's.

@@ -334,7 +334,7 @@ func (m *model) updated(p *modelPod, pod *state.Pod) {
 	switch {
 	case p.pool == waiting.PoolGated && !pod.Gated:
 		m.free(p)
-	case p.pool != waiting.PoolParked || !specMoved(old, pod):
+	case p.pool != waiting.PoolParked || !waiting.SpecMoved(old, pod):
 	case p.quarantined:
 		p.lost, p.token = 0, ""
 		m.requeue(p)
@@ -351,7 +351,7 @@ func (m *model) changed(c rule.Change) {
 	}
 	o := waiting.Occurrence{Change: c, Sequence: m.facts.Sequence, Own: !concernsOthers(c)}
 	if o.Own {
-		if c.OldPod == nil || c.NewPod == nil || m.pods[c.NewPod.UID] == nil || !specMoved(c.OldPod, c.NewPod) {
+		if c.OldPod == nil || c.NewPod == nil || m.pods[c.NewPod.UID] == nil || !waiting.SpecMoved(c.OldPod, c.NewPod) {
 			return
 		}
 	}

@@ -65,6 +65,31 @@ type standing struct {
 	covered bool
 }
 
+// Pool returns the pool of a pod.
+func (e *Entry) Pool() Pool {
+	if e.In == nil {
+		return PoolNone
+	}
+	return e.In.Pool
+}
+
+// Blocked reports whether an active pod waits for a permit of its lane.
+func (e *Entry) Blocked() bool { return e.lane != nil && e.In == e.lane.blocked }
+
+// Ready returns the earliest time of the next offer: the backoff has ended, and the last condition shows in the facts
+// or has been awaited for long enough.
+func (e *Entry) Ready() Moment {
+	if e.Await.On {
+		return max(e.Await.Until, e.Verdict.BackoffUntil)
+	}
+	return e.Verdict.BackoffUntil
+}
+
+// ConditionShown reports whether the facts show the pod as the last verdict's condition left it.
+func (e *Entry) ConditionShown() bool {
+	return e.Await.On && e.Await.Version != 0 && e.Pod.ResourceVersion >= e.Await.Version
+}
+
 // Attempt is the lease and the number of leases.
 type Attempt struct {
 	// Count is the number of the last attempt, and Answered that of the last attempt whose answer is known.

@@ -156,11 +156,6 @@ func (j *Journal) Clear(sequence uint64) {
 // Void reports whether the verdict was computed from facts that are lost.
 func (v *Verdict) Void() bool { return v.FactSequence == 0 && v.FactEpoch != 0 }
 
-// forgot reports whether the journal no longer reaches back to the state from which a verdict was computed.
-func (j *Journal) forgot(v *Verdict) bool {
-	return v.Void() || v.FactSequence < j.Sequence || v.LedgerRevision < j.Revision
-}
-
 // since visits what happened after the state from which a verdict was computed, until visit returns false.
 func (j *Journal) since(v *Verdict, visit func(o *Occurrence) bool) {
 	for i := range j.ledger {
@@ -184,7 +179,11 @@ func (j *Journal) since(v *Verdict, visit func(o *Occurrence) bool) {
 // missed reports whether something that can help the pod happened after the state from which its verdict was
 // computed, so that waiting for it would be in vain.
 func (j *Journal) missed(e *Entry, profile *placement.Profile) bool {
-	return j.forgot(&e.Verdict) || j.SawHelp(e, profile)
+	v := &e.Verdict
+	if v.Void() || v.FactSequence < j.Sequence || v.LedgerRevision < j.Revision {
+		return true // the journal does not reach back that far
+	}
+	return j.SawHelp(e, profile)
 }
 
 // SawHelp is missed, limited to what the journal still holds.

@@ -141,6 +141,19 @@ func (s *lanes) visit(e *Entry) {
 	}
 }
 
+// route returns the bag that a pod enters when it is sent to one: an active pod without a permit of its lane is held
+// back in the lane instead. A pod that is neither active nor offered has no use for its permit and gives it back.
+func (s *lanes) route(e *Entry, to *Bag) *Bag {
+	if to.Pool != PoolActive && to.Pool != PoolOffered {
+		s.giveBackPermit(e)
+	}
+	if to.Pool != PoolActive || e.lane == nil || e.permit {
+		return to
+	}
+	s.visit(e)
+	return e.lane.blocked
+}
+
 // givePermit lets a pod of a lane be tried.
 func (l *lane) givePermit(e *Entry) {
 	e.permit = true
