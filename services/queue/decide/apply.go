@@ -91,7 +91,7 @@ func nameOf(o state.ObjectChange) string {
 
 // forgetShown drops what is known of pods that the facts would have shown by now.
 func (c *Core) forgetShown() {
-	c.budgets.ForgetHidden(c.budgetFacts())
+	c.budgets.Leaving.ForgetHidden(c.budgetFacts())
 	c.backlog.unseen.forgetShown(c.world.Facts.Sequence)
 }
 
@@ -138,7 +138,7 @@ func (in Decided) apply(c *Core, now waiting.Moment) {
 	log := &c.decisions
 	if in.Shortened != nil {
 		log.shortened(in.Through, *in.Shortened)
-		c.budgets.LogShortened()
+		c.budgets.Leaving.LogShortened()
 		c.readAgain(now)
 		return
 	}
@@ -159,7 +159,7 @@ func (in Decided) apply(c *Core, now waiting.Moment) {
 
 func (c *Core) readAgain(now waiting.Moment) {
 	if c.decisions.readAgain() {
-		c.budgets.LogReadAgain(c.clock.timeOf(now))
+		c.budgets.Leaving.LogReadAgain(c.clock.timeOf(now))
 	}
 }
 

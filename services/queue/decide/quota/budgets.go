@@ -23,16 +23,7 @@ const (
 	// SettleTime is how long a new leader lets no pod go where there is a budget. It is longer than a removal can take
 	// that the leader before it requested.
 	SettleTime = Patience + 15*time.Second
-	// hiddenLimit bounds the pods that were let go and that the facts have not shown.
-	hiddenLimit = 1 << 20
 )
-
-// Facts is how far the facts have been applied. Complete means that a pod which they do not show by then does not
-// exist.
-type Facts struct {
-	Sequence, Epoch uint64
-	Complete        bool
-}
 
 // Budgets are the budgets of all namespaces, the pods that wait for room in them, and the pods let go under them. It
 // is for one goroutine.
@@ -44,59 +35,15 @@ type Budgets struct {
 	leads bool
 	// turns are the namespaces that may let a pod go, in their order; none on a replica that does not lead.
 	turns []*space
-	// leaving holds the pods that were let go, by UID, and hidden those that the facts have not shown.
-	leaving, hidden map[string]*leaving
-	// requested counts the pods in leaving that are not overdue. If there are any, no removal is overdue before due.
-	requested int
-	due       time.Time
+	// Leaving holds the pods that were let go and still have their gate.
+	Leaving Departures
 	// settles is until when a new leader waits for removals that it may not know of; zero once it has.
 	settles time.Time
 }
 
-// space is one namespace.
-type space struct {
-	name string
-	// used is the usage of the namespace's pods, and leaving that of the pods whose gate is about to be removed.
-	used, leaving Amounts
-	budget        Amounts
-	// problem describes what is wrong with the annotation. No pod is let go until it is fixed.
-	problem string
-	// waiting are the pods that wait for room, in order.
-	waiting *heap.Heap[*waiter]
-	// overdue holds the UIDs of pods whose removal a leader must request again, the longest overdue first. It may also
-	// hold some that are gone.
-	overdue []string
-	deficit int64
-	inTurn  bool
-}
-
-// waiter is a pod with gates. It waits for room if the quota gate is its last one and it has not been let go.
-type waiter struct {
-	pod    *state.Pod
-	queued time.Time
-	serial uint64
-	// waits means that the pod is in the queue of its namespace, and index is its position there.
-	waits bool
-	index int32
-}
-
-// waitsBefore is the order in which the pods of a namespace are let go: priority, then time, then arrival.
-func waitsBefore(a, b *waiter) bool {
-	if a.pod.Priority != b.pod.Priority {
-		return a.pod.Priority > b.pod.Priority
-	}
-	if d := a.queued.Compare(b.queued); d != 0 {
-		return d < 0
-	}
-	return a.serial < b.serial
-}
-
 // New returns the budgets of a cluster without namespaces.
 func New() *Budgets {
-	return &Budgets{
-		spaces: map[string]*space{}, gated: map[string]*waiter{},
-		leaving: map[string]*leaving{}, hidden: map[string]*leaving{},
-	}
+	return &Budgets{spaces: map[string]*space{}, gated: map[string]*waiter{}, Leaving: newDepartures()}
 }
 
 func (b *Budgets) space(name string) *space {
@@ -129,19 +76,6 @@ func (b *Budgets) NamespaceChanged(name string, now *state.Object) (problem stri
 	return s.problem
 }
 
-func (s *space) readBudget(from *state.Object) {
-	text, ok := from.API.GetAnnotations()[Annotation]
-	if !ok {
-		return
-	}
-	budget, err := Parse(text)
-	if err != nil {
-		s.problem = fmt.Sprintf("namespace %s: annotation %s: %v", s.name, Annotation, err)
-		return
-	}
-	s.budget = budget
-}
-
 // PodChanged applies a pod of any scheduler as it was and as it is.
 func (b *Budgets) PodChanged(before, after *state.Pod) {
 	p := after
@@ -150,7 +84,7 @@ func (b *Budgets) PodChanged(before, after *state.Pod) {
 	}
 	s := b.space(p.Namespace)
 	s.used = s.used.Plus(Counted(after)).minus(Counted(before))
-	b.shown(p.UID, s, after)
+	b.Leaving.shown(p.UID, s, after)
 	b.turn(s)
 	b.forget(s)
 }
@@ -161,9 +95,7 @@ func (b *Budgets) Reset(pods []*state.Pod, objects rule.Objects) (problems []str
 	was := *b
 	*b = *New()
 	b.leads, b.settles = was.leads, was.settles
-	for _, some := range []map[string]*leaving{was.leaving, was.hidden} {
-		maps.Copy(b.hidden, some)
-	}
+	b.Leaving.hide(was.Leaving)
 	if objects != nil {
 		for o := range objects.Objects(events.KindNamespace) {
 			if problem := b.NamespaceChanged(o.Name, o); problem != "" {
@@ -215,7 +147,7 @@ func (b *Budgets) Leave(uid string) {
 // enqueue queues a gated pod for room, if it waits for nothing else. For one that is queued already, it applies a
 // change of its requests.
 func (b *Budgets) enqueue(w *waiter) {
-	if _, going := b.leaving[w.pod.UID]; going || !Waits(w.pod) {
+	if _, going := b.Leaving.known[w.pod.UID]; going || !Waits(w.pod) {
 		return
 	}
 	s := b.space(w.pod.Namespace)
@@ -273,11 +205,7 @@ func (b *Budgets) Lead(now time.Time) {
 func (b *Budgets) StepDown() {
 	b.leads = false
 	b.forgetUnrecorded()
-	for _, l := range b.leaving {
-		if l.overdue {
-			b.startRemoval(l, l.until)
-		}
-	}
+	b.Leaving.restart()
 	b.turns = nil
 	for _, s := range b.spaces {
 		s.overdue = nil
@@ -293,10 +221,6 @@ func (b *Budgets) lets(s *space) bool {
 	return w != nil && s.hasRoom(w) && (b.settles.IsZero() || s.budget == unlimited)
 }
 
-func (s *space) hasRoom(w *waiter) bool {
-	return s.problem == "" && s.used.Plus(s.leaving).Plus(Requests(w.pod)).Within(s.budget)
-}
-
 // Settle ends a new leader's wait when its time is up.
 func (b *Budgets) Settle(now time.Time) {
 	if b.settles.IsZero() || now.Before(b.settles) {
@@ -310,13 +234,15 @@ func (b *Budgets) Settle(now time.Time) {
 // those whose removal is overdue. The caller has read all decisions of earlier leaders.
 func (b *Budgets) Admit(now time.Time, at Facts) (pods []*state.Pod) {
 	b.Settle(now)
-	b.markOverdue(now)
-	for len(b.turns) > 0 && b.requested < AtOnce {
+	for _, s := range b.Leaving.markOverdue(now) {
+		b.turn(s)
+	}
+	for len(b.turns) > 0 && b.Leaving.requested < AtOnce {
 		s := b.turns[0]
 		b.turns = b.turns[1:]
 		s.inTurn = false
 		s.deficit += quantum
-		for w := b.next(s); w != nil && b.requested < AtOnce; w = b.next(s) {
+		for w := b.next(s); w != nil && b.Leaving.requested < AtOnce; w = b.next(s) {
 			cost := max(w.pod.Requests.MilliCPU, leastCost)
 			if cost > s.deficit {
 				break
@@ -337,7 +263,7 @@ func (b *Budgets) Admit(now time.Time, at Facts) (pods []*state.Pod) {
 func (b *Budgets) next(s *space) *waiter {
 	for len(s.overdue) > 0 {
 		uid := s.overdue[0]
-		if l, ok := b.leaving[uid]; ok && l.overdue {
+		if l, ok := b.Leaving.known[uid]; ok && l.overdue {
 			if w, ok := b.gated[uid]; ok {
 				return w
 			}
@@ -350,12 +276,54 @@ func (b *Budgets) next(s *space) *waiter {
 	return nil
 }
 
+// letGo counts the pod as one whose gate is about to be removed.
+func (b *Budgets) letGo(w *waiter, s *space, now time.Time, at Facts) {
+	if l, again := b.Leaving.known[w.pod.UID]; again {
+		s.overdue = s.overdue[1:]
+		b.Leaving.startRemoval(l, now.Add(Patience))
+		return
+	}
+	s.waiting.Drop(w)
+	w.waits = false
+	b.Leaving.add(s, w.pod, &leaving{until: now.Add(Patience), sequence: at.Sequence, epoch: at.Epoch})
+}
+
+// Recorded records that the log has the decision to let a pod go, made by this leader or another. p is the pod, nil if
+// the facts do not show it as one that waits to be placed.
+func (b *Budgets) Recorded(d *events.Decision, p *state.Pod, at Facts, now time.Time) {
+	uid := d.Pod.UID
+	until := now.Add(Patience)
+	if b.Leaving.confirm(uid, until) {
+		return
+	}
+	l := &leaving{until: until, recorded: true, sequence: d.FactSequence, epoch: d.FactEpoch}
+	switch {
+	case p != nil && HasGate(p):
+		if w, ok := b.gated[uid]; ok {
+			b.dequeue(w)
+		}
+		b.Leaving.add(b.space(p.Namespace), p, l)
+	case p == nil && !l.wouldShow(at):
+		b.Leaving.addHidden(uid, l)
+	}
+}
+
+// forgetUnrecorded drops, at the end of a leader's term, its decisions that the log does not have. Their pods wait for
+// room again.
+func (b *Budgets) forgetUnrecorded() {
+	for _, uid := range b.Leaving.dropUnrecorded() {
+		if w, ok := b.gated[uid]; ok {
+			b.enqueue(w)
+		}
+	}
+}
+
 // Next returns the next time after now at which Admit may let a pod go without another input; zero for never.
 func (b *Budgets) Next(now time.Time) (next time.Time) {
 	if !b.leads {
 		return next
 	}
-	for _, at := range []time.Time{b.due, b.settles} {
+	for _, at := range []time.Time{b.Leaving.due, b.settles} {
 		if at.After(now) && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
@@ -369,7 +337,7 @@ func (b *Budgets) Reason(p *state.Pod) string {
 	if s.problem != "" {
 		return s.problem
 	}
-	if _, going := b.leaving[p.UID]; going {
+	if _, going := b.Leaving.known[p.UID]; going {
 		return "its namespace has room for it; its gate is about to go"
 	}
 	return fmt.Sprintf("waits for room in the budget of namespace %s, in use: %s", s.name, s.used.Plus(s.leaving))
