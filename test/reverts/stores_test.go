@@ -86,13 +86,14 @@ var stores = []revert{
 	{
 		bug: 55, taken: "Watches are resumed although the API server is not as far as it was.",
 		edits: []edit{{
-			ofIntake + "/resume.go", `if was := r.store.been(); was > 0 {`, `if was := r.store.been(); was > 0 && false {`,
+			ofIntake + "/resume.go", `if was := r.store.versionReached(); was > 0 {`,
+			`if was := r.store.versionReached(); was > 0 && false {`,
 		}},
 		fails: []failing{{ofIntake, "TestAWatchIsNotResumedBeforeItsTime"}},
 	},
 	{
 		bug: 55, taken: "Watches are resumed after refused connections.",
-		edits: []edit{{"services/queue/intake/resume.go", `if err == nil && r.away && !lists {`, `if false {`}},
+		edits: []edit{{"services/queue/intake/resume.go", `if err == nil && r.refused && !lists {`, `if false {`}},
 		fails: []failing{{ofIntake, "TestAnAPIServerThatWasAwayIsListed"}},
 	},
 	{

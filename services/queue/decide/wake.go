@@ -17,20 +17,20 @@ func (b *backlog) wake(e *waiting.Entry, event string, now waiting.Moment) {
 func (b *backlog) changed(change rule.Change, now waiting.Moment) {
 	o := waiting.Occurrence{Change: change, Sequence: b.world.Facts.Sequence, At: now}
 	switch {
-	case !b.cfg.heeds(change):
+	case !b.cfg.anyRuleListens(change):
 		return
 	case !concernsOthers(change):
 		o.Own = true
-		if !b.ownMatters(change) {
+		if !b.ownChangeMatters(change) {
 			return
 		}
 	}
 	b.occurred(&o, now)
 }
 
-// heeds reports whether any rule of any profile listens to changes of this sort. Most, such as heartbeats, can be
+// anyRuleListens reports whether any rule of any profile listens to changes of this sort. Most, such as heartbeats, can be
 // dropped at once (upstream's isEventOfInterest).
-func (c *Config) heeds(change rule.Change) bool {
+func (c *Config) anyRuleListens(change rule.Change) bool {
 	for _, p := range c.Profiles {
 		if p.Heeds(change) {
 			return true
@@ -53,8 +53,8 @@ func holdsPlace(p *state.Pod) bool {
 	return p != nil && (p.NodeName != "" || p.Status().NominatedNodeName != "")
 }
 
-// ownMatters reports whether a change of a waiting pod can matter to itself.
-func (b *backlog) ownMatters(change rule.Change) bool {
+// ownChangeMatters reports whether a change of a waiting pod can matter to itself.
+func (b *backlog) ownChangeMatters(change rule.Change) bool {
 	if change.OldPod == nil || change.NewPod == nil {
 		return false
 	}
@@ -66,7 +66,7 @@ func (b *backlog) ownMatters(change rule.Change) bool {
 func (b *backlog) occurred(o *waiting.Occurrence, now waiting.Moment) {
 	b.journal.Add(*o)
 	if !o.Own {
-		b.journal.Hear(o, b.cfg.Profiles)
+		b.journal.RecordFor(o, b.cfg.Profiles)
 	}
 	if o.Own {
 		return
@@ -82,7 +82,7 @@ func (b *backlog) occurred(o *waiting.Occurrence, now waiting.Moment) {
 		event = o.Change.Label()
 	}
 	for _, e := range pods {
-		if waiting.News(o, &e.Verdict) && o.Concerns(e) {
+		if waiting.LaterThan(o, &e.Verdict) && o.Concerns(e) {
 			b.wake(e, event, now)
 		}
 	}

@@ -44,9 +44,9 @@ type stall struct {
 	since time.Time
 }
 
-// lasts records the current position and returns for how long it has not changed. A follower that only restarts from
+// duration records the current position and returns for how long it has not changed. A follower that only restarts from
 // the same position has not advanced.
-func (s *stall) lasts(p state.Position, now time.Time) time.Duration {
+func (s *stall) duration(p state.Position, now time.Time) time.Duration {
 	if s.since.IsZero() || p.Sequence != s.at {
 		s.at, s.since = p.Sequence, now
 	}
@@ -80,7 +80,7 @@ func (t *logTail) settle(ctx context.Context) (*state.Snapshot, commit.Base, err
 		case !errors.As(err, &elsewhere) && !errors.Is(err, errHole):
 			t.logger.Warn("log of facts does not answer; retrying", telemetry.KeyError, err)
 			still = stall{}
-		case errors.Is(err, errHole) || still.lasts(t.applied.Position(), t.clock.Now()) >= stallLimit:
+		case errors.Is(err, errHole) || still.duration(t.applied.Position(), t.clock.Now()) >= stallLimit:
 			t.logger.Error("log of facts cannot be followed to its end; publishing all facts again", telemetry.KeyError, err)
 			if base, err = commit.Anew(ctx, t.log); err == nil {
 				base.Epoch = max(base.Epoch, t.applied.Position().Epoch) // the record at the end need not have an epoch
@@ -113,7 +113,7 @@ func (t *logTail) watchProgress(ctx context.Context) error {
 			still = stall{}
 			continue
 		}
-		if still.lasts(p, t.clock.Now()) >= stallLimit {
+		if still.duration(p, t.clock.Now()) >= stallLimit {
 			return errNotFollowed
 		}
 	}

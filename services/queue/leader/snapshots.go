@@ -29,10 +29,10 @@ type snapshots struct {
 	interval time.Duration
 }
 
-// keep stores the state of an epoch at once, again whenever every or interval has been
+// run stores the state of an epoch at once, again whenever every or interval has been
 // reached, and once more when ctx ends. The first one replaces any snapshot that stands for facts the log has lost.
 // If a snapshot cannot be stored, the next check tries again; meanwhile readers start from an older one.
-func (k *snapshots) keep(ctx context.Context, epoch uint64) {
+func (k *snapshots) run(ctx context.Context, epoch uint64) {
 	ticker := k.clock.NewTicker(snapshotCheck)
 	defer ticker.Stop()
 	var stored uint64
@@ -49,14 +49,14 @@ func (k *snapshots) keep(ctx context.Context, epoch uint64) {
 		select {
 		case <-ticker.C():
 		case <-ctx.Done():
-			k.last(ctx, epoch, stored)
+			k.putLast(ctx, epoch, stored)
 			return
 		}
 	}
 }
 
-// last stores what has been applied since the last snapshot, for a quick start.
-func (k *snapshots) last(ctx context.Context, epoch, stored uint64) {
+// putLast stores what has been applied since the last snapshot, for a quick start.
+func (k *snapshots) putLast(ctx context.Context, epoch, stored uint64) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	if s := k.applied.Snapshot(); inEpoch(s, epoch) && s.Position().Sequence > stored {

@@ -156,7 +156,7 @@ func (c *Candidate) round(ctx context.Context, n commit.Round, why cause, synced
 		// An error here means that ctx has ended, which ends the round in its own way.
 		if _, err := c.Applied.Await(ctx, func(s *state.Snapshot) bool { return inEpoch(s, epoch) }); err == nil {
 			synced(ctx)
-			c.snapshots.keep(ctx, epoch)
+			c.snapshots.run(ctx, epoch)
 		}
 		return nil
 	})

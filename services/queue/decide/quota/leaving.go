@@ -20,7 +20,7 @@ type Facts struct {
 	Complete        bool
 }
 
-// leaving is a pod that was let go through the quota gate: the decision to remove its gate is in the log, or about to
+// departure is a pod that was let go through the quota gate: the decision to remove its gate is in the log, or about to
 // be appended.
 //
 // It counts against the budget until the facts show it without its gate, ended or gone. A decision in the log counts
@@ -28,8 +28,8 @@ type Facts struct {
 // pod; a memory names those from before it; and a new leader lets no pod go before it has read what was decided until
 // it led. A leader's own decision that the log does not have ends with its term. If it reaches the log after all, it
 // counts again.
-type leaving struct {
-	space    *space
+type departure struct {
+	space    *namespace
 	requests Amounts
 	// until is when the gate should be gone. overdue means that this time has passed and the removal has not been
 	// requested again.
@@ -47,18 +47,18 @@ type leaving struct {
 // goroutine.
 type Departures struct {
 	// known holds the pods that the facts show, by UID, and hidden those that the facts have not shown yet.
-	known, hidden map[string]*leaving
+	known, hidden map[string]*departure
 	// requested counts the pods in known that are not overdue. If there are any, no removal is overdue before due.
 	requested int
 	due       time.Time
 }
 
 func newDepartures() Departures {
-	return Departures{known: map[string]*leaving{}, hidden: map[string]*leaving{}}
+	return Departures{known: map[string]*departure{}, hidden: map[string]*departure{}}
 }
 
 // add counts a pod that was let go against the budget of its namespace.
-func (d *Departures) add(s *space, p *state.Pod, l *leaving) {
+func (d *Departures) add(s *namespace, p *state.Pod, l *departure) {
 	l.space, l.requests = s, Requests(p)
 	s.leaving = s.leaving.Plus(l.requests)
 	d.known[p.UID] = l
@@ -67,7 +67,7 @@ func (d *Departures) add(s *space, p *state.Pod, l *leaving) {
 }
 
 // addHidden records a pod that was let go and that the facts have not shown. It counts once they show it.
-func (d *Departures) addHidden(uid string, l *leaving) {
+func (d *Departures) addHidden(uid string, l *departure) {
 	if len(d.hidden) < hiddenLimit {
 		d.hidden[uid] = l
 	}
@@ -89,7 +89,7 @@ func (d *Departures) confirm(uid string, until time.Time) bool {
 }
 
 // startRemoval gives the binders until a given time to remove the gate of a pod that is overdue.
-func (d *Departures) startRemoval(l *leaving, until time.Time) {
+func (d *Departures) startRemoval(l *departure, until time.Time) {
 	l.overdue, l.until = false, until
 	d.requested++
 	if d.due.IsZero() || until.Before(d.due) {
@@ -98,7 +98,7 @@ func (d *Departures) startRemoval(l *leaving, until time.Time) {
 }
 
 // shown applies a pod of a namespace as it is now; nil if it is gone.
-func (d *Departures) shown(uid string, s *space, now *state.Pod) {
+func (d *Departures) shown(uid string, s *namespace, now *state.Pod) {
 	stays := now != nil && !now.Terminal && HasGate(now)
 	l, ok := d.known[uid]
 	switch {
@@ -116,7 +116,7 @@ func (d *Departures) shown(uid string, s *space, now *state.Pod) {
 }
 
 // remove drops a pod whose gate is removed or that no longer counts.
-func (d *Departures) remove(uid string, l *leaving) {
+func (d *Departures) remove(uid string, l *departure) {
 	l.space.leaving = l.space.leaving.minus(l.requests)
 	if !l.overdue {
 		d.requested--
@@ -126,14 +126,14 @@ func (d *Departures) remove(uid string, l *leaving) {
 
 // markOverdue marks the pods whose gate should have been removed by now, so that their namespaces request the removal
 // again. It returns these namespaces in the order of their pods' times, some of them several times.
-func (d *Departures) markOverdue(now time.Time) (spaces []*space) {
+func (d *Departures) markOverdue(now time.Time) (spaces []*namespace) {
 	if d.due.IsZero() || d.due.After(now) {
 		return nil
 	}
 	d.due = time.Time{}
 	type overdue struct {
 		uid string
-		*leaving
+		*departure
 	}
 	var list []overdue
 	for uid, l := range d.known {
@@ -169,7 +169,7 @@ func (d *Departures) restart() {
 
 // hide takes over all pods of earlier departures, as pods that the facts have not shown yet.
 func (d *Departures) hide(earlier Departures) {
-	for _, some := range []map[string]*leaving{earlier.known, earlier.hidden} {
+	for _, some := range []map[string]*departure{earlier.known, earlier.hidden} {
 		maps.Copy(d.hidden, some)
 	}
 }
@@ -189,7 +189,7 @@ func (d *Departures) dropUnrecorded() (uids []string) {
 }
 
 // wouldShow reports whether the facts would show a pod that was let go if it still existed.
-func (l *leaving) wouldShow(at Facts) bool {
+func (l *departure) wouldShow(at Facts) bool {
 	if !at.Complete || at.Epoch < l.epoch {
 		return false
 	}
@@ -229,7 +229,7 @@ type DecidedAt struct{ Sequence, Epoch uint64 }
 // All visits the pods that were released by decisions that are in the log, by UID.
 func (d *Departures) All() iter.Seq2[string, DecidedAt] {
 	return func(yield func(string, DecidedAt) bool) {
-		for _, some := range []map[string]*leaving{d.known, d.hidden} {
+		for _, some := range []map[string]*departure{d.known, d.hidden} {
 			for uid, l := range some {
 				if l.recorded && !yield(uid, DecidedAt{l.sequence, l.epoch}) {
 					return
@@ -242,5 +242,5 @@ func (d *Departures) All() iter.Seq2[string, DecidedAt] {
 // Recall records a pod that was let go in an earlier life of a replica. If this replica leads, it requests the removal
 // at once, because the binders may no longer know of it.
 func (d *Departures) Recall(uid string, was DecidedAt, now time.Time) {
-	d.hidden[uid] = &leaving{recorded: true, until: now, sequence: was.Sequence, epoch: was.Epoch}
+	d.hidden[uid] = &departure{recorded: true, until: now, sequence: was.Sequence, epoch: was.Epoch}
 }

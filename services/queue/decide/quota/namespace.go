@@ -8,8 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/decide/heap"
 )
 
-// space is one namespace.
-type space struct {
+// namespaceOf is one namespace.
+type namespace struct {
 	name string
 	// used is the usage of the namespace's pods, and leaving that of the pods whose gate is about to be removed.
 	used, leaving Amounts
@@ -46,7 +46,7 @@ func waitsBefore(a, b *waiter) bool {
 	return a.serial < b.serial
 }
 
-func (s *space) readBudget(from *state.Object) {
+func (s *namespace) readBudget(from *state.Object) {
 	text, ok := from.API.GetAnnotations()[Annotation]
 	if !ok {
 		return
@@ -59,6 +59,6 @@ func (s *space) readBudget(from *state.Object) {
 	s.budget = budget
 }
 
-func (s *space) hasRoom(w *waiter) bool {
+func (s *namespace) hasRoom(w *waiter) bool {
 	return s.problem == "" && s.used.Plus(s.leaving).Plus(Requests(w.pod)).Within(s.budget)
 }

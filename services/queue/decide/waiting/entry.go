@@ -29,7 +29,7 @@ const backoffWindow = time.Second
 // Entry is one pod and all that the queue knows about it.
 type Entry struct {
 	Pod *state.Pod
-	standing
+	membership
 	// Serial breaks ties in the order; it is unique.
 	Serial uint64
 	// Queued orders pods of one priority: it is when the pod arrived, or when its last attempt was answered. Entered
@@ -42,8 +42,8 @@ type Entry struct {
 	// Sequence is the position in the facts that a shard must have applied to decide about this pod: that of the
 	// pod's own version and of the event that woke it.
 	Sequence uint64
-	// waits are the pod's places in groups of waiting pods while it is parked.
-	waits []wait
+	// groups are the pod's places in groups of waiting pods while it is parked.
+	groups []groupSlot
 
 	Attempt Attempt
 	Verdict Verdict
@@ -51,8 +51,8 @@ type Entry struct {
 	Hold    Hold
 }
 
-// standing is a pod's membership in pools and in a lane.
-type standing struct {
+// membership is a pod's membership in pools and in a lane.
+type membership struct {
 	// In is the bag of the entry; a single field ensures that it is in exactly one pool. index holds its position
 	// there and, at slotEarly, in the heap early.
 	In    *Bag

@@ -49,7 +49,7 @@ func (p *Pools) Park(e *Entry, now Moment) {
 		p.lanes.join(e, profile)
 	}
 	p.Rejectors.reject(e)
-	if p.journal.missed(e, profile) || e.Attempt.Activated {
+	if p.journal.mayHaveHelp(e, profile) || e.Attempt.Activated {
 		p.Requeue(e, EventAttemptFailure, now)
 		return
 	}
@@ -139,7 +139,7 @@ func (p *Pools) index(e *Entry) {
 	switch {
 	case e.In == p.Parked:
 		profile := p.Profile(e)
-		p.waiting.add(e, profile)
+		p.byRule.add(e, profile)
 	case e.In == p.Gated:
 		p.Rejectors.count(e, []string{names.SchedulingGates}, 1)
 		p.gates.Enter(e)
@@ -161,7 +161,7 @@ func (p *Pools) Detach(e *Entry) {
 	}
 	switch {
 	case from == p.Parked:
-		p.waiting.remove(e)
+		p.byRule.remove(e)
 	case from == p.Gated:
 		p.Rejectors.count(e, []string{names.SchedulingGates}, -1)
 		p.gates.Leave(e.Pod.UID)
@@ -213,7 +213,7 @@ func (p *Pools) Updated(e *Entry, old *state.Pod, now Moment) {
 		}
 	case e.Pod.Gated:
 		// A pod that waits to be tried gains a gate only by growing too large.
-		p.lanes.visit(e)
+		p.lanes.markDirty(e)
 		p.Remove(e)
 		p.Free(e, EventQuarantine, now)
 	case pool == PoolParked:
@@ -237,8 +237,8 @@ func (p *Pools) parkedUpdated(e *Entry, old *state.Pod, now Moment) {
 	case profile.Wakes(e.Pod, e.Verdict.Plugins, change):
 		p.Requeue(e, change.Label(), now)
 	default:
-		p.waiting.remove(e)
-		p.waiting.add(e, profile)
+		p.byRule.remove(e)
+		p.byRule.add(e, profile)
 	}
 }
 
@@ -327,8 +327,8 @@ func (p *Pools) Settle(e *Entry) { p.Settling[e] = struct{}{} }
 // OpenLanes visits the lanes in which something moved. Pods that a verdict covers are parked, or are not offered
 // early; the next pods get the permits.
 func (p *Pools) OpenLanes(now Moment) {
-	for l := range p.lanes.moved {
-		for e := l.blocked.First(); e != nil && (l.out < l.width || p.lanes.covers(e)); e = l.blocked.First() {
+	for l := range p.lanes.dirty {
+		for e := l.blocked.First(); e != nil && (l.permits < l.width || p.lanes.covers(e)); e = l.blocked.First() {
 			if p.lanes.covers(e) {
 				p.parkLike(e, now)
 				continue
@@ -338,7 +338,7 @@ func (p *Pools) OpenLanes(now Moment) {
 			e.In = p.Active[e.Partition]
 			e.In.Put(e)
 		}
-		for e := l.unlisted.First(); e != nil && (l.out+l.listed < l.width || p.lanes.covers(e)); e = l.unlisted.First() {
+		for e := l.unlisted.First(); e != nil && (l.permits+l.listed < l.width || p.lanes.covers(e)); e = l.unlisted.First() {
 			l.unlisted.Drop(e)
 			e.early = nil
 			if e.covered = p.lanes.covers(e); !e.covered {
@@ -346,7 +346,7 @@ func (p *Pools) OpenLanes(now Moment) {
 			}
 		}
 	}
-	clear(p.lanes.moved)
+	clear(p.lanes.dirty)
 }
 
 // parkLike parks a pod by its lane's newest verdict. It counts for the pod's backoff like a verdict of its own;

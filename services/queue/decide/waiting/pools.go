@@ -94,8 +94,8 @@ type Pools struct {
 	ActiveCount                                       int
 	Gated, Backoff, Parked, Quarantine, Offered, Held *Bag
 	lanes                                             lanes
-	// waiting indexes the parked pods by what could wake them.
-	waiting waiting
+	// byRule indexes the parked pods by what could wake them.
+	byRule wakeIndex
 	// Settling holds the held pods without a live reservation; see Settle.
 	Settling map[*Entry]struct{}
 	// TooLarge holds the gated pods whose owners must still be informed that they are too large.
@@ -113,7 +113,7 @@ func NewPools(cfg Settings, ports Ports, w *World, j *Journal) *Pools {
 		Quarantine: newBag(PoolParked, enteredBefore),
 		Offered:    newBag(PoolOffered, deadlineBefore),
 		Held:       newBag(PoolHeld, enteredBefore),
-		lanes:      newLanes(j), waiting: newWaiting(),
+		lanes:      newLanes(j), byRule: newWakeIndex(),
 		Settling: map[*Entry]struct{}{}, TooLarge: map[*Entry]struct{}{}, Rejectors: rejectors{},
 	}
 	for i := range p.Active {
@@ -141,10 +141,10 @@ func (p *Pools) Offerable() int { return p.ActiveCount + p.lanes.early.count }
 
 // Concerned returns the parked pods that an occurrence could help, and counts the hints that were asked.
 func (p *Pools) Concerned(o *Occurrence) (pods []*Entry, hints map[HintCount]int) {
-	if p.waiting.pods == 0 {
+	if p.byRule.pods == 0 {
 		return nil, nil
 	}
-	found := p.waiting.call(o)
+	found := p.byRule.lookup(o)
 	return found.woken, found.hints
 }
 
@@ -211,4 +211,4 @@ func (p *Pools) Bags() iter.Seq[*Bag] {
 type Sizes struct{ Settling, Lanes, MovedLanes int }
 
 // Sizes counts what the indexes of the pools hold.
-func (p *Pools) Sizes() Sizes { return Sizes{len(p.Settling), len(p.lanes.all), len(p.lanes.moved)} }
+func (p *Pools) Sizes() Sizes { return Sizes{len(p.Settling), len(p.lanes.all), len(p.lanes.dirty)} }
