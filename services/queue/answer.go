@@ -19,7 +19,7 @@ func (q *Queue) answer(ctx context.Context, question explain.Question) (explain.
 	if question.Status {
 		return q.statusAnswer(ctx)
 	}
-	snapshot, _ := q.applied.snapshot()
+	snapshot := q.applied.Snapshot()
 	pod, known := podOf(snapshot, question.Pod)
 	uid := question.Pod
 	if known {
@@ -50,8 +50,8 @@ func (q *Queue) statusAnswer(ctx context.Context) (explain.QueueAnswer, bool) {
 	err := q.ask(ctx, func(l *loop) {
 		if leads = l.core.Leads(); leads {
 			a = l.core.Answer("")
-			l.vigil.look(l.holds.View(), l.core, q.deps.Clock.Now(), true)
-			status := l.vigil.status
+			l.watch.Evaluate(l.holds.View(), l.core, q.deps.Clock.Now(), true)
+			status := l.watch.Status()
 			release := q.cluster.Release()
 			status.Kubernetes, status.KubernetesLater = release.Version, release.Later()
 			a.Status = &status

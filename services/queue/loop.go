@@ -18,10 +18,14 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/decide"
 	"github.com/berth-scheduler/berth/services/queue/decide/memory"
 	"github.com/berth-scheduler/berth/services/queue/intake"
+	"github.com/berth-scheduler/berth/services/queue/watchdog"
 )
 
 // idleTick is how long the timer waits before the first step. From then on the core requests its own ticks.
 const idleTick = time.Minute
+
+// rememberTimeout bounds the attempt to store the state of attempts when this replica stops.
+const rememberTimeout = 5 * time.Second
 
 // gaugeInterval is the greatest age of the gauges: setting them after every step would cost more than many steps do.
 const gaugeInterval = 250 * time.Millisecond
@@ -49,9 +53,9 @@ type loop struct {
 	out   *commit.Reporter
 	// timer fires when the core wants a tick (decide.NextTick); nothing else makes time pass for the core.
 	timer clock.Timer
-	// gauges and vigils are the tickers for the gauges and for the search for anomalies.
-	gauges, vigils clock.Ticker
-	vigil          *vigil
+	// gauges and anomalies are the tickers for the gauges and for the search for anomalies.
+	gauges, anomalies clock.Ticker
+	watch             *watchdog.Monitor
 	// leads means that the core was last given decide.Lead.
 	leads bool
 	// caughtUp means that the decisions that were in the log at the start have been read.
@@ -70,7 +74,7 @@ func newLoop(q *Queue, in feeds, out *commit.Reporter) *loop {
 	return &loop{
 		queue: q, in: in, core: decide.New(q.coreConfig()), facts: intake.NewFacts(), holds: intake.NewHolds(),
 		alarm: feed.NewAlarm(aside.New("queue", eventlog.Facts, q.logger, q.deps.Clock.Now).Write),
-		out:   out, vigil: newVigil(), timer: q.deps.Clock.NewTimer(idleTick),
+		out:   out, watch: watchdog.New(), timer: q.deps.Clock.NewTimer(idleTick),
 	}
 }
 
@@ -80,8 +84,8 @@ func (l *loop) drive(ctx context.Context) error {
 	defer l.timer.Stop()
 	l.gauges = l.queue.deps.Clock.NewTicker(gaugeInterval)
 	defer l.gauges.Stop()
-	l.vigils = l.queue.deps.Clock.NewTicker(vigilInterval)
-	defer l.vigils.Stop()
+	l.anomalies = l.queue.deps.Clock.NewTicker(watchdog.Interval)
+	defer l.anomalies.Stop()
 	d := driver.Loop[decide.Input, []decide.Effect]{Core: l.core, Clock: l.queue.deps.Clock, Source: l, Sink: l}
 	err := d.Run(ctx, ctx)
 	// Also after an error: what is stored is what the core knew before it.
@@ -97,7 +101,7 @@ func (l *loop) storeMemory(ctx context.Context) {
 		return
 	}
 	data, sequence := l.core.Remember()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rememberTimeout)
 	defer cancel()
 	if err := l.queue.deps.Snapshots.Put(ctx, eventlog.Decisions, sequence, data); err != nil {
 		l.queue.logger.Warn("could not store the attempt state", "sequence", sequence, telemetry.KeyError, err)
@@ -152,7 +156,7 @@ func (l *loop) Next(ctx context.Context) (driver.Event[decide.Input], error) {
 	case d := <-l.in.decisions:
 		// Observers first: the core may emit effects about the same pods in this step.
 		l.caughtUp = l.caughtUp || d.CaughtUp
-		l.vigil.decided(d, l.facts.Snapshot())
+		l.watch.Record(d, l.facts.Snapshot())
 		l.out.Decided(d.Decisions)
 		return l.event(decide.Decided{
 			Decisions: d.Decisions, Through: d.Through, CaughtUp: d.CaughtUp, Shortened: d.Shortened, Stored: d.Stored,
@@ -170,9 +174,9 @@ func (l *loop) Next(ctx context.Context) (driver.Event[decide.Input], error) {
 		return l.event(decide.Tick{})
 	case <-l.gauges.C():
 		l.gauge()
-	case <-l.vigils.C():
+	case <-l.anomalies.C():
 		// Followers search too, so that a new leader knows since when entries exist.
-		l.vigil.look(l.holds.View(), l.core, l.queue.deps.Clock.Now(), l.leads)
+		l.watch.Evaluate(l.holds.View(), l.core, l.queue.deps.Clock.Now(), l.leads)
 	}
 	return driver.Event[decide.Input]{}, nil
 }
@@ -209,7 +213,7 @@ func (l *loop) Execute(_ context.Context, s driver.Step[decide.Input, []decide.E
 			continue
 		}
 		if n, ok := effect.(decide.Counted); ok {
-			l.vigil.watch.Caught(n.Caught, s.At)
+			l.watch.Caught(n.Caught, s.At)
 		}
 		l.out.Carry(effect, took)
 	}
@@ -225,14 +229,14 @@ func (l *loop) Publish(bool) {
 		return
 	}
 	l.alarm.Look(*l.applied)
-	l.queue.applied.publish(l.facts.Snapshot())
+	l.queue.applied.Publish(l.facts.Snapshot())
 	l.applied = nil
 }
 
 // gauge reports the sizes of the pools, if this replica leads, and whether the ledger is closed. Only a leader reports
 // pools, so that each pod counts once in the sum over the replicas.
 func (l *loop) gauge() {
-	telemetry.LedgerClosed(!l.holds.View().Permits(l.queue.position().Epoch))
+	telemetry.LedgerClosed(!l.holds.View().Permits(l.queue.applied.Position().Epoch))
 	if l.leads {
 		l.out.Pools(l.core.Pending(), l.core.Leased())
 		l.out.Rejectors(l.core.Rejectors())

@@ -22,9 +22,11 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
+	"github.com/berth-scheduler/berth/services/queue/applied"
 	"github.com/berth-scheduler/berth/services/queue/commit"
 	"github.com/berth-scheduler/berth/services/queue/decide"
 	"github.com/berth-scheduler/berth/services/queue/intake"
+	"github.com/berth-scheduler/berth/services/queue/leader"
 )
 
 const (
@@ -49,7 +51,7 @@ type Queue struct {
 	logger  *slog.Logger
 	cluster *intake.Cluster
 	// applied is the state that the deciding goroutine has published. The leader's goroutines wait for it.
-	applied *applied
+	applied *applied.Facts
 	// inputs carries Lead and StepDown to the deciding goroutine; queries carries questions that run on it.
 	inputs  chan decide.Input
 	queries *driver.Queries
@@ -61,9 +63,8 @@ type Queue struct {
 	profiles map[string]*placement.Profile
 	// seed seeds the tokens of this life's offers; see decide.Config.TokenSeed.
 	seed uint64
-	// generations and snapshots work for the leader.
-	generations generations
-	snapshots   snapshots
+	// candidate competes for leadership and does the leader's work.
+	candidate *leader.Candidate
 }
 
 // New checks the configuration and the dependencies. It makes no request yet, and starts nothing. The seed of the
@@ -89,19 +90,11 @@ func New(cfg Config, deps Deps) (*Queue, error) {
 	}
 	q := &Queue{
 		cfg: cfg.withDefaults(), deps: deps, logger: deps.Logger.With("member", cfg.ID),
-		cluster: cluster, applied: newApplied(),
+		cluster: cluster, applied: applied.New(),
 		inputs: make(chan decide.Input), queries: driver.NewQueries(),
 		profiles: profiles, seed: binary.LittleEndian.Uint64(seed[:]),
 	}
-	// The parts of the leader get what they use, not the queue.
-	q.generations = generations{
-		ledger: deps.Ledger, log: deps.Log, cluster: cluster, clock: deps.Clock, logger: q.logger,
-		grace: grace(q.cfg.Profiles), ask: q.ask,
-	}
-	q.snapshots = snapshots{
-		log: deps.Log, store: deps.Snapshots, clock: deps.Clock, logger: q.logger, applied: q.applied,
-		every: q.cfg.SnapshotEvery, interval: q.cfg.SnapshotInterval,
-	}
+	q.candidate = q.newCandidate()
 	return q, nil
 }
 
@@ -158,7 +151,7 @@ func (q *Queue) Run(ctx context.Context) error {
 	group.Go(func() error { return member.Run(stay) })
 	group.Go(func() error {
 		defer leave()
-		return q.compete(ctx, member, uid)
+		return q.candidate.Run(ctx, member, uid)
 	})
 	return group.Wait()
 }
@@ -166,7 +159,7 @@ func (q *Queue) Run(ctx context.Context) error {
 // Ready returns nil once this replica has applied the log and knows how far the log's progress reaches: it leads, or
 // could take over at once. Followers are ready too, so that a rolling update waits until the next leader is warm.
 func (q *Queue) Ready() error {
-	snapshot, _ := q.applied.snapshot()
+	snapshot := q.applied.Snapshot()
 	if _, ok := snapshot.Position().Progress(events.KindPod); !ok {
 		return errors.New("facts not applied yet")
 	}
@@ -218,7 +211,7 @@ func (q *Queue) Explain(ctx context.Context, pod string) (string, error) {
 	}
 	uid := pod
 	if namespace, name, ok := strings.Cut(pod, "/"); ok {
-		snapshot, _ := q.applied.snapshot()
+		snapshot := q.applied.Snapshot()
 		p, known := snapshot.PodByName(namespace, name)
 		if !known {
 			return fmt.Sprintf("%s: pod not found in the facts\n", pod), nil

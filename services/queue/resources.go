@@ -13,7 +13,7 @@ func (q *Queue) Resources() iter.Seq[telemetry.PodResources] {
 		if !q.leads.Load() {
 			return
 		}
-		snapshot, _ := q.applied.snapshot()
+		snapshot := q.applied.Snapshot()
 		for p := range snapshot.Pods() {
 			if p.Template == nil {
 				continue

@@ -55,8 +55,8 @@ var stores = []revert{
 	{
 		bug: 37, taken: "The queue that leads tells no facts anew behind one that cannot be read.",
 		edits: []edit{{
-			"services/queue/settle.go", `if _, there := picture.Position().Hole(); !there {`,
-			`if _, there := picture.Position().Hole(); true || !there {`,
+			"services/queue/leader/logtail.go", `if _, there := facts.Position().Hole(); !there {`,
+			`if _, there := facts.Position().Hole(); true || !there {`,
 		}},
 		fails: []failing{{ofQueue, "TestFactsThatCannotBeRead"}},
 	},
@@ -71,32 +71,35 @@ var stores = []revert{
 	{
 		bug: 39, taken: "Neither facts nor the ledger nor a watch that broke off tell that the API server went back.",
 		edits: []edit{
-			{"services/queue/reign.go", `from.wentBack = back.Error()`, ``},
-			{"services/queue/generation.go", `case ofNow && at < told:`, `case false && ofNow && at < told:`},
-			{"services/queue/generation.go", `case at < counted:`, `case false && at < counted:`},
+			{"services/queue/leader/term.go", `evidence.WentBack = back.Error()`, ``},
+			{"services/queue/generation/controller.go", `case ofNow && at < published:`,
+				`case false && ofNow && at < published:`},
+			{"services/queue/generation/controller.go", `case at < counted:`, `case false && at < counted:`},
 		},
 		fails: []failing{{ofQueue, "TestKubernetesThatWentBack"}},
 	},
 	{
 		bug: 39, taken: "The API server is not compared with the ledger.",
-		edits: []edit{{"services/queue/generation.go", `case at < counted:`, `case false && at < counted:`}},
+		edits: []edit{{"services/queue/generation/controller.go", `case at < counted:`, `case false && at < counted:`}},
 		fails: []failing{{ofQueue, "TestKubernetesThatWentBackWithoutFacts"}},
 	},
 	{
 		bug: 55, taken: "Watches are resumed although the API server is not as far as it was.",
 		edits: []edit{{
-			ofIntake + "/resume.go", `if was := r.store.been(); was > 0 {`, `if was := r.store.been(); was > 0 && false {`,
+			ofIntake + "/resume.go", `if was := r.store.versionReached(); was > 0 {`,
+			`if was := r.store.versionReached(); was > 0 && false {`,
 		}},
 		fails: []failing{{ofIntake, "TestAWatchIsNotResumedBeforeItsTime"}},
 	},
 	{
 		bug: 55, taken: "Watches are resumed after refused connections.",
-		edits: []edit{{"services/queue/intake/resume.go", `if err == nil && r.away && !lists {`, `if false {`}},
+		edits: []edit{{"services/queue/intake/resume.go", `if err == nil && r.refused && !lists {`, `if false {`}},
 		fails: []failing{{ofIntake, "TestAnAPIServerThatWasAwayIsListed"}},
 	},
 	{
 		bug: 64, taken: "The API server is not compared with the facts that no picture was made of.",
-		edits: []edit{{"services/queue/generation.go", `case ofNow && at < told:`, `case false && ofNow && at < told:`}},
+		edits: []edit{{"services/queue/generation/controller.go", `case ofNow && at < published:`,
+			`case false && ofNow && at < published:`}},
 		fails: []failing{{ofQueue, "TestKubernetesThatWentBackWithoutAPictureOfTheFacts"}},
 	},
 	{

@@ -20,7 +20,6 @@ var backDebt = debt{
 	"pkg/placement/config":              21,
 	"pkg/placement/devices":             27,
 	"pkg/placement/engine":              29,
-	"services/queue":                    25,
 }
 
 // The debts of the house's measures, see House.

@@ -16,7 +16,7 @@ import (
 
 // The ledger's store is wiped, or restored from a backup. Members find that out when they talk to it next: they
 // say so in the ledger and start anew, as pkg/ledger/etcd and the services do; and the leader of the queues
-// begins the next generation, as services/queue/generation.go does, whose verdict is the product's own.
+// begins the next generation, as services/queue/generation does, whose verdict is the product's own.
 
 // storeLoss is what there is to lose.
 type storeLoss struct {

@@ -45,8 +45,8 @@ type Reporter struct {
 	// shards and rejectors are the values last set on the gauges.
 	shards    map[string]int
 	rejectors map[waiting.Rejector]int
-	// succession finds the evicted pod that a pod replaces.
-	succession *succession
+	// evicted finds the evicted pod that a pod replaces.
+	evicted *evictedPods
 }
 
 // NewReporter returns a reporter that sends offers to bus, decisions to recorder, moves to
@@ -57,7 +57,7 @@ func NewReporter(
 	return &Reporter{
 		bus: bus, recorder: recorder, mover: mover, tracer: tracer, logger: logger,
 		shards: map[string]int{}, rejectors: map[waiting.Rejector]int{},
-		succession: newSuccession(),
+		evicted: newEvictedPods(),
 	}
 }
 
@@ -119,7 +119,7 @@ func (r *Reporter) bound(e decide.PodBound) {
 	attempts := max(e.Attempts, 1) // those of an earlier leader are not known
 	telemetry.PodScheduled(int(attempts), e.Bound.Sub(since))
 	ctx := context.Background() //nolint:background // carries no deadline: only ids
-	replaced := r.succeeds(ctx, e)
+	replaced := r.linkReplacement(ctx, e)
 	if !telemetry.TracesPod(e.Pod.UID) {
 		return
 	}

@@ -16,67 +16,67 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/decide"
 )
 
-// maxLeft bounds the pods whose replacements are tracked; the oldest are forgotten first. That many pods leave within
+// maxDeparted bounds the pods whose replacements are tracked; the oldest are forgotten first. That many pods leave within
 // minutes only when whole clusters are emptied.
-const maxLeft = 4096
+const maxDeparted = 4096
 
-// succession finds the pods that replace those which Berth has evicted, to link their traces: a replacement is a pod
+// evicted finds the pods that replace those which Berth has evicted, to link their traces: a replacement is a pod
 // that the same controller has created since, one for each. It ignores pods for whose replacement a place is kept:
 // the shard that gives the place away knows both pods.
 //
 // The queue's own clock decides which pod came later: the watch of pods reports the end of a pod before the pod that
 // a controller creates for it.
-type succession struct {
-	left map[string]*leaver
+type evictedPods struct {
+	byUID map[string]*departedPod
 	// order holds the UIDs of left, the oldest first, and some that have been removed from left.
 	order []string
-	// owed holds the pods of left that are evicted and gone, by controller, the oldest first.
-	owed map[types.UID][]*leaver
+	// awaiting holds the pods of left that are evicted and gone, by controller, the oldest first.
+	awaiting map[types.UID][]*departedPod
 }
 
-// leaver is a pod that is gone, is being deleted, or was evicted. It is owed a replacement once both its eviction and
+// departedPod is a pod that is gone, is being deleted, or was evicted. It is owed a replacement once both its eviction and
 // its end are known.
-type leaver struct {
-	uid           string
-	owner         types.UID
-	at            time.Time
-	evicted, kept bool
+type departedPod struct {
+	uid                string
+	owner              types.UID
+	at                 time.Time
+	evicted, placeKept bool
 }
 
-func newSuccession() *succession {
-	return &succession{left: map[string]*leaver{}, owed: map[types.UID][]*leaver{}}
+func newEvictedPods() *evictedPods {
+	return &evictedPods{byUID: map[string]*departedPod{}, awaiting: map[types.UID][]*departedPod{}}
 }
 
-// of returns the leaver of a pod, a new one if there is none.
-func (s *succession) of(uid string) *leaver {
-	if l, known := s.left[uid]; known {
+// get returns the leaver of a pod, a new one if there is none.
+func (s *evictedPods) get(uid string) *departedPod {
+	if l, known := s.byUID[uid]; known {
 		return l
 	}
-	if len(s.order) >= maxLeft {
+	if len(s.order) >= maxDeparted {
 		s.forget(s.order[0])
 		s.order = s.order[1:]
 	}
-	l := &leaver{uid: uid}
-	s.left[uid], s.order = l, append(s.order, uid)
+	l := &departedPod{uid: uid}
+	s.byUID[uid], s.order = l, append(s.order, uid)
 	return l
 }
 
-func (s *succession) forget(uid string) {
-	l, known := s.left[uid]
+func (s *evictedPods) forget(uid string) {
+	l, known := s.byUID[uid]
 	if !known {
 		return
 	}
-	delete(s.left, uid)
-	rest := slices.DeleteFunc(s.owed[l.owner], func(other *leaver) bool { return other == l })
+	delete(s.byUID, uid)
+	rest := slices.DeleteFunc(s.awaiting[l.owner], func(other *departedPod) bool { return other == l })
 	if len(rest) == 0 {
-		delete(s.owed, l.owner)
+		delete(s.awaiting, l.owner)
 		return
 	}
-	s.owed[l.owner] = rest
+	s.awaiting[l.owner] = rest
 }
 
-// went records pods of controllers that are being deleted or gone, as the facts show at a time.
-func (s *succession) went(changes []state.PodChange, at time.Time) {
+// podsEnded records pods of controllers that are being deleted or gone, as the facts show at a time.
+func (s *evictedPods) podsEnded(changes []state.PodChange, at time.Time) {
 	for _, c := range changes {
 		if c.Before == nil || c.Before.NodeName == "" || c.Before.Deleting || c.After != nil && !c.After.Deleting {
 			continue
@@ -85,42 +85,42 @@ func (s *succession) went(changes []state.PodChange, at time.Time) {
 		if owner == nil {
 			continue
 		}
-		l := s.of(c.Before.UID)
+		l := s.get(c.Before.UID)
 		l.owner, l.at = owner.UID, at
-		s.owe(l)
+		s.await(l)
 	}
 }
 
 // decided records evictions.
-func (s *succession) decided(d *events.Decision) {
+func (s *evictedPods) decided(d *events.Decision) {
 	switch {
 	case d.Kind == events.DecisionEvict && d.LedgerRevision > 0:
-		s.of(d.Pod.UID).kept = true
+		s.get(d.Pod.UID).placeKept = true
 	case d.Kind == events.DecisionEvicted:
-		l := s.of(d.Pod.UID)
+		l := s.get(d.Pod.UID)
 		if !l.evicted {
 			l.evicted = true
-			s.owe(l)
+			s.await(l)
 		}
 	}
 }
 
-func (s *succession) owe(l *leaver) {
-	if l.evicted && !l.kept && l.owner != "" {
-		s.owed[l.owner] = append(s.owed[l.owner], l)
+func (s *evictedPods) await(l *departedPod) {
+	if l.evicted && !l.placeKept && l.owner != "" {
+		s.awaiting[l.owner] = append(s.awaiting[l.owner], l)
 	}
 }
 
 // replacedBy returns the UID of the pod that p, first seen at seen, replaces; empty for none.
-func (s *succession) replacedBy(p *state.Pod, seen time.Time) string {
-	if len(s.owed) == 0 {
+func (s *evictedPods) replacedBy(p *state.Pod, seen time.Time) string {
+	if len(s.awaiting) == 0 {
 		return ""
 	}
 	owner := metav1.GetControllerOfNoCopy(p.Template)
 	if owner == nil {
 		return ""
 	}
-	for _, l := range s.owed[owner.UID] {
+	for _, l := range s.awaiting[owner.UID] {
 		if l.uid != p.UID && !seen.Before(l.at) {
 			s.forget(l.uid)
 			return l.uid
@@ -132,7 +132,7 @@ func (s *succession) replacedBy(p *state.Pod, seen time.Time) string {
 // Went records what the facts show of pods at a time. It costs nothing unless traces are recorded.
 func (r *Reporter) Went(changes []state.PodChange, at time.Time) {
 	if telemetry.Tracing() {
-		r.succession.went(changes, at)
+		r.evicted.podsEnded(changes, at)
 	}
 }
 
@@ -142,14 +142,14 @@ func (r *Reporter) Decided(decisions []events.SequencedDecision) {
 		return
 	}
 	for i := range decisions {
-		r.succession.decided(&decisions[i].Decision)
+		r.evicted.decided(&decisions[i].Decision)
 	}
 }
 
-// succeeds adds a span to the trace of an evicted pod when its replacement is bound, and returns the links back from
+// linkReplacement adds a span to the trace of an evicted pod when its replacement is bound, and returns the links back from
 // the replacement.
-func (r *Reporter) succeeds(ctx context.Context, e decide.PodBound) []trace.Link {
-	victim := r.succession.replacedBy(e.Pod, e.Seen)
+func (r *Reporter) linkReplacement(ctx context.Context, e decide.PodBound) []trace.Link {
+	victim := r.evicted.replacedBy(e.Pod, e.Seen)
 	if victim == "" {
 		return nil
 	}

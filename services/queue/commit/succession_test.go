@@ -36,11 +36,11 @@ func about(kind events.DecisionKind, uid string) *events.Decision {
 // An evicted pod is replaced by the first pod that its controller creates after it has gone, and only by that,
 // whichever of eviction and end is observed first.
 func TestSuccession(t *testing.T) {
-	s := newSuccession()
-	s.went(gone("a", "web"), noon)
+	s := newEvictedPods()
+	s.podsEnded(gone("a", "web"), noon)
 	s.decided(about(events.DecisionEvicted, "a"))
 	s.decided(about(events.DecisionEvicted, "b"))
-	s.went(gone("b", "web"), noon.Add(time.Second))
+	s.podsEnded(gone("b", "web"), noon.Add(time.Second))
 	s.decided(about(events.DecisionEvicted, "b"))
 
 	for _, c := range []struct {
@@ -59,22 +59,22 @@ func TestSuccession(t *testing.T) {
 			t.Errorf("%s replaces %q, want %q", c.pod, got, c.want)
 		}
 	}
-	if len(s.left)+len(s.owed) > 0 {
-		t.Errorf("remembered for nothing: %v, %v", s.left, s.owed)
+	if len(s.byUID)+len(s.awaiting) > 0 {
+		t.Errorf("remembered for nothing: %v, %v", s.byUID, s.awaiting)
 	}
 }
 
 // No replacement is due for a pod that left by itself, or for one for whose replacement a place is kept.
 func TestNobodySucceeds(t *testing.T) {
-	s := newSuccession()
-	s.went(gone("deleted", "web"), noon)
+	s := newEvictedPods()
+	s.podsEnded(gone("deleted", "web"), noon)
 	move := about(events.DecisionEvict, "moved")
 	move.LedgerRevision = 7
 	s.decided(move)
 	s.decided(about(events.DecisionEvicted, "moved"))
-	s.went(gone("moved", "web"), noon)
+	s.podsEnded(gone("moved", "web"), noon)
 	s.decided(about(events.DecisionEvicted, "bare"))
-	s.went([]state.PodChange{{Before: state.NewPod(&corev1.Pod{
+	s.podsEnded([]state.PodChange{{Before: state.NewPod(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "bare", UID: "bare", ResourceVersion: "1"}, Spec: corev1.PodSpec{NodeName: "n1"},
 	})}}, noon)
 	if got := s.replacedBy(owned("new", "web"), noon.Add(time.Hour)); got != "" {
@@ -84,14 +84,14 @@ func TestNobodySucceeds(t *testing.T) {
 
 // The memory is bounded, and the oldest pods are forgotten first.
 func TestSuccessionIsBounded(t *testing.T) {
-	s := newSuccession()
-	for i := range maxLeft + 1 {
+	s := newEvictedPods()
+	for i := range maxDeparted + 1 {
 		uid := fmt.Sprint("pod-", i)
-		s.went(gone(uid, "web"), noon)
+		s.podsEnded(gone(uid, "web"), noon)
 		s.decided(about(events.DecisionEvicted, uid))
 	}
-	if len(s.left) != maxLeft || len(s.order) != maxLeft || len(s.owed["web"]) != maxLeft {
-		t.Errorf("%d, %d and %d remembered, want %d", len(s.left), len(s.order), len(s.owed["web"]), maxLeft)
+	if len(s.byUID) != maxDeparted || len(s.order) != maxDeparted || len(s.awaiting["web"]) != maxDeparted {
+		t.Errorf("%d, %d and %d remembered, want %d", len(s.byUID), len(s.order), len(s.awaiting["web"]), maxDeparted)
 	}
 	if got := s.replacedBy(owned("new", "web"), noon); got != "pod-1" {
 		t.Errorf("it replaces %q, want pod-1", got)

@@ -27,9 +27,9 @@ var unknownBackoff = wait.Backoff{
 // that long is broken.
 const readBackTimeout = 10 * time.Second
 
-// together is the number of facts from which one atomic batch is faster than single appends in sequence: a log that
+// minAtomicBatch is the number of facts from which one atomic batch is faster than single appends in sequence: a log that
 // syncs takes about 9 ms for any batch, and one or two for a single fact.
-const together = 6
+const minAtomicBatch = 6
 
 // DivergedError reports that the log is not as the writer last left it: another writer appended, or the log lost a
 // tail that it had acknowledged. It is not known whether anything of the current batch is stored.
@@ -105,7 +105,7 @@ func (w *Writer) Run(ctx context.Context, cause string, facts <-chan events.Fact
 	err := w.Open(ctx, cause)
 	for err == nil {
 		var batch []eventlog.Message
-		if batch, err = w.take(ctx, facts); err == nil {
+		if batch, err = w.receive(ctx, facts); err == nil {
 			err = w.store(ctx, batch)
 		}
 	}
@@ -133,7 +133,7 @@ func (w *Writer) Store(ctx context.Context, facts <-chan events.Fact) error {
 // store appends facts in order: as one batch, or each behind the one before it.
 func (w *Writer) store(ctx context.Context, facts []eventlog.Message) error {
 	each := 1
-	if len(facts) >= together {
+	if len(facts) >= minAtomicBatch {
 		each = len(facts)
 	}
 	for some := range slices.Chunk(facts, each) {
@@ -149,8 +149,8 @@ func (w *Writer) encode(f events.Fact) eventlog.Message {
 	return events.EncodeFact(f)
 }
 
-// take waits for one fact and adds those that are waiting as well.
-func (w *Writer) take(ctx context.Context, facts <-chan events.Fact) ([]eventlog.Message, error) {
+// receive waits for one fact and adds those that are waiting as well.
+func (w *Writer) receive(ctx context.Context, facts <-chan events.Fact) ([]eventlog.Message, error) {
 	var batch []eventlog.Message
 	select {
 	case f := <-facts:
@@ -189,7 +189,7 @@ func (w *Writer) append(ctx context.Context, batch []eventlog.Message) error {
 	for {
 		last, err := w.log.Append(ctx, eventlog.Facts, w.last, batch)
 		if err == nil {
-			w.ends(last, batch)
+			w.recordEnd(last, batch)
 			return nil
 		}
 		var refused *eventlog.ErrRefused
@@ -197,7 +197,7 @@ func (w *Writer) append(ctx context.Context, batch []eventlog.Message) error {
 			telemetry.Refused("queue", eventlog.Facts, 1)
 			return fmt.Errorf("queue: fact rejected by the log: %w", err)
 		}
-		stored, err := w.settle(ctx, batch, err)
+		stored, err := w.resolve(ctx, batch, err)
 		if err != nil || stored {
 			return err
 		}
@@ -207,14 +207,14 @@ func (w *Writer) append(ctx context.Context, batch []eventlog.Message) error {
 	}
 }
 
-// ends records that the log ends with a batch of this writer.
-func (w *Writer) ends(last uint64, batch []eventlog.Message) {
+// recordEnd records that the log ends with a batch of this writer.
+func (w *Writer) recordEnd(last uint64, batch []eventlog.Message) {
 	w.last = eventlog.Tail{Sequence: last, Subject: batch[len(batch)-1].Subject}
 }
 
-// settle determines the outcome of a batch whose append returned failure: stored, certainly not stored (try again),
+// resolve determines the outcome of a batch whose append returned failure: stored, certainly not stored (try again),
 // or the log has diverged.
-func (w *Writer) settle(ctx context.Context, batch []eventlog.Message, failure error) (stored bool, err error) {
+func (w *Writer) resolve(ctx context.Context, batch []eventlog.Message, failure error) (stored bool, err error) {
 	var wrong *eventlog.ErrWrongSequence
 	if !errors.As(failure, &wrong) {
 		w.logger.Warn("append to the log of facts not acknowledged", "expected", w.last.Sequence, telemetry.KeyError, failure)
@@ -242,7 +242,7 @@ func (w *Writer) compare(ctx context.Context, batch []eventlog.Message) (stored 
 	end := w.last.Sequence + uint64(len(batch))
 	switch {
 	case last == w.last.Sequence:
-		return false, w.stillThere(ctx)
+		return false, w.checkTail(ctx)
 	case last < end:
 		return false, &DivergedError{Expected: w.last.Sequence, Actual: last}
 	}
@@ -254,13 +254,13 @@ func (w *Writer) compare(ctx context.Context, batch []eventlog.Message) (stored 
 	if !same {
 		return false, &DivergedError{Expected: w.last.Sequence, Actual: last}
 	}
-	w.ends(end, batch)
+	w.recordEnd(end, batch)
 	return true, nil
 }
 
-// stillThere returns *DivergedError if the record at the end of the log is not the one this writer expects there, or
+// checkTail returns *DivergedError if the record at the end of the log is not the one this writer expects there, or
 // if retention has deleted it.
-func (w *Writer) stillThere(ctx context.Context) error {
+func (w *Writer) checkTail(ctx context.Context) error {
 	if w.last.Subject == "" {
 		return nil
 	}

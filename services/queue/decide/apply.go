@@ -24,7 +24,7 @@ func (in FactsReset) apply(c *Core, now waiting.Moment) {
 	}
 	for uid, e := range c.backlog.pods {
 		if !known[uid] {
-			c.backlog.leave(e)
+			c.backlog.remove(e)
 		}
 	}
 	c.backlog.wakeAll(now)
@@ -74,7 +74,7 @@ func (in FactsApplied) apply(c *Core, now waiting.Moment) {
 			c.backlog.podChanged(p.After, now)
 		case p.Before != nil:
 			if e, ok := c.backlog.pods[p.Before.UID]; ok {
-				c.backlog.leave(e)
+				c.backlog.remove(e)
 			}
 		}
 		c.backlog.changed(rule.PodChange(p), now)
@@ -89,10 +89,10 @@ func nameOf(o state.ObjectChange) string {
 	return o.Before.Name
 }
 
-// forgetShown drops what is known of pods that the facts would have shown by now.
+// forgetThrough drops what is known of pods that the facts would have shown by now.
 func (c *Core) forgetShown() {
-	c.budgets.ForgetHidden(c.budgetFacts())
-	c.backlog.unseen.forgetShown(c.world.Facts.Sequence)
+	c.budgets.Leaving.ForgetHidden(c.budgetFacts())
+	c.backlog.unseen.forgetThrough(c.world.Facts.Sequence)
 }
 
 func (in LedgerMoved) apply(c *Core, now waiting.Moment) {
@@ -108,17 +108,17 @@ func (in LedgerMoved) apply(c *Core, now waiting.Moment) {
 	}
 	switch {
 	case in.Reset:
-		c.holds.freed(math.MinInt32, now)
+		c.holds.protectionEnded(math.MinInt32, now)
 	case in.Freed != nil:
-		c.holds.freed(in.Freed.Above, now)
+		c.holds.protectionEnded(in.Freed.Above, now)
 	}
 	if in.Room {
-		c.holds.roomFreed(now)
+		c.holds.placesFreed(now)
 	}
 	c.balancer.Requested(in.Wanted, c.clock.timeOf(now))
 	c.balancer.Alive(in.Shards)
 	if in.Owners != nil && *in.Owners != c.world.Owners {
-		c.owned(in.Owners, now)
+		c.ownersChanged(in.Owners, now)
 	}
 }
 
@@ -128,18 +128,18 @@ func (in LedgerMoved) apply(c *Core, now waiting.Moment) {
 func (c *Core) resetHolds(in LedgerMoved, now waiting.Moment) {
 	gone := c.holds.reset(in.Holds, now)
 	if c.decisions.remembered && gone == 0 {
-		c.backlog.trustMemory(in.Revision)
+		c.backlog.advanceMemory(in.Revision)
 	}
 	c.decisions.remembered = false
-	c.holds.roomFreed(now)
+	c.holds.placesFreed(now)
 }
 
 func (in Decided) apply(c *Core, now waiting.Moment) {
 	log := &c.decisions
 	if in.Shortened != nil {
 		log.shortened(in.Through, *in.Shortened)
-		c.budgets.LogShortened()
-		c.readAgain(now)
+		c.budgets.Leaving.LogShortened()
+		c.finishReread(now)
 		return
 	}
 	for i := range in.Decisions {
@@ -151,15 +151,15 @@ func (in Decided) apply(c *Core, now waiting.Moment) {
 		c.decided(&d.Decision, now)
 	}
 	log.read(in.Through, in.Stored)
-	c.readAgain(now)
+	c.finishReread(now)
 	if in.CaughtUp {
 		log.caughtUp, log.recalled = true, 0
 	}
 }
 
-func (c *Core) readAgain(now waiting.Moment) {
-	if c.decisions.readAgain() {
-		c.budgets.LogReadAgain(c.clock.timeOf(now))
+func (c *Core) finishReread(now waiting.Moment) {
+	if c.decisions.rereadDone() {
+		c.budgets.Leaving.LogReadAgain(c.clock.timeOf(now))
 	}
 }
 
@@ -184,13 +184,13 @@ func (in WorkAsked) apply(c *Core, now waiting.Moment) {
 		return
 	}
 	for _, token := range in.Request.Renew {
-		if e := c.leases.of(s, token); e != nil {
+		if e := c.leases.leased(s, token); e != nil {
 			e.Attempt.Deadline = now.Add(c.cfg.Lease)
 			c.backlog.pools.Offered.Fix(e)
 		}
 	}
 	for _, token := range in.Request.Return {
-		if e := c.leases.of(s, token); e != nil {
+		if e := c.leases.leased(s, token); e != nil {
 			c.out.counts.Returned++
 			c.backlog.pools.Free(e, waiting.EventLeaseReturned, now)
 			e.Attempt.Count--
@@ -205,7 +205,7 @@ func (in WorkAsked) apply(c *Core, now waiting.Moment) {
 func (in Lead) apply(c *Core, now waiting.Moment) {
 	c.leases.leading, c.out.leading = true, true
 	c.leases.term = in.Term
-	c.decisions.leaders = in.Decided
+	c.decisions.leadersEnd = in.Decided
 	c.budgets.Lead(c.clock.timeOf(now))
 }
 

@@ -38,7 +38,7 @@ func (b *backlog) podChanged(p *state.Pod, now waiting.Moment) {
 			b.out.podBound(e, p)
 		}
 		e.Pod = p
-		b.leave(e)
+		b.remove(e)
 	case known:
 		b.podUpdated(e, p, now)
 	case ours:
@@ -56,7 +56,7 @@ func (b *backlog) podAdded(p *state.Pod, now waiting.Moment) {
 	e.Seen = now
 	e.Partition, e.Sequence = waiting.PartitionOf(p), b.world.Facts.Sequence
 	b.pods[p.UID] = e
-	e.Hold.Live = b.live.seen(p)
+	e.Hold.Live = b.live.observe(p)
 	if e.ConditionShown() {
 		e.Await = waiting.Await{}
 	}
@@ -71,28 +71,14 @@ func (b *backlog) podUpdated(e *waiting.Entry, p *state.Pod, now waiting.Moment)
 	}
 	e.Pod = p
 	e.Sequence = b.world.Facts.Sequence
-	b.live.seen(p)
-	b.pools.Updated(e, old)
-	switch e.Pool() {
-	case waiting.PoolGated:
-		if !p.Gated {
-			b.pools.Free(e, waiting.EventGatesGone, now)
-		} else {
-			b.pools.GatedUpdated(e, p.TooLarge() && !old.TooLarge())
-		}
-	case waiting.PoolActive, waiting.PoolBackoff, waiting.PoolParked:
-		if p.Gated {
-			b.pools.GatedLate(e, now)
-		} else if e.Pool() == waiting.PoolParked {
-			b.parkedUpdated(e, old, now)
-		}
-	}
+	b.live.observe(p)
+	b.pools.Updated(e, old, now)
 }
 
-// leave forgets a pod that is bound, gone, or no longer one of the queue's.
-func (b *backlog) leave(e *waiting.Entry) {
+// remove forgets a pod that is bound, gone, or no longer one of the queue's.
+func (b *backlog) remove(e *waiting.Entry) {
 	b.pools.Remove(e)
-	b.live.seen(e.Pod)
+	b.live.observe(e.Pod)
 	delete(b.pods, e.Pod.UID)
 }
 
@@ -100,8 +86,8 @@ func (b *backlog) leave(e *waiting.Entry) {
 // seen).
 type reservations map[string]*state.Pod
 
-// seen records how the facts show a pod. It reports whether the pod has a live reservation.
-func (r reservations) seen(p *state.Pod) bool {
+// observe records how the facts show a pod. It reports whether the pod has a live reservation.
+func (r reservations) observe(p *state.Pod) bool {
 	_, live := r[p.UID]
 	if live {
 		r[p.UID] = p

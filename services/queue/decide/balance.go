@@ -31,10 +31,10 @@ func (c *Core) loads() []balance.Shard {
 	for _, s := range c.leases.order {
 		l := balance.Shard{
 			ID: s.id, Window: s.window, Leased: s.leased, Partitions: s.partitions, Pinned: -1, Record: &s.balance,
-			Asks: s.window > 0 && !s.silent(c.cfg.Lease, c.clock.now),
+			Responsive: s.window > 0 && !s.silent(c.cfg.Lease, c.clock.now),
 		}
-		if s.alone != nil {
-			l.Pinned = s.alone.Partition
+		if s.exclusive != nil {
+			l.Pinned = s.exclusive.Partition
 		}
 		for _, p := range s.partitions {
 			l.Pods += c.backlog.pools.Active[p].Len()

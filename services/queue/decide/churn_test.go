@@ -28,14 +28,14 @@ func TestAStandbyRemembersNothingOfWhatIsGone(t *testing.T) {
 	h.churn(300)
 	h.wantNothing()
 	h.lead()
-	for i := range 2 * quota.AtOnce {
+	for i := range 2 * quota.MaxOutstanding {
 		h.gated("ns", fmt.Sprintf("pod%d", i), "1")
 	}
-	h.sleep(quota.Patience)
+	h.sleep(quota.RemovalTime)
 	for i, d := range h.records {
 		h.step(h.ungateOf(d.Pod.Name, uint64(i+1)))
 	}
-	h.sleep(quota.Patience - 1)
+	h.sleep(quota.RemovalTime - 1)
 	h.gated("other", "other", "1")
 	h.sleep(1)
 	h.gated("gone", "gone", "1")
@@ -56,7 +56,7 @@ func TestAStandbyRemembersNothingOfWhatIsGone(t *testing.T) {
 	}
 	h.step(StepDown{})
 	h.remove("other")
-	for i := range 2 * quota.AtOnce {
+	for i := range 2 * quota.MaxOutstanding {
 		h.remove(fmt.Sprintf("pod%d", i))
 	}
 	h.let()
@@ -77,7 +77,7 @@ func (h *harness) churn(namespaces int) {
 			h.ungate(ns + "-a")
 		}
 		if i%3 == 0 {
-			h.sleep(quota.Patience)
+			h.sleep(quota.RemovalTime)
 			h.let()
 		}
 		h.remove(ns + "-a")

@@ -90,12 +90,12 @@ func (c *Core) Step(in Input, at time.Time) []Effect {
 	c.dispatch(now)
 	c.rebalance(now)
 	c.backlog.journal.Trim(now)
-	c.askTick(now)
+	c.requestTick(now)
 	return c.out.effects()
 }
 
-// askTick emits NextTick when the earliest deadline has moved.
-func (c *Core) askTick(now waiting.Moment) {
+// requestTick emits NextTick when the earliest deadline has moved.
+func (c *Core) requestTick(now waiting.Moment) {
 	at := c.backlog.pools.NextDeadline(now.Add(c.cfg.FlushAfter))
 	if next := c.budgets.Next(c.clock.timeOf(now)); !next.IsZero() {
 		at = min(at, c.clock.momentOf(next))

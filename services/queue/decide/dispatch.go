@@ -11,31 +11,31 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/decide/waiting"
 )
 
-// earlyAtOnce is how many pods that left their backoff early a shard may have leased at the same time. Upstream has
+// maxEarlyLeases is how many pods that left their backoff early a shard may have leased at the same time. Upstream has
 // one, because it decides one pod at a time. Without a limit, ten thousand pods that fit nowhere would keep an idle
 // shard and the log as busy as they can be.
-const earlyAtOnce = 4
+const maxEarlyLeases = 4
 
 // expire ends the leases whose deadline has passed and forgets silent shards.
 func (c *Core) expire(now waiting.Moment) {
 	offered := c.backlog.pools.Offered
 	for e := offered.First(); e != nil && e.Attempt.Deadline <= now; e = offered.First() {
-		c.lost(e, now)
+		c.leaseLost(e, now)
 	}
 	c.leases.forgetSilent(c.cfg.ShardTimeout, now)
 }
 
-// owned records the holders of the partitions. It ends the leases of pods whose partition has left the shard that
+// ownersChanged records the holders of the partitions. It ends the leases of pods whose partition has left the shard that
 // works on them: the shard's transactions can no longer succeed, so there is nothing to wait for.
-func (c *Core) owned(owners *[ledger.Partitions]string, now waiting.Moment) {
+func (c *Core) ownersChanged(owners *[ledger.Partitions]string, now waiting.Moment) {
 	c.world.Owners = *owners
-	c.leases.hold(owners)
+	c.leases.setOwners(owners)
 	for _, e := range waiting.InOrder(c.backlog.pools.Offered) {
 		if owners[e.Partition] == e.Attempt.Shard {
 			continue
 		}
 		if c.leases.shards[e.Attempt.Shard].silent(c.cfg.Lease, now) {
-			c.lost(e, now)
+			c.leaseLost(e, now)
 			continue
 		}
 		c.out.counts.Expired++
@@ -43,8 +43,8 @@ func (c *Core) owned(owners *[ledger.Partitions]string, now waiting.Moment) {
 	}
 }
 
-// lost ends a lease that got no answer.
-func (c *Core) lost(e *waiting.Entry, now waiting.Moment) {
+// leaseLost ends a lease that got no answer.
+func (c *Core) leaseLost(e *waiting.Entry, now waiting.Moment) {
 	c.out.counts.Expired++
 	e.Attempt.Lost++
 	if int(e.Attempt.Lost) < c.cfg.DeliveryLimit {
@@ -104,7 +104,7 @@ func (c *Core) offerTo(s *shard, now waiting.Moment) {
 // their backoff early.
 func (c *Core) nextFor(s *shard) *waiting.Entry {
 	best := c.backlog.pools.First(s.partitions)
-	if best != nil || s.early >= earlyAtOnce {
+	if best != nil || s.earlyLeases >= maxEarlyLeases {
 		return best
 	}
 	return c.backlog.pools.FirstEarly(s.partitions)

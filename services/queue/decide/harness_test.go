@@ -302,7 +302,7 @@ func (h *harness) lead() {
 	h.t.Helper()
 	h.step(Decided{CaughtUp: true})
 	h.step(Lead{Term: 1})
-	h.core.budgets.Settle(h.now.Add(quota.SettleTime))
+	h.core.budgets.EndWait(h.now.Add(quota.SettleTime))
 	h.ownAll("s1")
 }
 

@@ -32,23 +32,23 @@ type holds struct {
 	backlog *backlog
 }
 
-// freed wakes the pods that could preempt pods which until now could not be victims. What they wait for is equivalent
+// protectionEnded wakes the pods that could preempt pods which until now could not be victims. What they wait for is equivalent
 // to the deletion of a disruption budget that protected those pods.
-func (h *holds) freed(above int32, now waiting.Moment) {
-	h.happened(waiting.Occurrence{
+func (h *holds) protectionEnded(above int32, now waiting.Moment) {
+	h.record(waiting.Occurrence{
 		Change: rule.Change{Kind: events.KindDisruptionBudget, Actions: rule.Delete}, Blind: true,
 		Above: above, Revision: h.world.Revision,
 	}, now)
 }
 
-// roomFreed wakes the pods that could use the room of pods that are not known.
-func (h *holds) roomFreed(now waiting.Moment) {
-	h.happened(waiting.Occurrence{
+// placesFreed wakes the pods that could use the room of pods that are not known.
+func (h *holds) placesFreed(now waiting.Moment) {
+	h.record(waiting.Occurrence{
 		Change: rule.Change{Kind: events.KindPod, Actions: rule.Delete}, Blind: true, Revision: h.world.Revision,
 	}, now)
 }
 
-func (h *holds) happened(o waiting.Occurrence, now waiting.Moment) {
+func (h *holds) record(o waiting.Occurrence, now waiting.Moment) {
 	o.Sequence, o.At = h.world.Facts.Sequence, now
 	h.backlog.occurred(&o, now)
 }
@@ -62,7 +62,7 @@ func (h *holds) reset(list []Hold, now waiting.Moment) (gone int) {
 	}
 	uids := slices.Sorted(keysNotIn(h.live, live))
 	for _, uid := range uids {
-		h.vanished(Hold{PodUID: uid}, now)
+		h.ended(Hold{PodUID: uid}, now)
 	}
 	return len(uids)
 }
@@ -82,7 +82,7 @@ func (h *holds) apply(hold Hold, now waiting.Moment) {
 	if hold.Live {
 		h.reserved(hold.PodUID, now)
 	} else {
-		h.vanished(hold, now)
+		h.ended(hold, now)
 	}
 }
 
@@ -106,8 +106,8 @@ func (h *holds) reserved(uid string, now waiting.Moment) {
 	h.backlog.pools.Enter(e, h.backlog.pools.Held, waiting.EventReserved, now)
 }
 
-// vanished records the end of a reservation.
-func (h *holds) vanished(end Hold, now waiting.Moment) {
+// ended records the end of a reservation.
+func (h *holds) ended(end Hold, now waiting.Moment) {
 	pod, was := h.live[end.PodUID]
 	delete(h.live, end.PodUID)
 	e, known := h.backlog.pods[end.PodUID]
@@ -120,9 +120,9 @@ func (h *holds) vanished(end Hold, now waiting.Moment) {
 		h.backlog.pools.Settle(e)
 	case known:
 		// The reservation came and went between two looks; the pod stays in its pool.
-		h.roomLeft(e.Pod, h.world.Revision, now)
+		h.placeFreed(e.Pod, h.world.Revision, now)
 	case !end.Bound:
-		h.roomLeft(pod, h.world.Revision, now)
+		h.placeFreed(pod, h.world.Revision, now)
 	}
 }
 
@@ -164,7 +164,7 @@ func (h *holds) settle(now waiting.Moment) {
 			h.backlog.pools.Released(e, now)
 		}
 		if was.Gone != 0 {
-			h.roomLeft(e.Pod, was.Gone, now)
+			h.placeFreed(e.Pod, was.Gone, now)
 		}
 	}
 }
@@ -175,12 +175,12 @@ func (h *holds) unsettled(e *waiting.Entry, now waiting.Moment) bool {
 		e.Hold.Progress > 0 && (!f.ProgressKnown || f.PodProgress < e.Hold.Progress)
 }
 
-// somewhere stands for the node of a reservation that is gone: hints only check whether a pod held a place.
-const somewhere = "(reserved)"
+// reservedNode stands for the node of a reservation that is gone: hints only check whether a pod held a place.
+const reservedNode = "(reserved)"
 
-// roomLeft wakes the pods that can use the room of a reservation which ended at a ledger revision. pod is the pod
+// placeFreed wakes the pods that can use the room of a reservation which ended at a ledger revision. pod is the pod
 // that had it, nil if that is not known.
-func (h *holds) roomLeft(pod *state.Pod, revision int64, now waiting.Moment) {
+func (h *holds) placeFreed(pod *state.Pod, revision int64, now waiting.Moment) {
 	o := waiting.Occurrence{
 		Change:   rule.Change{Kind: events.KindPod, Actions: rule.Delete},
 		Blind:    pod == nil,
@@ -188,8 +188,8 @@ func (h *holds) roomLeft(pod *state.Pod, revision int64, now waiting.Moment) {
 	}
 	if pod != nil {
 		was := *pod
-		was.NodeName = somewhere
+		was.NodeName = reservedNode
 		o.Change.OldPod = &was
 	}
-	h.happened(o, now)
+	h.record(o, now)
 }

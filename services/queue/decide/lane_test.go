@@ -181,5 +181,5 @@ func TestEarlyPodsKeepToTheirLane(t *testing.T) {
 		t.Fatalf("%d in backoff", n)
 	}
 	h.answer(h.offer(h.inHand()[0]), events.DecisionPlaced, func(d *events.Decision) { d.LedgerRevision = h.revision + 1 })
-	h.wantInHand(min(2*waiting.LaneWidth, earlyAtOnce))
+	h.wantInHand(min(2*waiting.LaneWidth, maxEarlyLeases))
 }

@@ -31,11 +31,11 @@ type shard struct {
 	id     string
 	window int
 	leased int
-	// early counts those leases whose pods left their backoff early.
-	early    int
-	lastSeen waiting.Moment
-	// alone is the pod that is offered to the shard with no other beside it; see suspectAfter.
-	alone      *waiting.Entry
+	// earlyLeases counts those leases whose pods left their backoff early.
+	earlyLeases int
+	lastSeen    waiting.Moment
+	// exclusive is the pod that is offered to the shard with no other beside it; see suspectAfter.
+	exclusive  *waiting.Entry
 	partitions []int32
 	// balance is the balancer's record of the shard.
 	balance balance.Record
@@ -59,8 +59,8 @@ func (l *leases) shard(id string) *shard {
 
 func byID(a, b *shard) int { return strings.Compare(a.id, b.id) }
 
-// of returns the pod that a shard has leased under a token; nil for none.
-func (l *leases) of(s *shard, token string) *waiting.Entry {
+// leased returns the pod that a shard has leased under a token; nil for none.
+func (l *leases) leased(s *shard, token string) *waiting.Entry {
 	if e, ok := l.tokens[token]; ok && e.Attempt.Shard == s.id {
 		return e
 	}
@@ -76,10 +76,10 @@ func (l *leases) begin(e *waiting.Entry, s *shard, early bool, until waiting.Mom
 	s.leased++
 	if early {
 		e.Attempt.Early = true
-		s.early++
+		s.earlyLeases++
 	}
 	if e.Suspect() {
-		s.alone = e
+		s.exclusive = e
 	}
 }
 
@@ -89,16 +89,16 @@ func (l *leases) End(e *waiting.Entry) {
 	s := l.shards[e.Attempt.Shard]
 	s.leased--
 	if e.Attempt.Early {
-		s.early--
+		s.earlyLeases--
 		e.Attempt.Early = false
 	}
-	if s.alone == e {
-		s.alone = nil
+	if s.exclusive == e {
+		s.exclusive = nil
 	}
 }
 
-// hold records the holders of the partitions.
-func (l *leases) hold(owners *[ledger.Partitions]string) {
+// setOwners records the holders of the partitions.
+func (l *leases) setOwners(owners *[ledger.Partitions]string) {
 	for _, s := range l.shards {
 		s.partitions = nil
 	}
@@ -117,7 +117,7 @@ func (s *shard) silent(lease time.Duration, now waiting.Moment) bool {
 }
 
 // hasRoom reports whether a shard can take another pod.
-func (s *shard) hasRoom() bool { return s.leased < s.window && s.alone == nil }
+func (s *shard) hasRoom() bool { return s.leased < s.window && s.exclusive == nil }
 
 // forgetSilent drops the windows of shards that have requested nothing for a time, and forgets those that hold
 // nothing.
@@ -163,8 +163,8 @@ func (l *leases) check(offered []*waiting.Entry) error {
 		return fmt.Errorf("I5: %d tokens, %d offers", len(l.tokens), len(offered))
 	}
 	for _, s := range l.order {
-		if s.early < 0 || s.early > min(s.leased, earlyAtOnce) {
-			return fmt.Errorf("I5: shard %s has %d early pods in hand, of %d", s.id, s.early, s.leased)
+		if s.earlyLeases < 0 || s.earlyLeases > min(s.leased, maxEarlyLeases) {
+			return fmt.Errorf("I5: shard %s has %d early pods in hand, of %d", s.id, s.earlyLeases, s.leased)
 		}
 		if s.leased != leased[s.id] {
 			return fmt.Errorf("I5: shard %s holds %d leases, counted %d", s.id, leased[s.id], s.leased)

@@ -20,7 +20,7 @@ func (c *Core) Remember() (data []byte, decisions uint64) {
 			w.Pod(remembered(uid, e, e.In == c.backlog.pools.Parked))
 		}
 	}
-	for uid, decided := range c.budgets.Leaving() {
+	for uid, decided := range c.budgets.Leaving.All() {
 		w.Leaving(uid, decided)
 	}
 	return w.Finish(), c.decisions.sequence
@@ -51,7 +51,7 @@ func (in Remembered) apply(c *Core, now waiting.Moment) {
 		c.decisions.recalled = m.Decisions
 	}
 	for uid, decided := range m.Leaving {
-		c.budgets.Recall(uid, decided, c.clock.timeOf(now))
+		c.budgets.Leaving.Recall(uid, decided, c.clock.timeOf(now))
 	}
 	c.world.Revision = m.Ledger
 	for _, uid := range m.Live {

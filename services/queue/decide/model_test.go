@@ -104,7 +104,7 @@ func newModel(cfg Config, forgot func() (uint64, int64)) *model {
 	return &model{
 		cfg: cfg, forgot: forgot, pods: map[string]*modelPod{}, ghosts: map[string]*modelPod{},
 		live: map[string]*state.Pod{}, shards: map[string]*modelShard{},
-		modelLanes: modelLanes{lanes: map[string]*modelLane{}, heard: map[string]waiting.AsOf{}},
+		modelLanes: modelLanes{lanes: map[string]*modelLane{}, heard: map[string]waiting.Seen{}},
 	}
 }
 
@@ -334,7 +334,7 @@ func (m *model) updated(p *modelPod, pod *state.Pod) {
 	switch {
 	case p.pool == waiting.PoolGated && !pod.Gated:
 		m.free(p)
-	case p.pool != waiting.PoolParked || !specMoved(old, pod):
+	case p.pool != waiting.PoolParked || !waiting.SpecMoved(old, pod):
 	case p.quarantined:
 		p.lost, p.token = 0, ""
 		m.requeue(p)
@@ -351,7 +351,7 @@ func (m *model) changed(c rule.Change) {
 	}
 	o := waiting.Occurrence{Change: c, Sequence: m.facts.Sequence, Own: !concernsOthers(c)}
 	if o.Own {
-		if c.OldPod == nil || c.NewPod == nil || m.pods[c.NewPod.UID] == nil || !specMoved(c.OldPod, c.NewPod) {
+		if c.OldPod == nil || c.NewPod == nil || m.pods[c.NewPod.UID] == nil || !waiting.SpecMoved(c.OldPod, c.NewPod) {
 			return
 		}
 	}
@@ -362,7 +362,7 @@ func (m *model) occurred(o waiting.Occurrence) {
 	m.happened = append(m.happened, o)
 	for plugin, h := range m.heard {
 		if !o.Own && m.cfg.Profiles[ourScheduler].Listens(plugin, o.Change) {
-			m.heard[plugin] = waiting.AsOf{Sequence: max(h.Sequence, o.Sequence), Revision: max(h.Revision, o.Revision)}
+			m.heard[plugin] = waiting.Seen{Sequence: max(h.Sequence, o.Sequence), Revision: max(h.Revision, o.Revision)}
 		}
 	}
 	for _, p := range m.in(waiting.PoolParked) {
@@ -492,7 +492,7 @@ func (m *model) roomLeft(pod *state.Pod, revision int64) {
 	}
 	if pod != nil {
 		was := *pod
-		was.NodeName = somewhere
+		was.NodeName = reservedNode
 		o.Change.OldPod = &was
 	}
 	m.occurred(o)
@@ -738,5 +738,5 @@ func (m *model) mayGoEarly(shard string, p *modelPod) bool {
 	}
 	return p.pool == waiting.PoolBackoff && p.errors == 0 && p.released == 0 && !p.waits &&
 		p.lost < waiting.SuspectAfter &&
-		len(early) < earlyAtOnce
+		len(early) < maxEarlyLeases
 }

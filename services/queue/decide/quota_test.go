@@ -132,7 +132,7 @@ func TestAGateThatStaysIsAskedAboutAgain(t *testing.T) {
 	h.budget("ns", "pods=1")
 	h.gated("ns", "a", "1")
 	h.wantLet("a")
-	h.sleep(quota.Patience - 1)
+	h.sleep(quota.RemovalTime - 1)
 	h.wantLet()
 	h.sleep(1)
 	h.wantLet("a")
@@ -140,7 +140,7 @@ func TestAGateThatStaysIsAskedAboutAgain(t *testing.T) {
 	h.step(FactsReset{Pods: []*state.Pod{h.pods["a"]}, Position: h.at()})
 	h.wantLet()
 	h.step(StepDown{})
-	h.sleep(quota.Patience)
+	h.sleep(quota.RemovalTime)
 	h.wantLet()
 }
 
@@ -165,13 +165,13 @@ func TestAPodThatWasLetGoKeepsItsRoom(t *testing.T) {
 			h.gated("ns", "high", "1")
 			h.put("high", moreUrgent)
 			for range 3 {
-				h.sleep(quota.Patience - 1)
+				h.sleep(quota.RemovalTime - 1)
 				h.wantLet()
 				h.sleep(1)
 				h.wantLet("low")
 			}
 			h.budget("ns", "pods=0") // it can go at any moment all the same
-			h.sleep(quota.Patience)
+			h.sleep(quota.RemovalTime)
 			h.wantLet("low")
 			h.budget("ns", "pods=1")
 			h.wantLet()
@@ -187,19 +187,19 @@ func TestAPodThatWasLetGoKeepsItsRoom(t *testing.T) {
 // webhook refuses the change: its removals are requested again in turn with the others.
 func TestGatesThatStayHoldNobodyElseUp(t *testing.T) {
 	h := newHarness(t)
-	for i := range 2 * quota.AtOnce {
+	for i := range 2 * quota.MaxOutstanding {
 		h.gated("stuck", fmt.Sprintf("stuck%d", i), "100m")
 	}
 	h.lead()
-	if n := len(h.let()); n != quota.AtOnce {
-		t.Fatalf("%d may go, want %d", n, quota.AtOnce)
+	if n := len(h.let()); n != quota.MaxOutstanding {
+		t.Fatalf("%d may go, want %d", n, quota.MaxOutstanding)
 	}
 	h.gated("other", "other", "1")
 	h.wantLet()
-	h.sleep(quota.Patience)
+	h.sleep(quota.RemovalTime)
 	again := h.let()
-	if len(again) != quota.AtOnce || !slices.Contains(again, "other") {
-		t.Fatalf("%d may go, want %d and the other namespace's among them", len(again), quota.AtOnce)
+	if len(again) != quota.MaxOutstanding || !slices.Contains(again, "other") {
+		t.Fatalf("%d may go, want %d and the other namespace's among them", len(again), quota.MaxOutstanding)
 	}
 	h.check()
 }
@@ -262,7 +262,7 @@ func TestAnotherLeaderIsNotRepeated(t *testing.T) {
 			h.gated("ns", "b", "1")
 			h.lead()
 			h.wantLet()
-			h.sleep(quota.Patience)
+			h.sleep(quota.RemovalTime)
 			h.wantLet("a")
 			h.check()
 			if n := h.core.budgets.Sizes().Hidden; n != 0 {

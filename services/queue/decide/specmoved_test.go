@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
+	"github.com/berth-scheduler/berth/services/queue/decide/waiting"
 )
 
 // TestSpecMovedByClaims checks that of a pod's status only the claims that were made for it count, and only for pods
@@ -35,7 +36,7 @@ func TestSpecMovedByClaims(t *testing.T) {
 		"it names none":      {false, made, false},
 		"it was nominated":   {true, nominated, false},
 	} {
-		if got := specMoved(pod(test.named, nothing), pod(test.named, test.after)); got != test.want {
+		if got := waiting.SpecMoved(pod(test.named, nothing), pod(test.named, test.after)); got != test.want {
 			t.Errorf("%s: %t, want %t", name, got, test.want)
 		}
 	}

@@ -13,9 +13,9 @@ const unseenLimit = 1 << 20
 // logs, and either may be read faster than the other.
 type unseenPods map[string]*waiting.Entry
 
-// keep records a decision about a pod that the facts have not shown. gone reports whether they would show the pod if
+// record records a decision about a pod that the facts have not shown. gone reports whether they would show the pod if
 // it still existed; record records an answer.
-func (u unseenPods) keep(d *events.Decision, gone bool, record func(*waiting.Entry)) {
+func (u unseenPods) record(d *events.Decision, gone bool, record func(*waiting.Entry)) {
 	e, ok := u[d.Pod.UID]
 	if !ok {
 		if gone || !waiting.IsAnswer(d.Kind) || len(u) >= unseenLimit {
@@ -42,8 +42,8 @@ func (u unseenPods) take(uid string) *waiting.Entry {
 	return e
 }
 
-// forgetShown drops what is known of pods that the facts would have shown by a sequence.
-func (u unseenPods) forgetShown(sequence uint64) {
+// forgetThrough drops what is known of pods that the facts would have shown by a sequence.
+func (u unseenPods) forgetThrough(sequence uint64) {
 	for uid, e := range u {
 		if e.Verdict.FactSequence <= sequence {
 			delete(u, uid)

@@ -12,7 +12,7 @@ func (b *backlog) decided(d *events.Decision, gone bool, now waiting.Moment) {
 	e, ok := b.pods[d.Pod.UID]
 	switch {
 	case !ok:
-		b.unseen.keep(d, gone, func(e *waiting.Entry) { e.Answered(d, b.world.Epochs, b.cfg.ConditionWait, now) })
+		b.unseen.record(d, gone, func(e *waiting.Entry) { e.Answered(d, b.world.Epochs, b.cfg.ConditionWait, now) })
 	case d.Kind == events.DecisionCondition:
 		if e.ConditionWritten(d) {
 			b.pools.Awaited(e)
@@ -50,9 +50,9 @@ func (b *backlog) answered(e *waiting.Entry, d *events.Decision, now waiting.Mom
 	}
 }
 
-// trustMemory moves the remembered verdicts forward to a ledger revision, because nothing in the ledger up to there
+// advanceMemory moves the remembered verdicts forward to a ledger revision, because nothing in the ledger up to there
 // can help the pods.
-func (b *backlog) trustMemory(revision int64) {
+func (b *backlog) advanceMemory(revision int64) {
 	for _, all := range []map[string]*waiting.Entry{b.unseen, b.pods} {
 		for _, e := range all {
 			if e.Verdict.Remembered {

@@ -1,34 +1,11 @@
 package decide
 
 import (
-	"maps"
-
-	"k8s.io/apimachinery/pkg/api/equality"
-
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/queue/decide/waiting"
 )
-
-// parkedUpdated evaluates what a parked pod's own change means to its rejectors, and reindexes the pod if it stays
-// parked. old is the pod as it was.
-func (b *backlog) parkedUpdated(e *waiting.Entry, old *state.Pod, now waiting.Moment) {
-	if !specMoved(old, e.Pod) {
-		return
-	}
-	change := ownChange(old, e.Pod, b.world.Objects)
-	switch {
-	case e.In == b.pools.Quarantine:
-		e.Attempt.Lost = 0
-		e.Attempt.Token = ""
-		b.pools.Requeue(e, change.Label(), now)
-	case b.pools.Profile(e).Wakes(e.Pod, e.Verdict.Plugins, change):
-		b.wake(e, change.Label(), now)
-	default:
-		b.pools.ParkedUpdated(e)
-	}
-}
 
 // wake tries a parked pod again, on a state of the facts that contains the event that woke it.
 func (b *backlog) wake(e *waiting.Entry, event string, now waiting.Moment) {
@@ -40,20 +17,20 @@ func (b *backlog) wake(e *waiting.Entry, event string, now waiting.Moment) {
 func (b *backlog) changed(change rule.Change, now waiting.Moment) {
 	o := waiting.Occurrence{Change: change, Sequence: b.world.Facts.Sequence, At: now}
 	switch {
-	case !b.cfg.heeds(change):
+	case !b.cfg.anyRuleListens(change):
 		return
 	case !concernsOthers(change):
 		o.Own = true
-		if !b.ownMatters(change) {
+		if !b.ownChangeMatters(change) {
 			return
 		}
 	}
 	b.occurred(&o, now)
 }
 
-// heeds reports whether any rule of any profile listens to changes of this sort. Most, such as heartbeats, can be
+// anyRuleListens reports whether any rule of any profile listens to changes of this sort. Most, such as heartbeats, can be
 // dropped at once (upstream's isEventOfInterest).
-func (c *Config) heeds(change rule.Change) bool {
+func (c *Config) anyRuleListens(change rule.Change) bool {
 	for _, p := range c.Profiles {
 		if p.Heeds(change) {
 			return true
@@ -76,27 +53,20 @@ func holdsPlace(p *state.Pod) bool {
 	return p != nil && (p.NodeName != "" || p.Status().NominatedNodeName != "")
 }
 
-// ownChange returns the change of a pod that waits to be placed.
-func ownChange(before, after *state.Pod, objects rule.Objects) rule.Change {
-	change := rule.PodChange(state.PodChange{Before: before, After: after})
-	change.Objects = objects
-	return change
-}
-
-// ownMatters reports whether a change of a waiting pod can matter to itself.
-func (b *backlog) ownMatters(change rule.Change) bool {
+// ownChangeMatters reports whether a change of a waiting pod can matter to itself.
+func (b *backlog) ownChangeMatters(change rule.Change) bool {
 	if change.OldPod == nil || change.NewPod == nil {
 		return false
 	}
 	_, known := b.pods[change.NewPod.UID]
-	return known && specMoved(change.OldPod, change.NewPod)
+	return known && waiting.SpecMoved(change.OldPod, change.NewPod)
 }
 
 // occurred records an occurrence and wakes the parked pods that it could help.
 func (b *backlog) occurred(o *waiting.Occurrence, now waiting.Moment) {
 	b.journal.Add(*o)
 	if !o.Own {
-		b.journal.Hear(o, b.cfg.Profiles)
+		b.journal.RecordFor(o, b.cfg.Profiles)
 	}
 	if o.Own {
 		return
@@ -112,7 +82,7 @@ func (b *backlog) occurred(o *waiting.Occurrence, now waiting.Moment) {
 		event = o.Change.Label()
 	}
 	for _, e := range pods {
-		if waiting.News(o, &e.Verdict) && o.Concerns(e) {
+		if waiting.LaterThan(o, &e.Verdict) && o.Concerns(e) {
 			b.wake(e, event, now)
 		}
 	}
@@ -171,18 +141,4 @@ func (b *backlog) endBackoffs(now waiting.Moment) {
 		e.Await = waiting.Await{}
 		b.pools.Free(e, waiting.EventBackoffComplete, now)
 	}
-}
-
-// specMoved reports whether an update of an unbound pod can change where it fits: anything but bookkeeping and its
-// status, of which only the device claims made for it count (upstream's isPodUpdated).
-func specMoved(before, after *state.Pod) bool {
-	if len(after.Template.Spec.ResourceClaims) > 0 && !equality.Semantic.DeepEqual(
-		before.Status().ResourceClaimStatuses, after.Status().ResourceClaimStatuses) {
-		return true
-	}
-	if before.NodeName != after.NodeName || !maps.Equal(before.Annotations(), after.Annotations()) {
-		return true
-	}
-	b, a := before.Template, after.Template
-	return b != a && (!maps.Equal(b.Labels, a.Labels) || !equality.Semantic.DeepEqual(b.Spec, a.Spec))
 }

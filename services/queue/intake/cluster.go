@@ -71,7 +71,7 @@ func (c *Cluster) Identify(ctx context.Context, patience time.Duration) (string,
 		ns, err := c.client.CoreV1().Namespaces().Get(attempt, metav1.NamespaceSystem, metav1.GetOptions{})
 		switch {
 		case err == nil:
-			uid, last = string(ns.UID), c.ask(ctx)
+			uid, last = string(ns.UID), c.requestRelease(ctx)
 			return last == nil, nil
 		case apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) || apierrors.IsNotFound(err):
 			return false, err

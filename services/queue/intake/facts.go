@@ -19,7 +19,7 @@ type Facts struct {
 	// may have known. The first state is passed on at once: the core knows nothing yet, and learns of later changes from
 	// the steps that follow.
 	barrier uint64
-	begun   bool
+	started bool
 	seen    feed.Seen
 }
 
@@ -27,7 +27,7 @@ type Facts struct {
 func NewFacts() *Facts { return &Facts{facts: state.New().Snapshot(), behind: true} }
 
 // Ready reports whether there are facts, and none older than what the core has known.
-func (f *Facts) Ready() bool { return f.begun && !f.behind }
+func (f *Facts) Ready() bool { return f.started && !f.behind }
 
 // Snapshot returns the state as of the last step.
 func (f *Facts) Snapshot() *state.Snapshot { return f.facts }
@@ -40,9 +40,9 @@ func (f *Facts) Take(step feed.Step) []decide.Input {
 	f.facts, f.seen = step.Snapshot, step.Seen
 	if step.Reset {
 		f.barrier = step.Barrier
-		f.behind = f.begun
-		if !f.begun {
-			f.begun = true
+		f.behind = f.started
+		if !f.started {
+			f.started = true
 			return []decide.Input{f.reset()}
 		}
 	}

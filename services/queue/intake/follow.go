@@ -69,7 +69,7 @@ func Decisions(
 		case ctx.Err() != nil:
 			return nil
 		case errors.As(err, &gap):
-			if err := r.jump(ctx, gap); err == nil {
+			if err := r.skipGap(ctx, gap); err == nil {
 				continue
 			}
 		}
@@ -92,20 +92,20 @@ type decisionReader struct {
 	through  uint64
 	stored   time.Time
 	caughtUp bool
-	// again means that the log is being read from its beginning once more.
-	again      bool
+	// rereading means that the log is being read from its beginning once more.
+	rereading  bool
 	unreadable *aside.Notes
 }
 
-// jump continues behind a gap: at the oldest record that is kept while the history is being read, later at the end.
-func (r *decisionReader) jump(ctx context.Context, gap *eventlog.ErrGap) error {
+// skipGap continues behind a gap: at the oldest record that is kept while the history is being read, later at the end.
+func (r *decisionReader) skipGap(ctx context.Context, gap *eventlog.ErrGap) error {
 	last, err := r.log.Last(ctx, eventlog.Decisions)
 	switch {
 	case err != nil:
 		return err
 	case r.next > 1 && (gap.Want < r.next || gap.Have <= r.next):
-		return r.beginAnew(ctx, last)
-	case r.caughtUp && !r.again || gap.Have > last:
+		return r.restart(ctx, last)
+	case r.caughtUp && !r.rereading || gap.Have > last:
 		r.next, r.target = last+1, last
 	default:
 		r.next = gap.Have
@@ -114,9 +114,9 @@ func (r *decisionReader) jump(ctx context.Context, gap *eventlog.ErrGap) error {
 	return nil
 }
 
-// beginAnew reports that the log has lost records that were read, and reads it once more.
-func (r *decisionReader) beginAnew(ctx context.Context, last uint64) error {
-	r.again = true
+// restart reports that the log has lost records that were read, and reads it once more.
+func (r *decisionReader) restart(ctx context.Context, last uint64) error {
+	r.rereading = true
 	r.stored = time.Time{}
 	r.target = last
 	r.next = 1
@@ -138,7 +138,7 @@ func (r *decisionReader) read(ctx context.Context) error {
 			r.next = max(r.next, last-decisionsBack+1)
 		}
 		if r.next == r.begin.After+1 {
-			if err := r.isThere(ctx, last); err != nil {
+			if err := r.verifyBegin(ctx, last); err != nil {
 				return err
 			}
 		}
@@ -162,7 +162,7 @@ func (r *decisionReader) read(ctx context.Context) error {
 		for _, record := range records {
 			r.next = record.Sequence + 1
 			r.stored = record.Time
-			r.again = false
+			r.rereading = false
 			d, err := events.DecodeOutcome(record)
 			if err != nil {
 				r.unreadable.Record(record, err)
@@ -185,8 +185,8 @@ func (r *decisionReader) send(ctx context.Context, batch DecisionBatch) error {
 	return r.deliver(ctx, batch)
 }
 
-// isThere starts again if the log does not have the record behind which to read.
-func (r *decisionReader) isThere(ctx context.Context, last uint64) error {
+// verifyBegin starts again if the log does not have the record behind which to read.
+func (r *decisionReader) verifyBegin(ctx context.Context, last uint64) error {
 	r.stored = r.begin.Stored
 	if r.begin.After == 0 || r.stored.IsZero() || r.begin.After > last {
 		return nil // nothing to compare with, or the log itself reports the loss
@@ -208,7 +208,7 @@ func (r *decisionReader) isThere(ctx context.Context, last uint64) error {
 	case records[0].Time.Equal(r.stored):
 		return nil
 	default:
-		return r.beginAnew(ctx, last)
+		return r.restart(ctx, last)
 	}
 }
 

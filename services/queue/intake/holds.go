@@ -17,12 +17,12 @@ import (
 type Holds struct {
 	view *replica.View
 	// last is where a pod's reservation was last seen, and in which state.
-	last map[string]seen
+	last map[string]lastHold
 	// claims counts the claims on each disruption budget, by the budget's UID.
 	claims map[string]int
 }
 
-type seen struct {
+type lastHold struct {
 	nodeUID string
 	state   ledger.State
 	// prepared means that plugins had work to do before the pod could be bound.
@@ -31,7 +31,7 @@ type seen struct {
 
 // NewHolds returns the view of an empty ledger.
 func NewHolds() *Holds {
-	return &Holds{view: replica.NewView(), last: map[string]seen{}, claims: map[string]int{}}
+	return &Holds{view: replica.NewView(), last: map[string]lastHold{}, claims: map[string]int{}}
 }
 
 // View returns the ledger as of the last batch. The caller must only read it.
@@ -46,13 +46,13 @@ func (h *Holds) Fold(b replica.Batch, facts *state.Snapshot) (decide.LedgerMoved
 	pods := changes.PodUIDs
 	if changes.Reset {
 		pods = slices.Sorted(h.view.Reserved())
-		h.last = make(map[string]seen, len(pods))
+		h.last = make(map[string]lastHold, len(pods))
 	}
 	out := decide.LedgerMoved{
 		Reset: changes.Reset, Generation: changes.Generation, Revision: h.view.Revision(), Freed: h.freed(changes, facts),
 	}
 	for i := range changes.Docs {
-		out.Room = out.Room || leavesRoom(&changes.Docs[i])
+		out.Room = out.Room || freesPlace(&changes.Docs[i])
 	}
 	for _, uid := range pods {
 		out.Holds = append(out.Holds, h.hold(uid, facts))
@@ -104,8 +104,8 @@ func freedIn(c *replica.DocChange, facts *state.Snapshot) []int32 {
 	var out []int32
 	for i := range c.Before.Entries {
 		e := &c.Before.Entries[i]
-		kept := func(a ledger.Entry) bool { return a.PodUID == e.PodUID && keeps(&a) }
-		if !keeps(e) || slices.ContainsFunc(c.After.Entries, kept) {
+		kept := func(a ledger.Entry) bool { return a.PodUID == e.PodUID && protects(&a) }
+		if !protects(e) || slices.ContainsFunc(c.After.Entries, kept) {
 			continue
 		}
 		pod, known := facts.Pod(e.PodUID)
@@ -116,9 +116,9 @@ func freedIn(c *replica.DocChange, facts *state.Snapshot) []int32 {
 	return out
 }
 
-// leavesRoom reports whether a place that was kept for a pod that is moved is gone without a pod having taken it: a
+// freesPlace reports whether a place that was kept for a pod that is moved is gone without a pod having taken it: a
 // pod that takes over or displaces such a place has a reservation in the same revision.
-func leavesRoom(c *replica.DocChange) bool {
+func freesPlace(c *replica.DocChange) bool {
 	left := 0
 	for i := range c.Before.Entries {
 		e := &c.Before.Entries[i]
@@ -140,14 +140,14 @@ func leavesRoom(c *replica.DocChange) bool {
 	return left > 0
 }
 
-// keeps reports whether an entry protects its pod from becoming a victim.
-func keeps(e *ledger.Entry) bool {
+// protects reports whether an entry protects its pod from becoming a victim.
+func protects(e *ledger.Entry) bool {
 	return e.Role == ledger.RoleVictim || e.Role == ledger.RoleKeeper || e.State == ledger.Held
 }
 
 func (h *Holds) hold(uid string, facts *state.Snapshot) decide.Hold {
 	if doc, e, ok := h.view.Entry(uid); ok {
-		h.last[uid] = seen{doc.NodeUID, e.State, txns.IsPrepared(e.Plan)}
+		h.last[uid] = lastHold{doc.NodeUID, e.State, txns.IsPrepared(e.Plan)}
 		return decide.Hold{PodUID: uid, Live: true}
 	}
 	last := h.last[uid]

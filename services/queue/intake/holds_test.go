@@ -91,7 +91,7 @@ func TestWhenAKeptPlaceLeavesRoom(t *testing.T) {
 		"a reservation that is gone":     {[]ledger.Entry{placed}, nil, false},
 	} {
 		c := replica.DocChange{Before: ledger.NodeDoc{Entries: test.before}, After: ledger.NodeDoc{Entries: test.after}}
-		if got := leavesRoom(&c); got != test.want {
+		if got := freesPlace(&c); got != test.want {
 			t.Errorf("%s: leaves room: %t, want %t", name, got, test.want)
 		}
 	}

@@ -46,25 +46,25 @@ type sampler struct {
 	Metrics
 	client metricsclient.MetricsV1beta1Interface
 	out    chan<- events.Fact
-	// said is the content of the log for each kind once everything handed over is stored, by UID. content is the part
+	// logged is the content of the log for each kind once everything handed over is stored, by UID. content is the part
 	// of it that this sampler has published itself.
-	said    map[events.Kind]map[string]known
+	logged  map[events.Kind]map[string]loggedObject
 	content map[string][]byte
-	// trouble is the last message that was logged, so that it is not logged again.
-	trouble string
+	// lastWarning is the last message that was logged, so that it is not logged again.
+	lastWarning string
 }
 
 // sample polls until ctx ends.
 func (c *Cluster) sample(ctx context.Context, r Round, out chan<- events.Fact) error {
 	s := &sampler{
 		Metrics: r.Metrics, client: c.metrics, out: out,
-		said: map[events.Kind]map[string]known{}, content: map[string][]byte{},
+		logged: map[events.Kind]map[string]loggedObject{}, content: map[string][]byte{},
 	}
 	for _, kind := range measured {
-		s.said[kind] = knownOf(r.Base, kind)
+		s.logged[kind] = loggedObjects(r.Base, kind)
 	}
 	if s.Every == 0 {
-		return s.forget(ctx) // an earlier leader may have polled
+		return s.withdrawAll(ctx) // an earlier leader may have polled
 	}
 	ticker := s.Clock.NewTicker(s.Every)
 	defer ticker.Stop()
@@ -83,38 +83,38 @@ func (c *Cluster) sample(ctx context.Context, r Round, out chan<- events.Fact) e
 // poll requests the usage once. If the API is not served, everything published is withdrawn. If it is served but
 // fails, what was published stays, and readers see how old it is. An error ends the round.
 func (s *sampler) poll(ctx context.Context) error {
-	all, err := s.ask(ctx)
+	all, err := s.fetch(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return nil
 	case apierrors.IsNotFound(err):
-		s.complain("the API server does not serve metrics.k8s.io: actual usage is unknown")
-		return s.forget(ctx)
+		s.warnOnce("the API server does not serve metrics.k8s.io: actual usage is unknown")
+		return s.withdrawAll(ctx)
 	case err != nil:
-		s.complain(fmt.Sprintf("metrics.k8s.io: %v", err))
+		s.warnOnce(fmt.Sprintf("metrics.k8s.io: %v", err))
 		return nil
 	}
-	if s.trouble != "" {
+	if s.lastWarning != "" {
 		s.Logger.Info("metrics.k8s.io answers", "nodes", len(all[events.KindNodeMetrics]))
-		s.trouble = ""
+		s.lastWarning = ""
 	}
 	for _, kind := range measured {
-		if err := s.tell(ctx, kind, all[kind]); err != nil {
+		if err := s.publish(ctx, kind, all[kind]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// complain logs a problem, once.
-func (s *sampler) complain(trouble string) {
-	if s.trouble != trouble {
+// warnOnce logs a problem, once.
+func (s *sampler) warnOnce(trouble string) {
+	if s.lastWarning != trouble {
 		s.Logger.Warn(trouble, "askingAgainEvery", s.Every)
-		s.trouble = trouble
+		s.lastWarning = trouble
 	}
 }
 
-func (s *sampler) ask(ctx context.Context) (map[events.Kind][]object, error) {
+func (s *sampler) fetch(ctx context.Context) (map[events.Kind][]object, error) {
 	ctx, cancel := context.WithTimeout(ctx, max(s.Every, identifyTimeout))
 	defer cancel()
 	nodes, err := s.client.NodeMetricses().List(ctx, metav1.ListOptions{})
@@ -198,10 +198,10 @@ func rounded(use corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
-// tell hands over what has changed of a kind, and deletions of what is gone.
-func (s *sampler) tell(ctx context.Context, kind events.Kind, objects []object) error {
+// logGaps hands over what has changed of a kind, and deletions of what is gone.
+func (s *sampler) publish(ctx context.Context, kind events.Kind, objects []object) error {
 	version := uint64(max(s.Clock.Now().UnixMilli(), 1)) //nolint:gosec // after 1970
-	gone := maps.Clone(s.said[kind])
+	gone := maps.Clone(s.logged[kind])
 	for _, o := range objects {
 		uid := string(o.GetUID())
 		delete(gone, uid)
@@ -214,13 +214,13 @@ func (s *sampler) tell(ctx context.Context, kind events.Kind, objects []object) 
 		}
 		told := s.send(ctx, events.Fact{
 			Kind: kind, Op: events.OpUpsert, UID: uid, Namespace: o.GetNamespace(), Name: o.GetName(),
-			ResourceVersion: max(version, s.said[kind][uid].version+1), Cause: causePoll, Object: data,
+			ResourceVersion: max(version, s.logged[kind][uid].version+1), Cause: causePoll, Object: data,
 		})
 		if !told {
 			return nil
 		}
 		s.content[uid] = data
-		s.said[kind][uid] = known{max(version, s.said[kind][uid].version+1), o.GetNamespace(), o.GetName()}
+		s.logged[kind][uid] = loggedObject{max(version, s.logged[kind][uid].version+1), o.GetNamespace(), o.GetName()}
 	}
 	for _, uid := range slices.Sorted(maps.Keys(gone)) {
 		told := s.send(ctx, events.Fact{
@@ -230,16 +230,16 @@ func (s *sampler) tell(ctx context.Context, kind events.Kind, objects []object) 
 		if !told {
 			return nil
 		}
-		delete(s.said[kind], uid)
+		delete(s.logged[kind], uid)
 		delete(s.content, uid)
 	}
 	return nil
 }
 
-// forget withdraws everything published.
-func (s *sampler) forget(ctx context.Context) error {
+// withdrawAll withdraws everything published.
+func (s *sampler) withdrawAll(ctx context.Context) error {
 	for _, kind := range measured {
-		if err := s.tell(ctx, kind, nil); err != nil {
+		if err := s.publish(ctx, kind, nil); err != nil {
 			return err
 		}
 	}

@@ -99,10 +99,10 @@ func samplerOf(t *testing.T, api *metricsAPI, log *strings.Builder, base *state.
 			Every: pollEvery, Clock: testingclock.NewFakeClock(time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)),
 			Logger: slog.New(slog.NewTextHandler(log, nil)),
 		},
-		client: c.metrics, out: out, said: map[events.Kind]map[string]known{}, content: map[string][]byte{},
+		client: c.metrics, out: out, logged: map[events.Kind]map[string]loggedObject{}, content: map[string][]byte{},
 	}
 	for _, kind := range measured {
-		s.said[kind] = knownOf(base, kind)
+		s.logged[kind] = loggedObjects(base, kind)
 	}
 	return s, out
 }
@@ -214,7 +214,7 @@ func TestSamplerTakesOver(t *testing.T) {
 		t.Fatalf("told %q, want %q", got, want)
 	}
 	third, out := samplerOf(t, api, &strings.Builder{}, store.Snapshot())
-	if err := third.forget(context.Background()); err != nil || len(out) != 1 {
+	if err := third.withdrawAll(context.Background()); err != nil || len(out) != 1 {
 		t.Fatalf("%d facts, error %v, want one that takes the page back", len(out), err)
 	}
 }

@@ -60,9 +60,9 @@ func (r Release) Later() string {
 		"fields added since are ignored", r.Version, placement.RulesMinor)
 }
 
-// tell logs what the rules miss in the objects of this version: fields that an older server drops on creation, and
+// logGaps logs what the rules miss in the objects of this version: fields that an older server drops on creation, and
 // fields that only a later server knows.
-func (r Release) tell(logger klog.Logger) {
+func (r Release) logGaps(logger klog.Logger) {
 	if off := offByDefault(r.minor); len(off) > 0 {
 		logger.Info("API server is older than the rules and has these features off by default: "+
 			"their fields are absent from objects unless the features are enabled",
@@ -74,10 +74,10 @@ func (r Release) tell(logger klog.Logger) {
 	}
 }
 
-// since lists the features whose fields rules read, with the minor version of Kubernetes 1 in which they became
+// enabledSince lists the features whose fields rules read, with the minor version of Kubernetes 1 in which they became
 // enabled by default. Source: pkg/features/kube_features.go of 1.36.3. Features that have been on since oldestMinor
 // are left out.
-var since = []struct {
+var enabledSince = []struct {
 	feature string
 	minor   int
 }{
@@ -92,7 +92,7 @@ var since = []struct {
 // offByDefault returns the features that a version of the API server does not enable by default; none if the version
 // is not known.
 func offByDefault(minor int) (off []string) {
-	for _, f := range since {
+	for _, f := range enabledSince {
 		if minor != 0 && minor < f.minor {
 			off = append(off, f.feature)
 		}
@@ -108,8 +108,8 @@ func (c *Cluster) Release() Release {
 	return Release{}
 }
 
-// ask requests the version, once. A server that does not report it is not an error.
-func (c *Cluster) ask(ctx context.Context) error {
+// requestRelease requests the version, once. A server that does not report it is not an error.
+func (c *Cluster) requestRelease(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
 	body, err := c.client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Raw()
@@ -129,13 +129,13 @@ func (c *Cluster) ask(ctx context.Context) error {
 	return nil
 }
 
-// tellRelease requests the version until there is an answer, and logs what the rules miss. An error is that of ctx.
-func (c *Cluster) tellRelease(ctx context.Context, logger klog.Logger) error {
+// awaitRelease requests the version until there is an answer, and logs what the rules miss. An error is that of ctx.
+func (c *Cluster) awaitRelease(ctx context.Context, logger klog.Logger) error {
 	err := wait.PollUntilContextCancel(ctx, identifyEvery, true, func(ctx context.Context) (bool, error) {
-		return c.ask(ctx) == nil, nil
+		return c.requestRelease(ctx) == nil, nil
 	})
 	if err == nil {
-		c.Release().tell(logger)
+		c.Release().logGaps(logger)
 	}
 	return err
 }
@@ -150,18 +150,18 @@ func (c *Cluster) followRelease(ctx context.Context, logger klog.Logger) {
 			return
 		case <-tick.C:
 		}
-		c.again(ctx, logger)
+		c.refreshRelease(ctx, logger)
 	}
 }
 
-// again requests the version once more, and logs what the rules miss if it has changed.
-func (c *Cluster) again(ctx context.Context, logger klog.Logger) {
+// rereading requests the version once more, and logs what the rules miss if it has changed.
+func (c *Cluster) refreshRelease(ctx context.Context, logger klog.Logger) {
 	before := c.Release()
-	if err := c.ask(ctx); err != nil {
+	if err := c.requestRelease(ctx); err != nil {
 		return // the watches report that the server is unreachable
 	}
 	if now := c.Release(); now != before {
 		logger.Info("API server version changed", "version", now.Version, "before", before.Version)
-		now.tell(logger)
+		now.logGaps(logger)
 	}
 }

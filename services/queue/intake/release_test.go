@@ -125,16 +125,16 @@ func TestVersionIsTold(t *testing.T) {
 		}
 	}
 	v.is("35")
-	if err := cluster.tellRelease(t.Context(), logger); err != nil {
+	if err := cluster.awaitRelease(t.Context(), logger); err != nil {
 		t.Fatal(err)
 	}
 	says("1.35", "older than the rules", "v1.35.7", "DRAExtendedResource")
-	cluster.again(t.Context(), logger)
+	cluster.refreshRelease(t.Context(), logger)
 	says("the same")
 	v.is("36")
-	cluster.again(t.Context(), logger)
+	cluster.refreshRelease(t.Context(), logger)
 	says("1.36", "version changed", "v1.36.7", "v1.35.7")
 	v.is("37")
-	cluster.again(t.Context(), logger)
+	cluster.refreshRelease(t.Context(), logger)
 	says("1.37", "newer than the rules", "v1.37.7", "1.36")
 }

@@ -19,35 +19,35 @@ type resumption struct {
 	list  cache.ListWithContextFunc
 	watch cache.WatchFuncWithContext
 	store *kindStore
-	// away means that the API server has refused a connection since the last watch. A reflector takes that for a
+	// refused means that the API server has refused a connection since the last watch. A reflector takes that for a
 	// restart that has lost nothing, and resumes.
-	away bool
+	refused bool
 }
 
 // begin begins a watch or a streamed list for the reflector.
 func (r *resumption) begin(ctx context.Context, options metav1.ListOptions) (begun watch.Interface, err error) {
 	lists := options.SendInitialEvents != nil
-	if was := r.store.been(); was > 0 {
+	if was := r.store.versionReached(); was > 0 {
 		err = r.compare(ctx, was)
 	}
-	if err == nil && r.away && !lists {
+	if err == nil && r.refused && !lists {
 		// The server has reached the same version as before, but may have gone back and advanced again: only a list
 		// shows that.
-		r.away = false
+		r.refused = false
 		return nil, apierrors.NewResourceExpired("the API server was unavailable")
 	}
 	if err == nil {
 		begun, err = r.watch(ctx, options)
 	}
 	if err != nil {
-		r.away = r.away || utilnet.IsConnectionRefused(err)
+		r.refused = r.refused || utilnet.IsConnectionRefused(err)
 	} else if lists {
-		r.away = false
+		r.refused = false
 	}
 	return begun, err
 }
 
-// compare makes a consistent read of one object, and ends the round if the API server is behind what it was.
+// noteOlder makes a consistent read of one object, and ends the round if the API server is behind what it was.
 func (r *resumption) compare(ctx context.Context, was uint64) error {
 	list, err := r.list(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // It also logs what the server's version leaves out by default.
 func (c *Cluster) served(ctx context.Context, logger klog.Logger) ([]watched, error) {
 	list := slices.Clone(kinds)
-	if err := c.tellRelease(ctx, logger); err != nil {
+	if err := c.awaitRelease(ctx, logger); err != nil {
 		return nil, err
 	}
 	for _, optional := range []struct {

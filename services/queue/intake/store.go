@@ -44,8 +44,8 @@ type kindStore struct {
 	logger klog.Logger
 	// tooLarge are the UIDs of objects that were logged as too large for the log in this round.
 	tooLarge map[string]bool
-	// known is the content of the log once everything handed over is stored.
-	known map[string]known
+	// logged is the content of the log once everything handed over is stored.
+	logged map[string]loggedObject
 	// progress is the progress that the log then claims for this kind.
 	progress uint64
 	// reached is a resourceVersion that the API server had reached before the round.
@@ -60,8 +60,8 @@ type kindStore struct {
 	older *WentBackError
 	// done ends the round. Once a fact was not handed over, dead is set and nothing more is sent: a later fact would
 	// claim progress past the lost one.
-	done <-chan struct{}
-	dead bool
+	done  <-chan struct{}
+	ended bool
 }
 
 var (
@@ -87,40 +87,40 @@ func (e *WentBackError) Error() string {
 		e.Kind, e.Namespace, e.Name, e.Is, e.Was)
 }
 
-// compare records an object of a list that is older than in the log.
-func (s *kindStore) compare(o metav1.Object, version uint64) {
-	was := s.known[string(o.GetUID())].version
+// noteOlder records an object of a list that is older than in the log.
+func (s *kindStore) noteOlder(o metav1.Object, version uint64) {
+	was := s.logged[string(o.GetUID())].version
 	if version >= was || s.older != nil && s.older.Was <= was {
 		return
 	}
 	s.older = &WentBackError{Kind: s.kind, Namespace: o.GetNamespace(), Name: o.GetName(), Was: was, Is: version}
 }
 
-// been returns the highest resourceVersion that the API server is known to have reached.
-func (s *kindStore) been() uint64 { return max(s.progress, s.reached) }
+// versionReached returns the highest resourceVersion that the API server is known to have reached.
+func (s *kindStore) versionReached() uint64 { return max(s.progress, s.reached) }
 
-// told stands for an object of a streamed list that has already been published.
-type told struct{ metav1.ObjectMeta }
+// publishedItem stands for an object of a streamed list that has already been published.
+type publishedItem struct{ metav1.ObjectMeta }
 
 // Transformer publishes the objects of a streamed list as they arrive, and keeps of each only what Replace needs to
 // find the missing ones: a list of a million pods is never in memory. An object that cannot be published ends the
 // round, so that no object is taken for missing.
 func (s *kindStore) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
-		if _, again := obj.(*told); again {
+		if _, again := obj.(*publishedItem); again {
 			return obj, nil
 		}
 		o, version, err := s.read(obj)
 		if err != nil {
 			return nil, err
 		}
-		s.compare(o, version)
-		if s.known[string(o.GetUID())].version != version {
+		s.noteOlder(o, version)
+		if s.logged[string(o.GetUID())].version != version {
 			if err := s.upsert(o, version, s.progress, s.cause); err != nil {
 				return nil, err
 			}
 		}
-		return &told{metav1.ObjectMeta{
+		return &publishedItem{metav1.ObjectMeta{
 			Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(),
 		}}, nil
 	}
@@ -140,7 +140,7 @@ func (s *kindStore) observe(obj any) error {
 	if err != nil {
 		return err
 	}
-	if s.known[string(o.GetUID())].version == version {
+	if s.logged[string(o.GetUID())].version == version {
 		return nil
 	}
 	return s.upsert(o, version, max(s.progress, version), causeWatch)
@@ -153,7 +153,7 @@ func (s *kindStore) Delete(obj any) error {
 		return err
 	}
 	uid := string(o.GetUID())
-	was, ok := s.known[uid]
+	was, ok := s.logged[uid]
 	if !ok {
 		return nil
 	}
@@ -166,7 +166,7 @@ func (s *kindStore) Replace(list []any, resourceVersion string) error {
 	if err != nil {
 		return err
 	}
-	if been := s.been(); listVersion < been {
+	if been := s.versionReached(); listVersion < been {
 		return s.broken(&WentBackError{Kind: s.kind, Was: been, Is: listVersion})
 	}
 	items, err := s.readAll(list)
@@ -186,7 +186,7 @@ func (s *kindStore) Replace(list []any, resourceVersion string) error {
 	})
 	for _, uid := range order {
 		item := items[uid]
-		if s.known[uid].version == item.version {
+		if s.logged[uid].version == item.version {
 			continue
 		}
 		if err := s.upsert(item.object, item.version, s.progress, s.cause); err != nil {
@@ -205,11 +205,11 @@ func (s *kindStore) Replace(list []any, resourceVersion string) error {
 
 // removeMissing publishes a deletion for every known object that a list does not have.
 func (s *kindStore) removeMissing(items map[string]item, listVersion uint64) error {
-	for _, uid := range slices.Sorted(maps.Keys(s.known)) {
+	for _, uid := range slices.Sorted(maps.Keys(s.logged)) {
 		if _, ok := items[uid]; ok {
 			continue
 		}
-		if err := s.remove(uid, s.known[uid], listVersion, s.progress, s.cause); err != nil {
+		if err := s.remove(uid, s.logged[uid], listVersion, s.progress, s.cause); err != nil {
 			return err
 		}
 	}
@@ -239,16 +239,16 @@ type item struct {
 func (s *kindStore) readAll(list []any) (map[string]item, error) {
 	items := make(map[string]item, len(list))
 	for _, obj := range list {
-		if t, ok := obj.(*told); ok {
+		if t, ok := obj.(*publishedItem); ok {
 			uid := string(t.UID)
-			items[uid] = item{version: s.known[uid].version}
+			items[uid] = item{version: s.logged[uid].version}
 			continue
 		}
 		o, version, err := s.read(obj)
 		if err != nil {
 			return nil, err
 		}
-		s.compare(o, version)
+		s.noteOlder(o, version)
 		items[string(o.GetUID())] = item{o, version}
 	}
 	return items, nil
@@ -272,7 +272,7 @@ func (s *kindStore) upsert(o object, version, progress uint64, cause string) err
 		ResourceVersion: version, Progress: progress, Cause: cause, Object: data,
 	})
 	if err == nil {
-		s.known[uid] = known{version, o.GetNamespace(), o.GetName()}
+		s.logged[uid] = loggedObject{version, o.GetNamespace(), o.GetName()}
 	}
 	return err
 }
@@ -304,7 +304,7 @@ func (s *kindStore) reduce(o object, size int) (data []byte, kept bool) {
 
 // leaveOut makes readers forget an object, or never see it.
 func (s *kindStore) leaveOut(uid string, version, progress uint64, cause string) error {
-	if was, ok := s.known[uid]; ok {
+	if was, ok := s.logged[uid]; ok {
 		return s.remove(uid, was, version, progress, cause)
 	}
 	if progress > s.progress {
@@ -313,13 +313,13 @@ func (s *kindStore) leaveOut(uid string, version, progress uint64, cause string)
 	return nil
 }
 
-func (s *kindStore) remove(uid string, was known, version, progress uint64, cause string) error {
+func (s *kindStore) remove(uid string, was loggedObject, version, progress uint64, cause string) error {
 	err := s.send(events.Fact{
 		Kind: s.kind, Op: events.OpDelete, UID: uid, Namespace: was.namespace, Name: was.name,
 		ResourceVersion: version, Progress: progress, Cause: cause,
 	})
 	if err == nil {
-		delete(s.known, uid)
+		delete(s.logged, uid)
 	}
 	return err
 }
@@ -339,14 +339,14 @@ func (s *kindStore) send(f events.Fact) error {
 
 // sendMarker hands over any fact, waiting as long as necessary: a full channel is backpressure.
 func (s *kindStore) sendMarker(f events.Fact) error {
-	if s.dead {
+	if s.ended {
 		return errStopped
 	}
 	select {
 	case s.out <- f:
 		return nil
 	case <-s.done:
-		s.dead = true
+		s.ended = true
 		return errStopped
 	}
 }
@@ -375,7 +375,7 @@ func (s *kindStore) version(text string) (uint64, error) {
 // broken ends the round: the reflector would log the error and continue, and the next bookmark would claim progress
 // past an object that was never published.
 func (s *kindStore) broken(err error) error {
-	s.dead = true
+	s.ended = true
 	s.fail(err)
 	return err
 }

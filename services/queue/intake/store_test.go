@@ -27,11 +27,11 @@ import (
 const room = 10_000
 
 func newStore(
-	base map[string]known, fail context.CancelCauseFunc, done <-chan struct{},
+	base map[string]loggedObject, fail context.CancelCauseFunc, done <-chan struct{},
 ) (*kindStore, chan events.Fact) {
 	out := make(chan events.Fact, room)
 	return &kindStore{
-		kind: events.KindPod, cause: CauseList, out: out, known: base, fail: fail, done: done,
+		kind: events.KindPod, cause: CauseList, out: out, logged: base, fail: fail, done: done,
 		onListed: func() error { return nil }, strip: strip.Strip,
 	}, out
 }
@@ -76,7 +76,7 @@ func TestAListThatWentBackEndsTheRound(t *testing.T) {
 		"the list is further, with the object": {40, 41, "50", false},
 	} {
 		ctx, fail := context.WithCancelCause(t.Context())
-		s, _ := newStore(map[string]known{"same": {10, "ns", "same"}, "moved": {12, "ns", "moved"}}, fail, nil)
+		s, _ := newStore(map[string]loggedObject{"same": {10, "ns", "same"}, "moved": {12, "ns", "moved"}}, fail, nil)
 		s.reached = c.reached
 		err := s.Replace([]any{podAt("same", 10), podAt("moved", c.moved)}, c.list)
 		var back *WentBackError
@@ -90,7 +90,7 @@ func TestAListThatWentBackEndsTheRound(t *testing.T) {
 func TestAListIsComparedAndClaimsProgressAtItsEnd(t *testing.T) {
 	_, fail := context.WithCancelCause(t.Context())
 	defer fail(nil)
-	s, out := newStore(map[string]known{
+	s, out := newStore(map[string]loggedObject{
 		"same": {10, "ns", "same"}, "moved": {11, "ns", "moved"}, "gone": {12, "ns", "gone"},
 	}, fail, nil)
 	must(t, s.Replace([]any{podAt("new", 40), podAt("moved", 30), podAt("same", 10)}, "50"))
@@ -129,7 +129,7 @@ func TestAListIsComparedAndClaimsProgressAtItsEnd(t *testing.T) {
 // breaks and begins again.
 func TestAStreamedListIsToldAsItComes(t *testing.T) {
 	ctx, fail := context.WithCancelCause(t.Context())
-	s, out := newStore(map[string]known{"same": {10, "ns", "same"}, "gone": {12, "ns", "gone"}}, fail, ctx.Done())
+	s, out := newStore(map[string]loggedObject{"same": {10, "ns", "same"}, "gone": {12, "ns", "gone"}}, fail, ctx.Done())
 	stream := func(pods ...*corev1.Pod) []any {
 		var list []any
 		for _, p := range pods {
@@ -180,7 +180,7 @@ func TestWhatCannotBeToldEndsTheRound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, fail := context.WithCancelCause(t.Context())
-			s, out := newStore(map[string]known{}, fail, ctx.Done())
+			s, out := newStore(map[string]loggedObject{}, fail, ctx.Done())
 			if err := feed(s); err == nil || context.Cause(ctx) == nil {
 				t.Fatalf("error %v, cause %v", err, context.Cause(ctx))
 			}
@@ -195,7 +195,7 @@ func TestWhatCannotBeToldEndsTheRound(t *testing.T) {
 
 func TestAFactThatWasNotHandedOverIsTheLast(t *testing.T) {
 	ctx, fail := context.WithCancelCause(t.Context())
-	s, _ := newStore(map[string]known{}, fail, ctx.Done())
+	s, _ := newStore(map[string]loggedObject{}, fail, ctx.Done())
 	out := make(chan events.Fact, 1)
 	s.out = out
 	must(t, s.Add(podAt("a", 10)))
@@ -247,9 +247,9 @@ func TestProgressNeverClaimsWhatIsNotThere(t *testing.T) {
 			c.change(name, exists && rapid.Bool().Draw(t, "gone"))
 		}
 		// The log has the pods as of some time.
-		replayed, base := map[string]uint64{}, map[string]known{}
+		replayed, base := map[string]uint64{}, map[string]loggedObject{}
 		for name, v := range c.history[rapid.Uint64Range(1, c.now).Draw(t, "log at")] {
-			base[name], replayed[name] = known{v, "ns", name}, v
+			base[name], replayed[name] = loggedObject{v, "ns", name}, v
 		}
 		s, out := newStore(base, func(error) { t.Fatal("the round ended") }, nil)
 		drive(t, c, s, names)
@@ -349,7 +349,7 @@ func TestObjectsThatAreTooLarge(t *testing.T) {
 		p.Spec.NodeName, p.Spec.Tolerations = "n1", []corev1.Toleration{{Key: long}}
 		return p
 	}
-	s, out := newStore(map[string]known{}, fail, nil)
+	s, out := newStore(map[string]loggedObject{}, fail, nil)
 	must(t, s.Replace([]any{large(5), podAt("small", 6)}, "10"))
 	must(t, s.Update(large(11)))
 	must(t, s.Update(podAt("large", 12)))
@@ -377,7 +377,7 @@ func TestOtherObjectsThatAreTooLarge(t *testing.T) {
 	_, fail := context.WithCancelCause(t.Context())
 	defer fail(nil)
 	long := strings.Repeat("x", eventlog.MaxObject)
-	s, out := newStore(map[string]known{}, fail, nil)
+	s, out := newStore(map[string]loggedObject{}, fail, nil)
 	s.kind = events.KindNode
 	node := func(v uint64, label string) *corev1.Node {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n", Labels: map[string]string{"l": label}}}
@@ -403,7 +403,7 @@ func TestOtherObjectsThatAreTooLarge(t *testing.T) {
 		version(o, v)
 		return o
 	}
-	s, out = newStore(map[string]known{}, fail, nil)
+	s, out = newStore(map[string]loggedObject{}, fail, nil)
 	s.kind = events.KindPersistentVolume
 	must(t, s.Replace([]any{volume(5, long)}, "10"))
 	must(t, s.Update(volume(11, long)))
@@ -439,7 +439,7 @@ func TestReducedObjectsAreToldAgain(t *testing.T) {
 	if _, err := store.Apply(facts); err != nil {
 		t.Fatal(err)
 	}
-	s, out := newStore(knownOf(store.Snapshot(), events.KindPod), fail, nil)
+	s, out := newStore(loggedObjects(store.Snapshot(), events.KindPod), fail, nil)
 	now := podAt("large", 5)
 	now.Labels = map[string]string{"app": "web"}
 	must(t, s.Replace([]any{now}, "10"))

@@ -95,7 +95,7 @@ func (r Round) stores(
 	stores := make([]*kindStore, len(kinds))
 	for i, kind := range kinds {
 		store := &kindStore{
-			kind: kind, cause: r.Cause, out: out, known: knownOf(r.Base, kind), fail: fail, done: done,
+			kind: kind, cause: r.Cause, out: out, logged: loggedObjects(r.Base, kind), fail: fail, done: done,
 			strip: strip.Strip, reached: r.Reached[kind], logger: r.Logger,
 		}
 		if r.Whole {

@@ -71,8 +71,8 @@ type Shard struct {
 	ID string
 	// Window is how many pods the shard wants at once, Leased how many it has, and Pods how many wait for it.
 	Window, Leased, Pods int
-	// Asks means that the shard has requested work and has not missed its heartbeats since.
-	Asks       bool
+	// Responsive means that the shard has requested work and has not missed its heartbeats since.
+	Responsive bool
 	Partitions []int32
 	// Pinned is a partition that must not move; -1 for none.
 	Pinned int32
@@ -84,17 +84,17 @@ type Shard struct {
 type Record struct {
 	// idleSince and busySince are zero while the shard is not idle or busy. gave and got are when a partition was last
 	// moved away from the shard and to it.
-	idleSince, busySince, gave, got time.Time
+	idleSince, busySince, lastGave, lastGot time.Time
 }
 
 // Balancer tracks the requested owners of partitions, and the changes that the queue has made because of the load. It
 // is for one goroutine.
 type Balancer struct {
 	began time.Time
-	// wanted is the owner that the ledger requests for each partition. changed is when that last changed, or was first
+	// requested is the owner that the ledger requests for each partition. changed is when that last changed, or was first
 	// seen.
-	wanted  [ledger.Partitions]string
-	changed [ledger.Partitions]time.Time
+	requested [ledger.Partitions]string
+	changed   [ledger.Partitions]time.Time
 	// members are the live shards, nil until the ledger has been read. absent is since when a wanted member has not
 	// been one of them.
 	members map[string]bool
@@ -103,7 +103,7 @@ type Balancer struct {
 	sent time.Time
 	// checked is the time of the last check, busy when some shard last had much to do, and rest until when nothing
 	// moves.
-	checked, busy, rest time.Time
+	checked, busy, pausedUntil time.Time
 }
 
 // Begin records when the queue began to work.
@@ -115,8 +115,8 @@ func (b *Balancer) Requested(wanted *[ledger.Partitions]string, now time.Time) {
 		return
 	}
 	for p, member := range wanted {
-		if b.wanted[p] != member {
-			b.wanted[p] = member
+		if b.requested[p] != member {
+			b.requested[p] = member
 			b.changed[p] = now
 			b.sent = time.Time{}
 		}
@@ -135,7 +135,7 @@ func (b *Balancer) Alive(shards []string) {
 }
 
 // Requests reports whether the ledger requests another owner for any partition.
-func (b *Balancer) Requests() bool { return b.wanted != [ledger.Partitions]string{} }
+func (b *Balancer) Requests() bool { return b.requested != [ledger.Partitions]string{} }
 
 // NextCheck returns when the load must be checked next.
 func (b *Balancer) NextCheck(now time.Time) time.Time {
@@ -156,29 +156,29 @@ func (b *Balancer) Moves(load Load, now time.Time) []Move {
 	fresh := b.checked.IsZero() || now.After(b.checked.Add(2*checkEvery))
 	b.checked = now
 	for _, s := range load.Shards {
-		s.note(fresh, now)
+		s.observe(fresh, now)
 		if s.works() || fresh {
 			b.busy = now
 		}
 	}
-	b.noteAbsent(now)
-	if now.Before(b.rest) || b.handingOver(load.Owners, now) {
+	b.observeAbsent(now)
+	if now.Before(b.pausedUntil) || b.handingOver(load.Owners, now) {
 		return nil
 	}
-	moves := b.withdraw(load, now)
+	moves := b.withdrawals(load, now)
 	if len(moves) == 0 {
 		moves = b.relieve(load, now)
 	}
 	if len(moves) > 0 {
-		b.sent, b.rest = now, now.Add(settleTime)
+		b.sent, b.pausedUntil = now, now.Add(settleTime)
 	}
 	return moves
 }
 
-// noteAbsent records since when wanted members have been absent.
-func (b *Balancer) noteAbsent(now time.Time) {
+// observeAbsent records since when wanted members have been absent.
+func (b *Balancer) observeAbsent(now time.Time) {
 	absent := map[string]time.Time{}
-	for _, member := range b.wanted {
+	for _, member := range b.requested {
 		if member == "" || b.members == nil || b.members[member] {
 			continue
 		}
@@ -192,13 +192,13 @@ func (b *Balancer) noteAbsent(now time.Time) {
 // works reports whether a shard has pods waiting, or more than half of its window leased.
 func (s Shard) works() bool { return s.Pods > 0 || 2*s.Leased > max(s.Window, 1) }
 
-// note records since when a shard has been idle or busy. A shard that requests no work is busy with any pod.
-func (s Shard) note(fresh bool, now time.Time) {
+// observe records since when a shard has been idle or busy. A shard that requests no work is busy with any pod.
+func (s Shard) observe(fresh bool, now time.Time) {
 	busy := s.Pods > 0
-	if s.Asks {
+	if s.Responsive {
 		busy = s.Pods >= busyWindows*s.Window
 	}
-	idle := s.Asks && !s.works()
+	idle := s.Responsive && !s.works()
 	for _, state := range []struct {
 		is    bool
 		since *time.Time
@@ -217,7 +217,7 @@ func (b *Balancer) handingOver(owners *[ledger.Partitions]string, now time.Time)
 	if !b.sent.IsZero() && b.sent.Add(handoverTime).After(now) {
 		return true
 	}
-	for p, member := range b.wanted {
+	for p, member := range b.requested {
 		if b.members[member] && owners[p] != member && b.changed[p].Add(handoverTime).After(now) {
 			return true
 		}

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// withdraw returns the requests to withdraw.
-func (b *Balancer) withdraw(load Load, now time.Time) []Move {
+// withdrawals returns the requests to withdraw.
+func (b *Balancer) withdrawals(load Load, now time.Time) []Move {
 	even := lasted(b.busy, EvenAfter, now)
 	var moves []Move
-	for p, member := range b.wanted {
+	for p, member := range b.requested {
 		gone := lasted(b.absent[member], GoneAfter, now)
 		if member == "" || !gone && !even || len(moves) == MaxMoves {
 			continue
@@ -32,13 +32,13 @@ func (b *Balancer) relieve(load Load, now time.Time) []Move {
 	var idle, busy []Shard
 	for _, s := range load.Shards {
 		patience := busyAfter
-		if !s.Asks {
+		if !s.Responsive {
 			patience = silentAfter
 		}
 		switch {
-		case lasted(s.Record.idleSince, busyAfter, now) && !recently(s.Record.gave, now):
+		case lasted(s.Record.idleSince, busyAfter, now) && !recently(s.Record.lastGave, now):
 			idle = append(idle, s)
-		case lasted(s.Record.busySince, patience, now) && !(s.Asks && recently(s.Record.got, now)):
+		case lasted(s.Record.busySince, patience, now) && !(s.Responsive && recently(s.Record.lastGot, now)):
 			busy = append(busy, s)
 		}
 	}
@@ -59,12 +59,12 @@ func (b *Balancer) relieve(load Load, now time.Time) []Move {
 func (b *Balancer) spread(from Shard, to []Shard, waiting func(int32) int, now time.Time) []Move {
 	movable := slices.DeleteFunc(slices.Clone(from.Partitions), func(p int32) bool {
 		// A partition that is already requested for another shard is skipped: requesting it again would not help.
-		requested := b.wanted[p] != "" && b.wanted[p] != from.ID
+		requested := b.requested[p] != "" && b.requested[p] != from.ID
 		return requested || waiting(p) == 0 || from.Pinned == p
 	})
 	slices.SortStableFunc(movable, func(p, q int32) int { return cmp.Compare(waiting(q), waiting(p)) })
 	reason, most := ReasonBacklog, min(max(len(from.Partitions)/shareMoved, 1), MaxMoves)
-	if !from.Asks {
+	if !from.Responsive {
 		reason, most = ReasonSilent, MaxMoves
 	}
 	var moves []Move
@@ -80,7 +80,7 @@ func (b *Balancer) spread(from Shard, to []Shard, waiting func(int32) int, now t
 		left -= n
 		least.Pods += n
 		moves = append(moves, Move{Partition: p, From: from.ID, To: least.ID, Reason: reason, Pods: n})
-		from.Record.gave, least.Record.got = now, now
+		from.Record.lastGave, least.Record.lastGot = now, now
 	}
 	return moves
 }
@@ -111,7 +111,7 @@ func (b *Balancer) Describe(shards []Shard, now time.Time) string {
 		out.WriteByte('\n')
 	}
 	byMember := map[string][]string{}
-	for p, member := range b.wanted {
+	for p, member := range b.requested {
 		if member != "" {
 			byMember[member] = append(byMember[member], fmt.Sprint(p))
 		}

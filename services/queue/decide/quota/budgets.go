@@ -16,130 +16,64 @@ const (
 	// quantum is how much a namespace may release in each turn, in milli-CPU; a pod costs at least leastCost.
 	quantum   = 1000
 	leastCost = 100
-	// AtOnce is how many removals may be outstanding at the same time.
-	AtOnce = 256
-	// Patience is how long the binders have to remove a gate.
-	Patience = events.UngateFor
+	// MaxOutstanding is how many removals may be outstanding at the same time.
+	MaxOutstanding = 256
+	// RemovalTime is how long the binders have to remove a gate.
+	RemovalTime = events.UngateFor
 	// SettleTime is how long a new leader lets no pod go where there is a budget. It is longer than a removal can take
 	// that the leader before it requested.
-	SettleTime = Patience + 15*time.Second
-	// hiddenLimit bounds the pods that were let go and that the facts have not shown.
-	hiddenLimit = 1 << 20
+	SettleTime = RemovalTime + 15*time.Second
 )
-
-// Facts is how far the facts have been applied. Complete means that a pod which they do not show by then does not
-// exist.
-type Facts struct {
-	Sequence, Epoch uint64
-	Complete        bool
-}
 
 // Budgets are the budgets of all namespaces, the pods that wait for room in them, and the pods let go under them. It
 // is for one goroutine.
 type Budgets struct {
-	spaces map[string]*space
+	namespaces map[string]*namespace
 	// gated holds the pods that wait for their gates, by UID.
 	gated map[string]*waiter
 	// leads means that this replica leads. Only a leader gives turns.
 	leads bool
 	// turns are the namespaces that may let a pod go, in their order; none on a replica that does not lead.
-	turns []*space
-	// leaving holds the pods that were let go, by UID, and hidden those that the facts have not shown.
-	leaving, hidden map[string]*leaving
-	// requested counts the pods in leaving that are not overdue. If there are any, no removal is overdue before due.
-	requested int
-	due       time.Time
-	// settles is until when a new leader waits for removals that it may not know of; zero once it has.
-	settles time.Time
-}
-
-// space is one namespace.
-type space struct {
-	name string
-	// used is the usage of the namespace's pods, and leaving that of the pods whose gate is about to be removed.
-	used, leaving Amounts
-	budget        Amounts
-	// problem describes what is wrong with the annotation. No pod is let go until it is fixed.
-	problem string
-	// waiting are the pods that wait for room, in order.
-	waiting *heap.Heap[*waiter]
-	// overdue holds the UIDs of pods whose removal a leader must request again, the longest overdue first. It may also
-	// hold some that are gone.
-	overdue []string
-	deficit int64
-	inTurn  bool
-}
-
-// waiter is a pod with gates. It waits for room if the quota gate is its last one and it has not been let go.
-type waiter struct {
-	pod    *state.Pod
-	queued time.Time
-	serial uint64
-	// waits means that the pod is in the queue of its namespace, and index is its position there.
-	waits bool
-	index int32
-}
-
-// waitsBefore is the order in which the pods of a namespace are let go: priority, then time, then arrival.
-func waitsBefore(a, b *waiter) bool {
-	if a.pod.Priority != b.pod.Priority {
-		return a.pod.Priority > b.pod.Priority
-	}
-	if d := a.queued.Compare(b.queued); d != 0 {
-		return d < 0
-	}
-	return a.serial < b.serial
+	turns []*namespace
+	// Leaving holds the pods that were let go and still have their gate.
+	Leaving Departures
+	// settleUntil is until when a new leader waits for removals that it may not know of; zero once it has.
+	settleUntil time.Time
 }
 
 // New returns the budgets of a cluster without namespaces.
 func New() *Budgets {
-	return &Budgets{
-		spaces: map[string]*space{}, gated: map[string]*waiter{},
-		leaving: map[string]*leaving{}, hidden: map[string]*leaving{},
-	}
+	return &Budgets{namespaces: map[string]*namespace{}, gated: map[string]*waiter{}, Leaving: newDepartures()}
 }
 
-func (b *Budgets) space(name string) *space {
-	s, ok := b.spaces[name]
+func (b *Budgets) namespaceOf(name string) *namespace {
+	s, ok := b.namespaces[name]
 	if !ok {
-		s = &space{name: name, budget: unlimited, waiting: heap.New(waitsBefore, func(w *waiter) *int32 { return &w.index })}
-		b.spaces[name] = s
+		s = &namespace{name: name, budget: unlimited, waiting: heap.New(waitsBefore, func(w *waiter) *int32 { return &w.index })}
+		b.namespaces[name] = s
 	}
 	return s
 }
 
 // forget drops a namespace with nothing to remember. Clusters may create and delete any number of namespaces.
-func (b *Budgets) forget(s *space) {
+func (b *Budgets) forget(s *namespace) {
 	if s.used == (Amounts{}) && s.leaving == (Amounts{}) && s.budget == unlimited && s.problem == "" &&
 		s.waiting.Len() == 0 && len(s.overdue) == 0 && !s.inTurn {
-		delete(b.spaces, s.name)
+		delete(b.namespaces, s.name)
 	}
 }
 
 // NamespaceChanged applies a namespace as it is now; nil if it is gone. It returns what is wrong with its budget, ""
 // for nothing.
 func (b *Budgets) NamespaceChanged(name string, now *state.Object) (problem string) {
-	s := b.space(name)
+	s := b.namespaceOf(name)
 	s.budget, s.problem = unlimited, ""
 	if now != nil {
 		s.readBudget(now)
 	}
-	b.turn(s)
+	b.enqueueTurn(s)
 	b.forget(s)
 	return s.problem
-}
-
-func (s *space) readBudget(from *state.Object) {
-	text, ok := from.API.GetAnnotations()[Annotation]
-	if !ok {
-		return
-	}
-	budget, err := Parse(text)
-	if err != nil {
-		s.problem = fmt.Sprintf("namespace %s: annotation %s: %v", s.name, Annotation, err)
-		return
-	}
-	s.budget = budget
 }
 
 // PodChanged applies a pod of any scheduler as it was and as it is.
@@ -148,10 +82,10 @@ func (b *Budgets) PodChanged(before, after *state.Pod) {
 	if p == nil {
 		p = before
 	}
-	s := b.space(p.Namespace)
+	s := b.namespaceOf(p.Namespace)
 	s.used = s.used.Plus(Counted(after)).minus(Counted(before))
-	b.shown(p.UID, s, after)
-	b.turn(s)
+	b.Leaving.shown(p.UID, s, after)
+	b.enqueueTurn(s)
 	b.forget(s)
 }
 
@@ -160,10 +94,8 @@ func (b *Budgets) PodChanged(before, after *state.Pod) {
 func (b *Budgets) Reset(pods []*state.Pod, objects rule.Objects) (problems []string) {
 	was := *b
 	*b = *New()
-	b.leads, b.settles = was.leads, was.settles
-	for _, some := range []map[string]*leaving{was.leaving, was.hidden} {
-		maps.Copy(b.hidden, some)
-	}
+	b.leads, b.settleUntil = was.leads, was.settleUntil
+	b.Leaving.hide(was.Leaving)
 	if objects != nil {
 		for o := range objects.Objects(events.KindNamespace) {
 			if problem := b.NamespaceChanged(o.Name, o); problem != "" {
@@ -198,7 +130,7 @@ func (b *Budgets) Update(p *state.Pod) {
 func (b *Budgets) Reorder(p *state.Pod) {
 	if w, ok := b.gated[p.UID]; ok && w.waits {
 		w.pod = p
-		s := b.space(p.Namespace)
+		s := b.namespaceOf(p.Namespace)
 		s.waiting.Fix(w)
 		b.headMoved(s)
 	}
@@ -215,15 +147,15 @@ func (b *Budgets) Leave(uid string) {
 // enqueue queues a gated pod for room, if it waits for nothing else. For one that is queued already, it applies a
 // change of its requests.
 func (b *Budgets) enqueue(w *waiter) {
-	if _, going := b.leaving[w.pod.UID]; going || !Waits(w.pod) {
+	if _, going := b.Leaving.known[w.pod.UID]; going || !Waits(w.pod) {
 		return
 	}
-	s := b.space(w.pod.Namespace)
+	s := b.namespaceOf(w.pod.Namespace)
 	if !w.waits {
 		w.waits = true
 		s.waiting.Put(w)
 	}
-	b.turn(s)
+	b.enqueueTurn(s)
 }
 
 func (b *Budgets) dequeue(w *waiter) {
@@ -231,32 +163,32 @@ func (b *Budgets) dequeue(w *waiter) {
 		return
 	}
 	w.waits = false
-	s := b.space(w.pod.Namespace)
+	s := b.namespaceOf(w.pod.Namespace)
 	s.waiting.Drop(w)
 	b.headMoved(s)
 }
 
 // headMoved gives a turn to a namespace in whose queue a pod has left or moved: the new head may find room.
-func (b *Budgets) headMoved(s *space) {
-	b.turn(s)
+func (b *Budgets) headMoved(s *namespace) {
+	b.enqueueTurn(s)
 	b.forget(s)
 }
 
-// turn gives a namespace a turn if it could use one. Only a leader gives turns.
-func (b *Budgets) turn(s *space) {
+// enqueueTurn gives a namespace a turn if it could use one. Only a leader gives turns.
+func (b *Budgets) enqueueTurn(s *namespace) {
 	if !b.leads || s.inTurn {
 		return
 	}
-	if len(s.overdue) > 0 || b.lets(s) {
+	if len(s.overdue) > 0 || b.mayRelease(s) {
 		s.inTurn = true
 		b.turns = append(b.turns, s)
 	}
 }
 
-// turnAll gives a turn to every namespace that could use one.
-func (b *Budgets) turnAll() {
-	for _, name := range slices.Sorted(maps.Keys(b.spaces)) {
-		b.turn(b.spaces[name])
+// enqueueTurns gives a turn to every namespace that could use one.
+func (b *Budgets) enqueueTurns() {
+	for _, name := range slices.Sorted(maps.Keys(b.namespaces)) {
+		b.enqueueTurn(b.namespaces[name])
 	}
 }
 
@@ -264,8 +196,8 @@ func (b *Budgets) turnAll() {
 // log is empty, because the log may have lost everything.
 func (b *Budgets) Lead(now time.Time) {
 	b.leads = true
-	b.settles = now.Add(SettleTime)
-	b.turnAll()
+	b.settleUntil = now.Add(SettleTime)
+	b.enqueueTurns()
 }
 
 // StepDown ends a leader's term, and all turns with it. Decisions of the term that the log does not have are dropped.
@@ -273,13 +205,9 @@ func (b *Budgets) Lead(now time.Time) {
 func (b *Budgets) StepDown() {
 	b.leads = false
 	b.forgetUnrecorded()
-	for _, l := range b.leaving {
-		if l.overdue {
-			b.startRemoval(l, l.until)
-		}
-	}
+	b.Leaving.restart()
 	b.turns = nil
-	for _, s := range b.spaces {
+	for _, s := range b.namespaces {
 		s.overdue = nil
 		s.deficit = 0
 		s.inTurn = false
@@ -287,45 +215,43 @@ func (b *Budgets) StepDown() {
 	}
 }
 
-// lets reports whether the first pod in a namespace's queue may go now.
-func (b *Budgets) lets(s *space) bool {
+// mayRelease reports whether the first pod in a namespace's queue may go now.
+func (b *Budgets) mayRelease(s *namespace) bool {
 	w := s.waiting.First()
-	return w != nil && s.hasRoom(w) && (b.settles.IsZero() || s.budget == unlimited)
+	return w != nil && s.hasRoom(w) && (b.settleUntil.IsZero() || s.budget == unlimited)
 }
 
-func (s *space) hasRoom(w *waiter) bool {
-	return s.problem == "" && s.used.Plus(s.leaving).Plus(Requests(w.pod)).Within(s.budget)
-}
-
-// Settle ends a new leader's wait when its time is up.
-func (b *Budgets) Settle(now time.Time) {
-	if b.settles.IsZero() || now.Before(b.settles) {
+// EndWait ends a new leader's wait when its time is up.
+func (b *Budgets) EndWait(now time.Time) {
+	if b.settleUntil.IsZero() || now.Before(b.settleUntil) {
 		return
 	}
-	b.settles = time.Time{}
-	b.turnAll()
+	b.settleUntil = time.Time{}
+	b.enqueueTurns()
 }
 
 // Admit returns the pods whose gate is to be removed now, in order: those whose namespaces have room, in turns, and
 // those whose removal is overdue. The caller has read all decisions of earlier leaders.
 func (b *Budgets) Admit(now time.Time, at Facts) (pods []*state.Pod) {
-	b.Settle(now)
-	b.markOverdue(now)
-	for len(b.turns) > 0 && b.requested < AtOnce {
+	b.EndWait(now)
+	for _, s := range b.Leaving.markOverdue(now) {
+		b.enqueueTurn(s)
+	}
+	for len(b.turns) > 0 && b.Leaving.requested < MaxOutstanding {
 		s := b.turns[0]
 		b.turns = b.turns[1:]
 		s.inTurn = false
 		s.deficit += quantum
-		for w := b.next(s); w != nil && b.requested < AtOnce; w = b.next(s) {
+		for w := b.next(s); w != nil && b.Leaving.requested < MaxOutstanding; w = b.next(s) {
 			cost := max(w.pod.Requests.MilliCPU, leastCost)
 			if cost > s.deficit {
 				break
 			}
 			s.deficit -= cost
-			b.letGo(w, s, now, at)
+			b.release(w, s, now, at)
 			pods = append(pods, w.pod)
 		}
-		if b.turn(s); !s.inTurn {
+		if b.enqueueTurn(s); !s.inTurn {
 			s.deficit = 0
 			b.forget(s)
 		}
@@ -334,20 +260,62 @@ func (b *Budgets) Admit(now time.Time, at Facts) (pods []*state.Pod) {
 }
 
 // next returns the pod of a namespace that is let go next, or once more; nil for none.
-func (b *Budgets) next(s *space) *waiter {
+func (b *Budgets) next(s *namespace) *waiter {
 	for len(s.overdue) > 0 {
 		uid := s.overdue[0]
-		if l, ok := b.leaving[uid]; ok && l.overdue {
+		if l, ok := b.Leaving.known[uid]; ok && l.overdue {
 			if w, ok := b.gated[uid]; ok {
 				return w
 			}
 		}
 		s.overdue = s.overdue[1:]
 	}
-	if b.lets(s) {
+	if b.mayRelease(s) {
 		return s.waiting.First()
 	}
 	return nil
+}
+
+// release counts the pod as one whose gate is about to be removed.
+func (b *Budgets) release(w *waiter, s *namespace, now time.Time, at Facts) {
+	if l, again := b.Leaving.known[w.pod.UID]; again {
+		s.overdue = s.overdue[1:]
+		b.Leaving.startRemoval(l, now.Add(RemovalTime))
+		return
+	}
+	s.waiting.Drop(w)
+	w.waits = false
+	b.Leaving.add(s, w.pod, &departure{until: now.Add(RemovalTime), sequence: at.Sequence, epoch: at.Epoch})
+}
+
+// Recorded records that the log has the decision to let a pod go, made by this leader or another. p is the pod, nil if
+// the facts do not show it as one that waits to be placed.
+func (b *Budgets) Recorded(d *events.Decision, p *state.Pod, at Facts, now time.Time) {
+	uid := d.Pod.UID
+	until := now.Add(RemovalTime)
+	if b.Leaving.confirm(uid, until) {
+		return
+	}
+	l := &departure{until: until, recorded: true, sequence: d.FactSequence, epoch: d.FactEpoch}
+	switch {
+	case p != nil && HasGate(p):
+		if w, ok := b.gated[uid]; ok {
+			b.dequeue(w)
+		}
+		b.Leaving.add(b.namespaceOf(p.Namespace), p, l)
+	case p == nil && !l.wouldShow(at):
+		b.Leaving.addHidden(uid, l)
+	}
+}
+
+// forgetUnrecorded drops, at the end of a leader's term, its decisions that the log does not have. Their pods wait for
+// room again.
+func (b *Budgets) forgetUnrecorded() {
+	for _, uid := range b.Leaving.dropUnrecorded() {
+		if w, ok := b.gated[uid]; ok {
+			b.enqueue(w)
+		}
+	}
 }
 
 // Next returns the next time after now at which Admit may let a pod go without another input; zero for never.
@@ -355,7 +323,7 @@ func (b *Budgets) Next(now time.Time) (next time.Time) {
 	if !b.leads {
 		return next
 	}
-	for _, at := range []time.Time{b.due, b.settles} {
+	for _, at := range []time.Time{b.Leaving.due, b.settleUntil} {
 		if at.After(now) && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
@@ -365,11 +333,11 @@ func (b *Budgets) Next(now time.Time) (next time.Time) {
 
 // Reason explains what a pod behind its quota gate waits for.
 func (b *Budgets) Reason(p *state.Pod) string {
-	s := b.space(p.Namespace)
+	s := b.namespaceOf(p.Namespace)
 	if s.problem != "" {
 		return s.problem
 	}
-	if _, going := b.leaving[p.UID]; going {
+	if _, going := b.Leaving.known[p.UID]; going {
 		return "its namespace has room for it; its gate is about to go"
 	}
 	return fmt.Sprintf("waits for room in the budget of namespace %s, in use: %s", s.name, s.used.Plus(s.leaving))

@@ -8,32 +8,32 @@ import (
 // Check reports the first inconsistency; nil if there is none (I5, I6). It visits everything.
 func (b *Budgets) Check() error {
 	for uid, w := range b.gated {
-		_, going := b.leaving[uid]
+		_, going := b.Leaving.known[uid]
 		if w.waits == going && Waits(w.pod) {
 			return fmt.Errorf("I5: pod %s waits for quota: in line %t, about to go %t", uid, w.waits, going)
 		}
-		if all := b.space(w.pod.Namespace).waiting.All(); w.waits && all[w.index] != w {
+		if all := b.namespaceOf(w.pod.Namespace).waiting.All(); w.waits && all[w.index] != w {
 			return fmt.Errorf("I5: pod %s waits for quota in another place than it has recorded", uid)
 		}
 	}
-	requested, sums := 0, map[*space]Amounts{}
-	for _, l := range b.leaving {
+	requested, sums := 0, map[*namespace]Amounts{}
+	for _, l := range b.Leaving.known {
 		sums[l.space] = sums[l.space].Plus(l.requests)
 		if !l.overdue {
 			requested++
 		}
 	}
-	if requested != b.requested {
-		return fmt.Errorf("I5: %d pods are asked to go, counted %d", requested, b.requested)
+	if requested != b.Leaving.requested {
+		return fmt.Errorf("I5: %d pods are asked to go, counted %d", requested, b.Leaving.requested)
 	}
-	for _, s := range b.spaces {
+	for _, s := range b.namespaces {
 		if s.leaving != sums[s] {
 			return fmt.Errorf("I5: namespace %s: %s are about to go, counted %s", s.name, s.leaving, sums[s])
 		}
 		if !b.leads && (s.inTurn || len(s.overdue) > 0) {
 			return fmt.Errorf("I5: namespace %s: in turn %t, %d overdue, without leading", s.name, s.inTurn, len(s.overdue))
 		}
-		if w := s.waiting.First(); b.leads && w != nil && b.lets(s) && !s.inTurn {
+		if w := s.waiting.First(); b.leads && w != nil && b.mayRelease(s) && !s.inTurn {
 			return fmt.Errorf("I6: namespace %s has room for %s and gets no turn", s.name, w.pod.UID)
 		}
 	}
@@ -45,7 +45,7 @@ func (b *Budgets) Gated(uid string) bool { return b.gated[uid] != nil }
 
 // Overdue returns the UIDs of the pods whose removal must be requested again, sorted.
 func (b *Budgets) Overdue() (uids []string) {
-	for uid, l := range b.leaving {
+	for uid, l := range b.Leaving.known {
 		if l.overdue {
 			uids = append(uids, uid)
 		}
@@ -59,5 +59,5 @@ type Sizes struct{ Namespaces, Gated, Turns, Leaving, Hidden int }
 
 // Sizes counts what the budgets hold.
 func (b *Budgets) Sizes() Sizes {
-	return Sizes{len(b.spaces), len(b.gated), len(b.turns), len(b.leaving), len(b.hidden)}
+	return Sizes{len(b.namespaces), len(b.gated), len(b.turns), len(b.Leaving.known), len(b.Leaving.hidden)}
 }

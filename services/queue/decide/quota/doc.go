@@ -14,7 +14,7 @@
 //
 // Namespaces take turns by deficit round robin (Shreedhar, Varghese: Efficient Fair Queuing using Deficit Round
 // Robin, 1995). With each turn a namespace may let go another quantum of CPU, so that a namespace with many pods does
-// not delay the others while the binders are busy. For a pod that was let go and still has its gate after Patience,
+// not delay the others while the binders are busy. For a pod that was let go and still has its gate after RemovalTime,
 // the removal is requested again before other pods of its namespace are let go.
 //
 // Start reading at Budgets, then Budgets.Admit.

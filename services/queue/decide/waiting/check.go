@@ -31,7 +31,7 @@ func (p *Pools) Check(pods map[string]*Entry, each func(e *Entry, in *Bag) error
 		return fmt.Errorf("I5: %d pods known, %d in pools; %d active, counted %d; %d may go early, counted %d",
 			len(pods), len(seen), active, p.ActiveCount, early, p.lanes.early.count)
 	}
-	return errors.Join(p.waiting.check(p.Parked), p.lanes.check(pods))
+	return errors.Join(p.byRule.check(p.Parked), p.lanes.check(pods))
 }
 
 // checkPlace checks a pod against the indexes of its pool.
@@ -48,9 +48,9 @@ func (p *Pools) checkPlace(e *Entry, b *Bag, index int) error {
 		return fmt.Errorf("I5: pod %s is in the wrong partition, or without a permit", uid)
 	case e.permit && (e.lane == nil || b.Pool != PoolActive && b.Pool != PoolOffered):
 		return fmt.Errorf("I5: pod %s is in %s and has a permit", uid, b.Pool)
-	case (e.early != nil) != (b == p.Backoff && e.mayGoEarly()):
+	case (e.early != nil) != (b == p.Backoff && e.mayLeaveEarly()):
 		return fmt.Errorf("I5: pod %s is in %s, may go early: %t, listed: %t",
-			uid, b.Pool, e.mayGoEarly(), e.early != nil)
+			uid, b.Pool, e.mayLeaveEarly(), e.early != nil)
 	}
 	return nil
 }
@@ -64,7 +64,7 @@ func (p *Pools) activeBag(e *Entry) *Bag {
 }
 
 // Check compares the index of the parked pods with the pool.
-func (w *waiting) check(parked *Bag) error {
+func (w *wakeIndex) check(parked *Bag) error {
 	for key, r := range w.rules {
 		for class, g := range r.groups {
 			if g.rule != r || g.interest.Class != class || len(g.members) == 0 {
@@ -88,10 +88,10 @@ func (w *waiting) check(parked *Bag) error {
 }
 
 func checkWaits(e *Entry) error {
-	if len(e.waits) != max(len(e.Verdict.Plugins), 1) {
-		return fmt.Errorf("I5: pod %s was rejected by %v and waits in %d groups", e.Pod.UID, e.Verdict.Plugins, len(e.waits))
+	if len(e.groups) != max(len(e.Verdict.Plugins), 1) {
+		return fmt.Errorf("I5: pod %s was rejected by %v and waits in %d groups", e.Pod.UID, e.Verdict.Plugins, len(e.groups))
 	}
-	for slot, at := range e.waits {
+	for slot, at := range e.groups {
 		if at.index >= len(at.group.members) || at.group.members[at.index] != (member{entry: e, slot: slot}) {
 			return fmt.Errorf("I5: pod %s is not in its group %v", e.Pod.UID, at.group.rule.key)
 		}

@@ -29,7 +29,7 @@ const backoffWindow = time.Second
 // Entry is one pod and all that the queue knows about it.
 type Entry struct {
 	Pod *state.Pod
-	standing
+	membership
 	// Serial breaks ties in the order; it is unique.
 	Serial uint64
 	// Queued orders pods of one priority: it is when the pod arrived, or when its last attempt was answered. Entered
@@ -42,8 +42,8 @@ type Entry struct {
 	// Sequence is the position in the facts that a shard must have applied to decide about this pod: that of the
 	// pod's own version and of the event that woke it.
 	Sequence uint64
-	// waits are the pod's places in groups of waiting pods while it is parked.
-	waits []wait
+	// groups are the pod's places in groups of waiting pods while it is parked.
+	groups []groupSlot
 
 	Attempt Attempt
 	Verdict Verdict
@@ -51,8 +51,8 @@ type Entry struct {
 	Hold    Hold
 }
 
-// standing is a pod's membership in pools and in a lane.
-type standing struct {
+// membership is a pod's membership in pools and in a lane.
+type membership struct {
 	// In is the bag of the entry; a single field ensures that it is in exactly one pool. index holds its position
 	// there and, at slotEarly, in the heap early.
 	In    *Bag
@@ -63,6 +63,31 @@ type standing struct {
 	permit bool
 	// covered means that the pod may not leave its backoff early after all, because a verdict of its lane covers it.
 	covered bool
+}
+
+// Pool returns the pool of a pod.
+func (e *Entry) Pool() Pool {
+	if e.In == nil {
+		return PoolNone
+	}
+	return e.In.Pool
+}
+
+// Blocked reports whether an active pod waits for a permit of its lane.
+func (e *Entry) Blocked() bool { return e.lane != nil && e.In == e.lane.blocked }
+
+// Ready returns the earliest time of the next offer: the backoff has ended, and the last condition shows in the facts
+// or has been awaited for long enough.
+func (e *Entry) Ready() Moment {
+	if e.Await.On {
+		return max(e.Await.Until, e.Verdict.BackoffUntil)
+	}
+	return e.Verdict.BackoffUntil
+}
+
+// ConditionShown reports whether the facts show the pod as the last verdict's condition left it.
+func (e *Entry) ConditionShown() bool {
+	return e.Await.On && e.Await.Version != 0 && e.Pod.ResourceVersion >= e.Await.Version
 }
 
 // Attempt is the lease and the number of leases.

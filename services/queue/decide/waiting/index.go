@@ -8,14 +8,14 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 )
 
-// waiting indexes the parked pods by what could wake them: by the rules that rejected them, and per rule in groups of
+// byRule indexes the parked pods by what could wake them: by the rules that rejected them, and per rule in groups of
 // pods that the rule's hints treat alike, so that ten thousand equal pods cost one hint. The groups are indexed by
 // the topics that a change must be about, so that most changes call no hint at all.
-type waiting struct {
+type wakeIndex struct {
 	rules map[ruleKey]*ruleGroups
 	pods  int
-	// calls numbers the changes that were looked up.
-	calls uint64
+	// lookups numbers the changes that were looked up.
+	lookups uint64
 }
 
 // ruleKey names a rule of a profile. An empty plugin stands for pods that no rule rejected.
@@ -34,8 +34,8 @@ type group struct {
 	rule     *ruleGroups
 	interest rule.Interest
 	members  []member
-	// asked is the number of the last call that evaluated a hint: a change can reach a group twice.
-	asked uint64
+	// lastLookup is the number of the last call that evaluated a hint: a change can reach a group twice.
+	lastLookup uint64
 }
 
 // member is an entry and the index in its waits that refers back here.
@@ -44,8 +44,8 @@ type member struct {
 	slot  int
 }
 
-// wait is a group and the entry's index in it.
-type wait struct {
+// groupSlot is a group and the entry's index in it.
+type groupSlot struct {
 	group *group
 	index int
 }
@@ -56,10 +56,10 @@ type reach struct {
 	byTopic map[string]map[*group]struct{}
 }
 
-func newWaiting() waiting { return waiting{rules: map[ruleKey]*ruleGroups{}} }
+func newWakeIndex() wakeIndex { return wakeIndex{rules: map[ruleKey]*ruleGroups{}} }
 
 // add makes a parked pod wait for events that could change its rejectors' verdict.
-func (w *waiting) add(e *Entry, profile *placement.Profile) {
+func (w *wakeIndex) add(e *Entry, profile *placement.Profile) {
 	w.pods++
 	plugins := e.Verdict.Plugins
 	if len(plugins) == 0 {
@@ -68,30 +68,30 @@ func (w *waiting) add(e *Entry, profile *placement.Profile) {
 	for _, plugin := range plugins {
 		r := w.rule(ruleKey{e.Pod.SchedulerName, plugin}, profile)
 		g := r.group(profile.Interest(plugin, e.Pod))
-		e.waits = append(e.waits, wait{group: g, index: len(g.members)})
-		g.members = append(g.members, member{entry: e, slot: len(e.waits) - 1})
+		e.groups = append(e.groups, groupSlot{group: g, index: len(g.members)})
+		g.members = append(g.members, member{entry: e, slot: len(e.groups) - 1})
 	}
 }
 
 // remove forgets a pod.
-func (w *waiting) remove(e *Entry) {
+func (w *wakeIndex) remove(e *Entry) {
 	w.pods--
-	for _, at := range e.waits {
+	for _, at := range e.groups {
 		g := at.group
 		last := len(g.members) - 1
 		moved := g.members[last]
 		g.members[at.index] = moved
-		moved.entry.waits[moved.slot].index = at.index
+		moved.entry.groups[moved.slot].index = at.index
 		g.members[last] = member{}
 		g.members = g.members[:last]
 		if last == 0 {
 			w.dropGroup(g)
 		}
 	}
-	e.waits = nil
+	e.groups = nil
 }
 
-func (w *waiting) rule(key ruleKey, profile *placement.Profile) *ruleGroups {
+func (w *wakeIndex) rule(key ruleKey, profile *placement.Profile) *ruleGroups {
 	r, ok := w.rules[key]
 	if !ok {
 		r = &ruleGroups{key: key, profile: profile, groups: map[string]*group{}}
@@ -100,7 +100,7 @@ func (w *waiting) rule(key ruleKey, profile *placement.Profile) *ruleGroups {
 	return r
 }
 
-func (w *waiting) dropGroup(g *group) {
+func (w *wakeIndex) dropGroup(g *group) {
 	r := g.rule
 	delete(r.groups, g.interest.Class)
 	r.pods.drop(g, g.interest.Pods)
@@ -158,8 +158,8 @@ type HintCount struct {
 	Queue         bool
 }
 
-// call is the lookup of one change among the waiting pods.
-type call struct {
+// lookup is the lookup of one change among the waiting pods.
+type lookup struct {
 	change rule.Change
 	blind  bool
 	// changed is the UID of the pod that changed, if the change is of a pod. What the change means for that pod
@@ -171,13 +171,13 @@ type call struct {
 	hints   map[HintCount]int
 }
 
-// call returns the pods that an occurrence could help, in order of arrival, each once.
-func (w *waiting) call(o *Occurrence) *call {
-	w.calls++
-	c := &call{change: o.Change, blind: o.Blind, changed: ChangedPod(o.Change), number: w.calls}
+// lookup returns the pods that an occurrence could help, in order of arrival, each once.
+func (w *wakeIndex) lookup(o *Occurrence) *lookup {
+	w.lookups++
+	c := &lookup{change: o.Change, blind: o.Blind, changed: ChangedPod(o.Change), number: w.lookups}
 	for _, r := range w.rules {
 		if r.profile.Listens(r.key.plugin, o.Change) {
-			c.ask(r)
+			c.evaluate(r)
 		}
 	}
 	slices.SortFunc(c.woken, BySerial)
@@ -185,8 +185,8 @@ func (w *waiting) call(o *Occurrence) *call {
 	return c
 }
 
-// ask evaluates the hints of one rule for the groups within reach of the change.
-func (c *call) ask(r *ruleGroups) {
+// evaluate evaluates the hints of one rule for the groups within reach of the change.
+func (c *lookup) evaluate(r *ruleGroups) {
 	within := c.within(r)
 	if within == nil {
 		for _, g := range r.groups {
@@ -211,7 +211,7 @@ func (c *call) ask(r *ruleGroups) {
 }
 
 // within returns the groups of a rule that changes of this kind can reach; nil for all of them.
-func (c *call) within(r *ruleGroups) *reach {
+func (c *lookup) within(r *ruleGroups) *reach {
 	switch {
 	case c.blind:
 		return nil
@@ -226,11 +226,11 @@ func (c *call) within(r *ruleGroups) *reach {
 }
 
 // hint evaluates the hint for one pod of a group on behalf of all.
-func (c *call) hint(g *group) {
-	if g.asked == c.number {
+func (c *lookup) hint(g *group) {
+	if g.lastLookup == c.number {
 		return
 	}
-	g.asked = c.number
+	g.lastLookup = c.number
 	i := slices.IndexFunc(g.members, func(m member) bool { return m.entry.Pod.UID != c.changed })
 	if i < 0 {
 		return
@@ -246,7 +246,7 @@ func (c *call) hint(g *group) {
 	}
 }
 
-func (c *call) wake(g *group) {
+func (c *lookup) wake(g *group) {
 	for _, m := range g.members {
 		if m.entry.Pod.UID != c.changed {
 			c.woken = append(c.woken, m.entry)

@@ -41,8 +41,8 @@ func (o *Occurrence) Concerns(e *Entry) bool {
 		o.Above == math.MinInt32
 }
 
-// News reports whether an occurrence is later than what a verdict saw: the shard may have been ahead of the queue.
-func News(o *Occurrence, v *Verdict) bool {
+// LaterThan reports whether an occurrence is later than what a verdict saw: the shard may have been ahead of the queue.
+func LaterThan(o *Occurrence, v *Verdict) bool {
 	if o.Revision != 0 {
 		return o.Revision > v.LedgerRevision
 	}
@@ -56,34 +56,34 @@ type Journal struct {
 	// sequence and Revision are where the forgotten occurrences end.
 	Sequence uint64
 	Revision int64
-	// heard is the position of the last occurrence that each rule of a lane listens to.
-	heard map[ruleKey]AsOf
+	// lastEvent is the position of the last occurrence that each rule of a lane listens to.
+	lastEvent map[ruleKey]Seen
 	// world is where the facts and the ledger are now.
 	world *World
 }
 
-// AsOf is a state of the facts and of the ledger.
-type AsOf struct {
+// Seen is a state of the facts and of the ledger.
+type Seen struct {
 	Sequence uint64
 	Revision int64
 }
 
 // NewJournal returns an empty journal.
-func NewJournal(w *World) *Journal { return &Journal{world: w, heard: map[ruleKey]AsOf{}} }
+func NewJournal(w *World) *Journal { return &Journal{world: w, lastEvent: map[ruleKey]Seen{}} }
 
-// listen makes the journal record occurrences for the given rules. What happened before is not known; it is treated
+// track makes the journal record occurrences for the given rules. What happened before is not known; it is treated
 // as if it had happened just now.
-func (j *Journal) listen(rules []ruleKey) {
+func (j *Journal) track(rules []ruleKey) {
 	for _, key := range rules {
-		if _, known := j.heard[key]; !known {
-			j.heard[key] = AsOf{j.world.Facts.Sequence, j.world.Revision}
+		if _, known := j.lastEvent[key]; !known {
+			j.lastEvent[key] = Seen{j.world.Facts.Sequence, j.world.Revision}
 		}
 	}
 }
 
-// Hear records an occurrence for the rules that listen to it. A rule is known from its first rejection on.
-func (j *Journal) Hear(o *Occurrence, profiles map[string]*placement.Profile) {
-	for key, h := range j.heard {
+// RecordFor records an occurrence for the rules that listen to it. A rule is known from its first rejection on.
+func (j *Journal) RecordFor(o *Occurrence, profiles map[string]*placement.Profile) {
+	for key, h := range j.lastEvent {
 		if !profiles[key.profile].Listens(key.plugin, o.Change) {
 			continue
 		}
@@ -92,17 +92,17 @@ func (j *Journal) Hear(o *Occurrence, profiles map[string]*placement.Profile) {
 		} else {
 			h.Sequence = max(h.Sequence, o.Sequence)
 		}
-		j.heard[key] = h
+		j.lastEvent[key] = h
 	}
 }
 
-// quiet reports whether nothing that the rules listen to has happened since a state of the facts and of the ledger.
-func (j *Journal) quiet(rules []ruleKey, sequence uint64, revision int64) bool {
+// unchanged reports whether nothing that the rules listen to has happened since a state of the facts and of the ledger.
+func (j *Journal) unchanged(rules []ruleKey, sequence uint64, revision int64) bool {
 	if sequence < j.Sequence || revision < j.Revision {
 		return false
 	}
 	for _, key := range rules {
-		if h := j.heard[key]; h.Sequence > sequence || h.Revision > revision {
+		if h := j.lastEvent[key]; h.Sequence > sequence || h.Revision > revision {
 			return false
 		}
 	}
@@ -156,11 +156,6 @@ func (j *Journal) Clear(sequence uint64) {
 // Void reports whether the verdict was computed from facts that are lost.
 func (v *Verdict) Void() bool { return v.FactSequence == 0 && v.FactEpoch != 0 }
 
-// forgot reports whether the journal no longer reaches back to the state from which a verdict was computed.
-func (j *Journal) forgot(v *Verdict) bool {
-	return v.Void() || v.FactSequence < j.Sequence || v.LedgerRevision < j.Revision
-}
-
 // since visits what happened after the state from which a verdict was computed, until visit returns false.
 func (j *Journal) since(v *Verdict, visit func(o *Occurrence) bool) {
 	for i := range j.ledger {
@@ -181,10 +176,14 @@ func (j *Journal) since(v *Verdict, visit func(o *Occurrence) bool) {
 	}
 }
 
-// missed reports whether something that can help the pod happened after the state from which its verdict was
+// mayHaveHelp reports whether something that can help the pod happened after the state from which its verdict was
 // computed, so that waiting for it would be in vain.
-func (j *Journal) missed(e *Entry, profile *placement.Profile) bool {
-	return j.forgot(&e.Verdict) || j.SawHelp(e, profile)
+func (j *Journal) mayHaveHelp(e *Entry, profile *placement.Profile) bool {
+	v := &e.Verdict
+	if v.Void() || v.FactSequence < j.Sequence || v.LedgerRevision < j.Revision {
+		return true // the journal does not reach back that far
+	}
+	return j.SawHelp(e, profile)
 }
 
 // SawHelp is missed, limited to what the journal still holds.

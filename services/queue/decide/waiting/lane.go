@@ -35,8 +35,8 @@ const (
 type lane struct {
 	key string
 	// pods counts the entries of the lane, out those with a permit, and listed those that are listed as early.
-	pods, out, listed int
-	width             int
+	pods, permits, listed int
+	width                 int
 	// plugins are the rules that rejected its pods. rejected is the newest verdict about one of them.
 	plugins  []string
 	rejected LaneVerdict
@@ -58,14 +58,14 @@ type LaneVerdict struct {
 // lanes holds all lanes. moved holds those in which more pods may have become eligible.
 type lanes struct {
 	all     map[string]*lane
-	moved   map[*lane]struct{}
+	dirty   map[*lane]struct{}
 	journal *Journal
 	// early holds pods in backoff that may be offered early.
 	early earlyList
 }
 
 func newLanes(j *Journal) lanes {
-	return lanes{all: map[string]*lane{}, moved: map[*lane]struct{}{}, journal: j, early: newEarlyList()}
+	return lanes{all: map[string]*lane{}, dirty: map[*lane]struct{}{}, journal: j, early: newEarlyList()}
 }
 
 // join puts a rejected pod into its lane.
@@ -82,7 +82,7 @@ func (s *lanes) join(e *Entry, profile *placement.Profile) {
 	l.pods++
 	e.lane = l
 	rules := l.rulesOf(e.Pod.SchedulerName)
-	s.journal.listen(rules)
+	s.journal.track(rules)
 }
 
 // laneKey returns what the pods of a lane have in common: profile, priority, whether they may preempt, and for each
@@ -121,38 +121,51 @@ func (s *lanes) leave(e *Entry) {
 	e.lane = nil
 	if l.pods--; l.pods == 0 {
 		delete(s.all, l.key)
-		delete(s.moved, l)
+		delete(s.dirty, l)
 	}
 }
 
 // answered takes a pod out of its lane after an answer, from which the lane learns.
 func (s *lanes) answered(e *Entry, answer events.DecisionKind) {
 	if e.lane != nil {
-		s.visit(e)
+		s.markDirty(e)
 		e.lane.learn(answer)
 		s.leave(e)
 	}
 }
 
-// visit marks the lane of a pod, if it is in one, as one in which more pods may have become eligible.
-func (s *lanes) visit(e *Entry) {
+// markDirty marks the lane of a pod, if it is in one, as one in which more pods may have become eligible.
+func (s *lanes) markDirty(e *Entry) {
 	if e.lane != nil {
-		s.moved[e.lane] = struct{}{}
+		s.dirty[e.lane] = struct{}{}
 	}
+}
+
+// route returns the bag that a pod enters when it is sent to one: an active pod without a permit of its lane is held
+// back in the lane instead. A pod that is neither active nor offered has no use for its permit and gives it back.
+func (s *lanes) route(e *Entry, to *Bag) *Bag {
+	if to.Pool != PoolActive && to.Pool != PoolOffered {
+		s.giveBackPermit(e)
+	}
+	if to.Pool != PoolActive || e.lane == nil || e.permit {
+		return to
+	}
+	s.markDirty(e)
+	return e.lane.blocked
 }
 
 // givePermit lets a pod of a lane be tried.
 func (l *lane) givePermit(e *Entry) {
 	e.permit = true
-	l.out++
+	l.permits++
 }
 
 // giveBackPermit returns a pod's permit, so that another pod of the lane can have it.
 func (s *lanes) giveBackPermit(e *Entry) {
 	if e.permit {
 		e.permit = false
-		e.lane.out--
-		s.moved[e.lane] = struct{}{}
+		e.lane.permits--
+		s.dirty[e.lane] = struct{}{}
 	}
 }
 
@@ -184,7 +197,7 @@ func (s *lanes) rejected(e *Entry) {
 	if v.FactSequence >= l.rejected.FactSequence && v.LedgerRevision >= l.rejected.LedgerRevision {
 		l.rejected = LaneVerdict{v.FactSequence, v.FactEpoch, v.LedgerRevision, v.Message, v.retryAt}
 	}
-	s.moved[l] = struct{}{}
+	s.dirty[l] = struct{}{}
 }
 
 // covers reports whether the newest verdict of a pod's lane also holds for the pod. Neither must the pod have changed
@@ -195,17 +208,17 @@ func (s *lanes) covers(e *Entry) bool {
 	if r.FactSequence == 0 || e.Sequence > r.FactSequence || e.Attempt.Flushed || e.Attempt.Activated {
 		return false
 	}
-	return s.journal.quiet(e.lane.rulesOf(e.Pod.SchedulerName), r.FactSequence, r.LedgerRevision)
+	return s.journal.unchanged(e.lane.rulesOf(e.Pod.SchedulerName), r.FactSequence, r.LedgerRevision)
 }
 
 // listEarly lists a pod in backoff among those that may be offered early, if it may.
 func (s *lanes) listEarly(e *Entry) {
 	switch {
-	case e.early != nil || !e.mayGoEarly():
+	case e.early != nil || !e.mayLeaveEarly():
 	case e.lane != nil:
 		e.early = e.lane.unlisted
 		e.early.Put(e)
-		s.visit(e)
+		s.markDirty(e)
 	default:
 		s.early.put(e)
 	}
@@ -214,7 +227,7 @@ func (s *lanes) listEarly(e *Entry) {
 // dropEarly takes a pod off the pods that may be offered early, if it is one.
 func (s *lanes) dropEarly(e *Entry) {
 	if e.early != nil && s.early.drop(e) {
-		s.visit(e)
+		s.markDirty(e)
 	}
 }
 
@@ -236,7 +249,7 @@ func (s *lanes) firstEarly(partitions []int32) *Entry {
 		case s.covers(best):
 			s.dropEarly(best)
 			best.covered = true
-		case best.lane.out >= best.lane.width:
+		case best.lane.permits >= best.lane.width:
 			s.unlistEarly(best)
 		default:
 			return best
@@ -256,9 +269,9 @@ const SuspectAfter = 2
 // Suspect reports whether a pod is suspect; see SuspectAfter.
 func (e *Entry) Suspect() bool { return e.Attempt.Lost >= SuspectAfter }
 
-// mayGoEarly reports whether a pod in backoff may be offered early when there is nothing else to do. Rejected pods
+// mayLeaveEarly reports whether a pod in backoff may be offered early when there is nothing else to do. Rejected pods
 // may and failed ones may not (upstream's podErrorBackoffQ), and no pod may before the facts show its last condition.
-func (e *Entry) mayGoEarly() bool {
+func (e *Entry) mayLeaveEarly() bool {
 	return e.Verdict.Errors == 0 && e.Attempt.Released == 0 && !e.Await.On && !e.Suspect() && !e.covered
 }
 
@@ -280,7 +293,7 @@ func (s *lanes) check(pods map[string]*Entry) error {
 		n := counted[l]
 		n.pods++
 		if e.permit {
-			n.out++
+			n.permits++
 		}
 		if s.early.has(e) {
 			n.listed++
@@ -289,10 +302,10 @@ func (s *lanes) check(pods map[string]*Entry) error {
 	}
 	for key, l := range s.all {
 		n := counted[l]
-		if l.key != key || n.pods != l.pods || n.out != l.out || n.listed != l.listed || l.pods == 0 {
+		if l.key != key || n.pods != l.pods || n.permits != l.permits || n.listed != l.listed || l.pods == 0 {
 			return fmt.Errorf("I5: lane %q has %+v, counted %+v", key, *l, n)
 		}
-		if l.out < l.width && l.blocked.Len() > 0 {
+		if l.permits < l.width && l.blocked.Len() > 0 {
 			return fmt.Errorf("I6: lane %q has room and holds %d back", key, l.blocked.Len())
 		}
 	}

@@ -1,11 +1,16 @@
 package waiting
 
 import (
+	"maps"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/names"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
+	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // ledgerWait bounds how long a pod waits for the ledger's watch to reach the reservation that a shard has reported. A
@@ -44,7 +49,7 @@ func (p *Pools) Park(e *Entry, now Moment) {
 		p.lanes.join(e, profile)
 	}
 	p.Rejectors.reject(e)
-	if p.journal.missed(e, profile) || e.Attempt.Activated {
+	if p.journal.mayHaveHelp(e, profile) || e.Attempt.Activated {
 		p.Requeue(e, EventAttemptFailure, now)
 		return
 	}
@@ -108,12 +113,162 @@ func (p *Pools) holdBack(e *Entry, plugin, what, event string, now Moment) {
 	p.Enter(e, p.Parked, event, now)
 }
 
-// GatedLate moves back to gated a pod that waits to be tried and has gained a gate, which only happens to a pod that
-// has grown too large.
-func (p *Pools) GatedLate(e *Entry, now Moment) {
-	p.lanes.visit(e)
-	p.Remove(e)
-	p.Free(e, EventQuarantine, now)
+// Enter moves a pod into a pool.
+func (p *Pools) Enter(e *Entry, to *Bag, event string, now Moment) {
+	p.report.Waited(e, event, now)
+	p.Detach(e)
+	to = p.lanes.route(e, to)
+	e.Entered = now
+	e.covered = false
+	e.FlushAt = now.Add(p.cfg.FlushAfter)
+	if at := e.Verdict.retryAt; at > now {
+		e.FlushAt = min(e.FlushAt, at)
+	}
+	if event != EventOffer && event != EventBackoffComplete && event != EventPopFromBackoff {
+		// The end of a backoff, and the offer itself, are not causes of an attempt.
+		e.Attempt.Cause, e.Attempt.Since = event, now
+	}
+	e.In = to
+	to.Put(e)
+	p.index(e)
+	p.report.Entered(to.Pool, event)
+}
+
+// index adds a pod to the indexes of the pool that it has entered.
+func (p *Pools) index(e *Entry) {
+	switch {
+	case e.In == p.Parked:
+		profile := p.Profile(e)
+		p.byRule.add(e, profile)
+	case e.In == p.Gated:
+		p.Rejectors.count(e, []string{names.SchedulingGates}, 1)
+		p.gates.Enter(e)
+		if e.Pod.TooLarge() {
+			p.TooLarge[e] = struct{}{}
+		}
+	case e.In == p.Backoff:
+		p.lanes.listEarly(e)
+	case e.In.Pool == PoolActive:
+		p.ActiveCount++
+	}
+}
+
+// Detach removes a pod from its pool and the indexes of the pool, if it is in one.
+func (p *Pools) Detach(e *Entry) {
+	from := e.In
+	if from == nil {
+		return
+	}
+	switch {
+	case from == p.Parked:
+		p.byRule.remove(e)
+	case from == p.Gated:
+		p.Rejectors.count(e, []string{names.SchedulingGates}, -1)
+		p.gates.Leave(e.Pod.UID)
+		delete(p.TooLarge, e)
+	case from == p.Backoff:
+		p.lanes.dropEarly(e)
+	case from == p.Offered:
+		p.leases.End(e)
+	case from == p.Held:
+		delete(p.Settling, e)
+	case from.Pool == PoolActive:
+		p.ActiveCount--
+	}
+	from.Drop(e)
+	e.In = nil
+}
+
+// Remove removes a pod that no longer waits to be placed.
+func (p *Pools) Remove(e *Entry) {
+	p.Rejectors.Unreject(e)
+	p.Detach(e)
+	p.lanes.leave(e)
+}
+
+// Updated applies a change of a pod that waits to be placed: e has the pod as it is, and old is the pod as it was. A
+// pod that is offered or held stays where it is, whatever has changed.
+func (p *Pools) Updated(e *Entry, old *state.Pod, now Moment) {
+	shown := e.ConditionShown()
+	if e.Pod.Priority != old.Priority {
+		e.In.Fix(e)
+		if e.early != nil {
+			e.early.Fix(e)
+		}
+		if e.In == p.Gated {
+			p.gates.Reorder(e.Pod)
+		}
+	}
+	if shown {
+		p.Awaited(e)
+	}
+	switch pool := e.In.Pool; {
+	case pool == PoolOffered || pool == PoolHeld:
+	case pool == PoolGated && !e.Pod.Gated:
+		p.Free(e, EventGatesGone, now)
+	case pool == PoolGated:
+		p.gates.Update(e.Pod)
+		if e.Pod.TooLarge() && !old.TooLarge() {
+			p.TooLarge[e] = struct{}{}
+		}
+	case e.Pod.Gated:
+		// A pod that waits to be tried gains a gate only by growing too large.
+		p.lanes.markDirty(e)
+		p.Remove(e)
+		p.Free(e, EventQuarantine, now)
+	case pool == PoolParked:
+		p.parkedUpdated(e, old, now)
+	}
+}
+
+// parkedUpdated evaluates what a parked pod's own change means to its rejectors, and reindexes the pod if it stays
+// parked.
+func (p *Pools) parkedUpdated(e *Entry, old *state.Pod, now Moment) {
+	if !SpecMoved(old, e.Pod) {
+		return
+	}
+	change := rule.PodChange(state.PodChange{Before: old, After: e.Pod})
+	change.Objects = p.world.Objects
+	switch profile := p.Profile(e); {
+	case e.In == p.Quarantine:
+		e.Attempt.Lost = 0
+		e.Attempt.Token = ""
+		p.Requeue(e, change.Label(), now)
+	case profile.Wakes(e.Pod, e.Verdict.Plugins, change):
+		p.Requeue(e, change.Label(), now)
+	default:
+		p.byRule.remove(e)
+		p.byRule.add(e, profile)
+	}
+}
+
+// SpecMoved reports whether an update of an unbound pod can change where it fits: anything but bookkeeping and its
+// status, of which only the device claims made for it count (upstream's isPodUpdated).
+func SpecMoved(before, after *state.Pod) bool {
+	if len(after.Template.Spec.ResourceClaims) > 0 && !equality.Semantic.DeepEqual(
+		before.Status().ResourceClaimStatuses, after.Status().ResourceClaimStatuses) {
+		return true
+	}
+	if before.NodeName != after.NodeName || !maps.Equal(before.Annotations(), after.Annotations()) {
+		return true
+	}
+	b, a := before.Template, after.Template
+	return b != a && (!maps.Equal(b.Labels, a.Labels) || !equality.Semantic.DeepEqual(b.Spec, a.Spec))
+}
+
+// Awaited ends the wait for a condition.
+func (p *Pools) Awaited(e *Entry) {
+	e.Await = Await{}
+	if e.In == p.Backoff {
+		p.Backoff.Fix(e)
+		p.lanes.listEarly(e)
+	}
+}
+
+// Answered takes a pod out of its lane, and from its rejectors' counts, because an attempt at it has been answered.
+func (p *Pools) Answered(e *Entry, answer events.DecisionKind) {
+	p.Rejectors.Unreject(e)
+	p.lanes.answered(e, answer)
 }
 
 // Pull takes a parked pod, or one in backoff, out of its pool and its lane, so that it is tried whatever its lane
@@ -132,9 +287,6 @@ func (p *Pools) PopEarly(e *Entry, now Moment) {
 	}
 	p.Free(e, EventPopFromBackoff, now)
 }
-
-// Blocked reports whether an active pod waits for a permit of its lane.
-func (e *Entry) Blocked() bool { return e.lane != nil && e.In == e.lane.blocked }
 
 // Rejected handles an attempt that found no node.
 func (p *Pools) Rejected(e *Entry, now Moment) {
@@ -169,71 +321,49 @@ func (p *Pools) Released(e *Entry, now Moment) {
 	p.Requeue(e, EventReleased, now)
 }
 
-// Enter moves a pod into a pool.
-func (p *Pools) Enter(e *Entry, to *Bag, event string, now Moment) {
-	p.report.Waited(e, event, now)
-	p.Detach(e)
-	if to.Pool != PoolActive && to.Pool != PoolOffered {
-		p.lanes.giveBackPermit(e)
-	}
-	if to.Pool == PoolActive && e.lane != nil && !e.permit {
-		to = e.lane.blocked
-		p.lanes.visit(e)
-	}
-	e.Entered = now
-	e.covered = false
-	e.FlushAt = e.flushTime(now, p.cfg.FlushAfter)
-	e.causedBy(event, now)
-	e.In = to
-	to.Put(e)
-	p.index(e)
-	p.report.Entered(to.Pool, event)
-}
+// Settle makes a held pod wait until facts and ledger show what has become of its reservation.
+func (p *Pools) Settle(e *Entry) { p.Settling[e] = struct{}{} }
 
-// index adds a pod to the indexes of the pool that it has entered.
-func (p *Pools) index(e *Entry) {
-	switch {
-	case e.In == p.Parked:
-		profile := p.Profile(e)
-		p.waiting.add(e, profile)
-	case e.In == p.Gated:
-		p.Rejectors.count(e, []string{names.SchedulingGates}, 1)
-		p.gates.Enter(e)
-		if e.Pod.TooLarge() {
-			p.TooLarge[e] = struct{}{}
+// OpenLanes visits the lanes in which something moved. Pods that a verdict covers are parked, or are not offered
+// early; the next pods get the permits.
+func (p *Pools) OpenLanes(now Moment) {
+	for l := range p.lanes.dirty {
+		for e := l.blocked.First(); e != nil && (l.permits < l.width || p.lanes.covers(e)); e = l.blocked.First() {
+			if p.lanes.covers(e) {
+				p.parkLike(e, now)
+				continue
+			}
+			l.blocked.Drop(e)
+			l.givePermit(e)
+			e.In = p.Active[e.Partition]
+			e.In.Put(e)
 		}
-	case e.In == p.Backoff:
-		p.lanes.listEarly(e)
-	case e.In.Pool == PoolActive:
-		p.ActiveCount++
+		for e := l.unlisted.First(); e != nil && (l.permits+l.listed < l.width || p.lanes.covers(e)); e = l.unlisted.First() {
+			l.unlisted.Drop(e)
+			e.early = nil
+			if e.covered = p.lanes.covers(e); !e.covered {
+				p.lanes.early.put(e)
+			}
+		}
 	}
+	clear(p.lanes.dirty)
 }
 
-// Ready returns the earliest time of the next offer: the backoff has ended, and the last condition shows in the facts
-// or has been awaited for long enough.
-func (e *Entry) Ready() Moment {
-	if e.Await.On {
-		return max(e.Await.Until, e.Verdict.BackoffUntil)
-	}
-	return e.Verdict.BackoffUntil
+// parkLike parks a pod by its lane's newest verdict. It counts for the pod's backoff like a verdict of its own;
+// otherwise ten thousand pods that every deletion wakes would be moved every second.
+func (p *Pools) parkLike(e *Entry, now Moment) {
+	r := &e.lane.rejected
+	e.Verdict.Rejections++
+	e.Verdict.FactSequence, e.Verdict.FactEpoch = r.FactSequence, r.factEpoch
+	e.Verdict.LedgerRevision = r.LedgerRevision
+	e.Verdict.Message = r.message
+	e.Verdict.retryAt = r.retryAt
+	e.backOff(&p.cfg, now)
+	p.Enter(e, p.Parked, EventAttemptFailure, now)
 }
 
-// flushTime returns when a pod that is parked now leaves at the latest: after the given duration, or at its verdict's
-// retryAt.
-func (e *Entry) flushTime(now Moment, after time.Duration) Moment {
-	if e.Verdict.retryAt > now {
-		return min(now.Add(after), e.Verdict.retryAt)
-	}
-	return now.Add(after)
-}
-
-// causedBy records the event that brings a pod to its next attempt. The end of its backoff, and the offer itself, are
-// not causes.
-func (e *Entry) causedBy(event string, now Moment) {
-	if event != EventOffer && event != EventBackoffComplete && event != EventPopFromBackoff {
-		e.Attempt.Cause, e.Attempt.Since = event, now
-	}
-}
+// Profile returns the profile of a pod.
+func (p *Pools) Profile(e *Entry) *placement.Profile { return p.cfg.Profiles[e.Pod.SchedulerName] }
 
 // backOff sets the earliest next attempt, by upstream's formula (pkg/scheduler/backend/queue/backoff_queue.go): the
 // initial backoff doubled for each further failure, up to the maximum. Errors in a row count if there are any, else
@@ -264,29 +394,4 @@ func Backoff(initial, maximum time.Duration, count int32) time.Duration {
 		return maximum
 	}
 	return initial << shift
-}
-
-// GatedUpdated applies a change of a gated pod's gates or requests. grown means that the pod has become too large.
-func (p *Pools) GatedUpdated(e *Entry, grown bool) {
-	p.gates.Update(e.Pod)
-	if grown {
-		p.TooLarge[e] = struct{}{}
-	}
-}
-
-// ParkedUpdated applies a change of a parked pod that stays parked.
-func (p *Pools) ParkedUpdated(e *Entry) {
-	p.waiting.remove(e)
-	p.waiting.add(e, p.Profile(e))
-}
-
-// Profile returns the profile of a pod.
-func (p *Pools) Profile(e *Entry) *placement.Profile { return p.cfg.Profiles[e.Pod.SchedulerName] }
-
-// Pool returns the pool of a pod.
-func (e *Entry) Pool() Pool {
-	if e.In == nil {
-		return PoolNone
-	}
-	return e.In.Pool
 }

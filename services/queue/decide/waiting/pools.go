@@ -6,10 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
-	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -96,8 +94,8 @@ type Pools struct {
 	ActiveCount                                       int
 	Gated, Backoff, Parked, Quarantine, Offered, Held *Bag
 	lanes                                             lanes
-	// waiting indexes the parked pods by what could wake them.
-	waiting waiting
+	// byRule indexes the parked pods by what could wake them.
+	byRule wakeIndex
 	// Settling holds the held pods without a live reservation; see Settle.
 	Settling map[*Entry]struct{}
 	// TooLarge holds the gated pods whose owners must still be informed that they are too large.
@@ -115,127 +113,13 @@ func NewPools(cfg Settings, ports Ports, w *World, j *Journal) *Pools {
 		Quarantine: newBag(PoolParked, enteredBefore),
 		Offered:    newBag(PoolOffered, deadlineBefore),
 		Held:       newBag(PoolHeld, enteredBefore),
-		lanes:      newLanes(j), waiting: newWaiting(),
+		lanes:      newLanes(j), byRule: newWakeIndex(),
 		Settling: map[*Entry]struct{}{}, TooLarge: map[*Entry]struct{}{}, Rejectors: rejectors{},
 	}
 	for i := range p.Active {
 		p.Active[i] = newBag(PoolActive, Before)
 	}
 	return p
-}
-
-// Detach removes a pod from its pool and the indexes of the pool, if it is in one.
-func (p *Pools) Detach(e *Entry) {
-	from := e.In
-	if from == nil {
-		return
-	}
-	switch {
-	case from == p.Parked:
-		p.waiting.remove(e)
-	case from == p.Gated:
-		p.Rejectors.count(e, []string{names.SchedulingGates}, -1)
-		p.gates.Leave(e.Pod.UID)
-		delete(p.TooLarge, e)
-	case from == p.Backoff:
-		p.lanes.dropEarly(e)
-	case from == p.Offered:
-		p.leases.End(e)
-	case from == p.Held:
-		delete(p.Settling, e)
-	case from.Pool == PoolActive:
-		p.ActiveCount--
-	}
-	from.Drop(e)
-	e.In = nil
-}
-
-// Remove removes a pod that no longer waits to be placed.
-func (p *Pools) Remove(e *Entry) {
-	p.Rejectors.Unreject(e)
-	p.Detach(e)
-	p.lanes.leave(e)
-}
-
-// Updated applies a change of a pod's priority, and ends its wait for a condition that the facts now show. old is the
-// pod as it was.
-func (p *Pools) Updated(e *Entry, old *state.Pod) {
-	shown := e.ConditionShown()
-	if e.Pod.Priority != old.Priority {
-		p.reorder(e)
-	}
-	if shown {
-		p.Awaited(e)
-	}
-}
-
-// reorder restores the order of a pool after a pod's priority changed.
-func (p *Pools) reorder(e *Entry) {
-	e.In.Fix(e)
-	if e.early != nil {
-		e.early.Fix(e)
-	}
-	if e.In == p.Gated {
-		p.gates.Reorder(e.Pod)
-	}
-}
-
-// ConditionShown reports whether the facts show the pod as the last verdict's condition left it.
-func (e *Entry) ConditionShown() bool {
-	return e.Await.On && e.Await.Version != 0 && e.Pod.ResourceVersion >= e.Await.Version
-}
-
-// Awaited ends the wait for a condition.
-func (p *Pools) Awaited(e *Entry) {
-	e.Await = Await{}
-	if e.In == p.Backoff {
-		p.Backoff.Fix(e)
-		p.lanes.listEarly(e)
-	}
-}
-
-// Answered takes a pod out of its lane, and from its rejectors' counts, because an attempt at it has been answered.
-func (p *Pools) Answered(e *Entry, answer events.DecisionKind) {
-	p.Rejectors.Unreject(e)
-	p.lanes.answered(e, answer)
-}
-
-// OpenLanes visits the lanes in which something moved. Pods that a verdict covers are parked, or are not offered
-// early; the next pods get the permits.
-func (p *Pools) OpenLanes(now Moment) {
-	for l := range p.lanes.moved {
-		for e := l.blocked.First(); e != nil && (l.out < l.width || p.lanes.covers(e)); e = l.blocked.First() {
-			if p.lanes.covers(e) {
-				p.parkLike(e, now)
-				continue
-			}
-			l.blocked.Drop(e)
-			l.givePermit(e)
-			e.In = p.Active[e.Partition]
-			e.In.Put(e)
-		}
-		for e := l.unlisted.First(); e != nil && (l.out+l.listed < l.width || p.lanes.covers(e)); e = l.unlisted.First() {
-			l.unlisted.Drop(e)
-			e.early = nil
-			if e.covered = p.lanes.covers(e); !e.covered {
-				p.lanes.early.put(e)
-			}
-		}
-	}
-	clear(p.lanes.moved)
-}
-
-// parkLike parks a pod by its lane's newest verdict. It counts for the pod's backoff like a verdict of its own;
-// otherwise ten thousand pods that every deletion wakes would be moved every second.
-func (p *Pools) parkLike(e *Entry, now Moment) {
-	r := &e.lane.rejected
-	e.Verdict.Rejections++
-	e.Verdict.FactSequence, e.Verdict.FactEpoch = r.FactSequence, r.factEpoch
-	e.Verdict.LedgerRevision = r.LedgerRevision
-	e.Verdict.Message = r.message
-	e.Verdict.retryAt = r.retryAt
-	e.backOff(&p.cfg, now)
-	p.Enter(e, p.Parked, EventAttemptFailure, now)
 }
 
 // First returns the first active pod of some partitions; nil for none.
@@ -249,9 +133,6 @@ func (p *Pools) First(partitions []int32) *Entry {
 	return best
 }
 
-// Settle makes a held pod wait until facts and ledger show what has become of its reservation.
-func (p *Pools) Settle(e *Entry) { p.Settling[e] = struct{}{} }
-
 // FirstEarly returns the first pod of some partitions that may be offered before its backoff ends; nil for none.
 func (p *Pools) FirstEarly(partitions []int32) *Entry { return p.lanes.firstEarly(partitions) }
 
@@ -260,10 +141,10 @@ func (p *Pools) Offerable() int { return p.ActiveCount + p.lanes.early.count }
 
 // Concerned returns the parked pods that an occurrence could help, and counts the hints that were asked.
 func (p *Pools) Concerned(o *Occurrence) (pods []*Entry, hints map[HintCount]int) {
-	if p.waiting.pods == 0 {
+	if p.byRule.pods == 0 {
 		return nil, nil
 	}
-	found := p.waiting.call(o)
+	found := p.byRule.lookup(o)
 	return found.woken, found.hints
 }
 
@@ -330,4 +211,4 @@ func (p *Pools) Bags() iter.Seq[*Bag] {
 type Sizes struct{ Settling, Lanes, MovedLanes int }
 
 // Sizes counts what the indexes of the pools hold.
-func (p *Pools) Sizes() Sizes { return Sizes{len(p.Settling), len(p.lanes.all), len(p.lanes.moved)} }
+func (p *Pools) Sizes() Sizes { return Sizes{len(p.Settling), len(p.lanes.all), len(p.lanes.dirty)} }

@@ -1,4 +1,4 @@
-package queue
+package watchdog
 
 import (
 	"testing"
@@ -21,8 +21,8 @@ import (
 // twice. What the flush has found is not in the log.
 func TestVigilOfALogThatIsReadAgain(t *testing.T) {
 	noon := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	v, facts, last := newVigil(), state.New(), uint64(2)
-	v.watch.Caught(1, noon)
+	v, facts, last := New(), state.New(), uint64(2)
+	v.Caught(1, noon)
 	var batch intake.DecisionBatch
 	for i := range last {
 		batch.Decisions = append(batch.Decisions, events.SequencedDecision{Sequence: i + 1, Decision: events.Decision{
@@ -30,13 +30,13 @@ func TestVigilOfALogThatIsReadAgain(t *testing.T) {
 		}})
 		batch.Times = append(batch.Times, noon.Add(time.Duration(i)*time.Second))
 	}
-	v.decided(batch, facts.Snapshot())
-	v.decided(intake.DecisionBatch{Shortened: &last}, facts.Snapshot())
-	v.decided(batch, facts.Snapshot())
-	v.look(replica.NewView(), decide.New(decide.Config{Queue: "queue-a"}), noon.Add(time.Minute), true)
-	for rule, n := range v.status.Anomalies.Found {
+	v.Record(batch, facts.Snapshot())
+	v.Record(intake.DecisionBatch{Shortened: &last}, facts.Snapshot())
+	v.Record(batch, facts.Snapshot())
+	v.Evaluate(replica.NewView(), decide.New(decide.Config{Queue: "queue-a"}), noon.Add(time.Minute), true)
+	for rule, n := range v.Status().Anomalies.Found {
 		if want := map[anomaly.Rule]int{anomaly.CaughtBySweep: 1}[rule]; n != want {
-			t.Errorf("%d of %s, want %d: %+v", n, rule, want, v.status.Anomalies.Findings)
+			t.Errorf("%d of %s, want %d: %+v", n, rule, want, v.Status().Anomalies.Findings)
 		}
 	}
 }
@@ -59,17 +59,17 @@ func TestVigil(t *testing.T) {
 		t.Fatal(err)
 	}
 	core := decide.New(decide.Config{Queue: "queue-a"})
-	v := newVigil()
-	v.look(view, core, noon, false)
-	if len(v.status.Entries) > 0 {
-		t.Errorf("who does not lead tells of %v", v.status.Entries)
+	v := New()
+	v.Evaluate(view, core, noon, false)
+	if len(v.Status().Entries) > 0 {
+		t.Errorf("who does not lead tells of %v", v.Status().Entries)
 	}
-	v.look(view, core, noon.Add(3*time.Minute), true)
-	if n := v.status.Anomalies.Found[anomaly.HoldOverdue]; n != 1 {
-		t.Errorf("%d entries are overdue, want 1: %+v", n, v.status)
+	v.Evaluate(view, core, noon.Add(3*time.Minute), true)
+	if n := v.Status().Anomalies.Found[anomaly.HoldOverdue]; n != 1 {
+		t.Errorf("%d entries are overdue, want 1: %+v", n, v.Status())
 	}
-	if len(v.status.Entries) != 1 || v.status.Entries[0].Oldest != 3*time.Minute {
-		t.Errorf("entries %+v", v.status.Entries)
+	if len(v.Status().Entries) != 1 || v.Status().Entries[0].Oldest != 3*time.Minute {
+		t.Errorf("entries %+v", v.Status().Entries)
 	}
 
 	controller := true
@@ -89,7 +89,7 @@ func TestVigil(t *testing.T) {
 		}}}); err != nil {
 			t.Fatal(err)
 		}
-		v.decided(intake.DecisionBatch{
+		v.Record(intake.DecisionBatch{
 			Decisions: []events.SequencedDecision{{Decision: events.Decision{
 				Kind: events.DecisionEvicted, Pod: events.PodRef{UID: "web-uid", Namespace: "shop", Name: "web"},
 			}}},
@@ -99,9 +99,9 @@ func TestVigil(t *testing.T) {
 	if w := workloadOf(facts.Snapshot(), "web-uid"); w.Owner != "owner" || !w.Created.Equal(noon.Add(2*time.Minute)) {
 		t.Errorf("workload %+v", w)
 	}
-	v.look(view, core, noon.Add(3*time.Minute), true)
-	if n := v.status.Anomalies.Found[anomaly.PreemptedAgain]; n != 1 {
-		t.Errorf("%d workloads are preempted again and again, want 1: %+v", n, v.status.Anomalies)
+	v.Evaluate(view, core, noon.Add(3*time.Minute), true)
+	if n := v.Status().Anomalies.Found[anomaly.PreemptedAgain]; n != 1 {
+		t.Errorf("%d workloads are preempted again and again, want 1: %+v", n, v.Status().Anomalies)
 	}
 	if w := workloadOf(facts.Snapshot(), "nobody"); w != (anomaly.Workload{}) {
 		t.Errorf("workload of a pod that is gone: %+v", w)

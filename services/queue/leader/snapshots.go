@@ -1,4 +1,4 @@
-package queue
+package leader
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
+	"github.com/berth-scheduler/berth/services/queue/applied"
 	"github.com/berth-scheduler/berth/services/queue/commit"
 )
 
@@ -22,43 +23,43 @@ type snapshots struct {
 	store   eventlog.Snapshots
 	clock   clock.WithTicker
 	logger  *slog.Logger
-	applied *applied
+	applied *applied.Facts
 	// every and interval are after how many facts, and after how long, a snapshot is due.
 	every    uint64
 	interval time.Duration
 }
 
-// keep stores the state of an epoch at once, again whenever every or interval has been
+// run stores the state of an epoch at once, again whenever every or interval has been
 // reached, and once more when ctx ends. The first one replaces any snapshot that stands for facts the log has lost.
 // If a snapshot cannot be stored, the next check tries again; meanwhile readers start from an older one.
-func (k *snapshots) keep(ctx context.Context, epoch uint64) {
+func (k *snapshots) run(ctx context.Context, epoch uint64) {
 	ticker := k.clock.NewTicker(snapshotCheck)
 	defer ticker.Stop()
 	var stored uint64
 	var at time.Time
 	for {
 		now := k.clock.Now()
-		s, _ := k.applied.snapshot()
+		s := k.applied.Snapshot()
 		sequence := s.Position().Sequence
 		due := stored == 0 || sequence-stored >= k.every ||
 			sequence > stored && now.Sub(at) >= k.interval
-		if open(s, epoch) && due && k.put(ctx, s) {
+		if inEpoch(s, epoch) && due && k.put(ctx, s) {
 			stored, at = sequence, now
 		}
 		select {
 		case <-ticker.C():
 		case <-ctx.Done():
-			k.last(ctx, epoch, stored)
+			k.putLast(ctx, epoch, stored)
 			return
 		}
 	}
 }
 
-// last stores what has been applied since the last snapshot, for a quick start.
-func (k *snapshots) last(ctx context.Context, epoch, stored uint64) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+// putLast stores what has been applied since the last snapshot, for a quick start.
+func (k *snapshots) putLast(ctx context.Context, epoch, stored uint64) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
-	if s, _ := k.applied.snapshot(); open(s, epoch) && s.Position().Sequence > stored {
+	if s := k.applied.Snapshot(); inEpoch(s, epoch) && s.Position().Sequence > stored {
 		k.put(ctx, s)
 	}
 }

@@ -1,4 +1,4 @@
-package queue
+package generation
 
 import (
 	"testing"
@@ -34,7 +34,7 @@ func TestGraceIsLongerThanAnyBind(t *testing.T) {
 		"a plugin":            {[]placement.ProfileConfig{filters, plugin}, 65 * time.Second},
 		"plugin and extender": {[]placement.ProfileConfig{plugin, binds(time.Minute)}, 80 * time.Second},
 	} {
-		if got := grace(c.profiles); got != c.want {
+		if got := Grace(c.profiles); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
@@ -43,7 +43,7 @@ func TestGraceIsLongerThanAnyBind(t *testing.T) {
 // A generation stays closed for longer than a binder that is cut off from the ledger evicts for an earlier mark.
 func TestGraceIsLongerThanAnyEviction(t *testing.T) {
 	const carriedOut = 5 * time.Second // by the API server, which may still work on it when the call has ended
-	if got := grace(nil); got < txns.EvictFor+carriedOut {
+	if got := Grace(nil); got < txns.EvictFor+carriedOut {
 		t.Errorf("%s, want %s at least", got, txns.EvictFor+carriedOut)
 	}
 }

@@ -1,4 +1,4 @@
-package queue
+package watchdog
 
 import (
 	"time"
@@ -11,16 +11,16 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/services/queue/decide"
+	"github.com/berth-scheduler/berth/services/queue/decide/waiting"
 	"github.com/berth-scheduler/berth/services/queue/intake"
 )
 
-// vigilInterval is how often the ledger and the pods are searched for anomalies. A search takes milliseconds in a
+// Interval is how often the ledger and the pods are searched for anomalies. A search takes milliseconds in a
 // large cluster, and the rules' limits are minutes.
-const vigilInterval = 5 * time.Second
+const Interval = 5 * time.Second
 
-// vigil searches for anomalies. Only the deciding goroutine uses it.
-type vigil struct {
+// Monitor searches for anomalies. It is for one goroutine.
+type Monitor struct {
 	watch *anomaly.Watch
 	// since is when each entry of the ledger was first seen.
 	since map[entryKey]time.Time
@@ -29,6 +29,15 @@ type vigil struct {
 	entries map[[2]string]bool
 	budgets map[[2]string]bool
 	status  explain.QueueStatus
+}
+
+// Core is the port to the queue's core.
+type Core interface {
+	// Pending counts the pods of each pool, and Leased the leases of each shard.
+	Pending() map[waiting.Pool]int
+	Leased() map[string]int
+	// Overdue returns the pods that have been active or offered for too long.
+	Overdue(now time.Time) []anomaly.Waiting
 }
 
 // entryKey identifies an entry in one of its states, so that each state has its own start time.
@@ -41,21 +50,22 @@ type entryKey struct {
 
 func keyOf(e ledger.Entry) entryKey { return entryKey{e.Token, e.PodUID, e.Role, e.State} }
 
-func newVigil() *vigil {
-	return &vigil{
+// New returns a monitor that has seen nothing.
+func New() *Monitor {
+	return &Monitor{
 		watch: anomaly.NewWatch(), since: map[entryKey]time.Time{},
 		entries: map[[2]string]bool{}, budgets: map[[2]string]bool{},
 	}
 }
 
-// decided records decisions of the log.
-func (v *vigil) decided(b intake.DecisionBatch, facts *state.Snapshot) {
+// Record counts decisions of the log, for the rules about workloads.
+func (m *Monitor) Record(b intake.DecisionBatch, facts *state.Snapshot) {
 	if b.Shortened != nil {
-		v.watch.Anew()
+		m.watch.Anew()
 	}
 	for i := range b.Decisions {
 		d := &b.Decisions[i].Decision
-		v.watch.Decided(*d, b.Times[i], workloadOf(facts, d.Pod.UID))
+		m.watch.Decided(*d, b.Times[i], workloadOf(facts, d.Pod.UID))
 	}
 }
 
@@ -72,24 +82,24 @@ func workloadOf(facts *state.Snapshot, uid string) anomaly.Workload {
 	return w
 }
 
-// look evaluates the rules. Without lead it only records since when entries exist.
-func (v *vigil) look(ledgerView *replica.View, core *decide.Core, now time.Time, lead bool) {
-	var waiting []anomaly.Waiting
-	since := make(map[entryKey]time.Time, len(v.since))
+// Evaluate applies the rules and exports what they find. Without lead it only records since when entries exist.
+func (m *Monitor) Evaluate(ledgerView *replica.View, core Core, now time.Time, lead bool) {
+	var entries []anomaly.Waiting
+	since := make(map[entryKey]time.Time, len(m.since))
 	for doc := range ledgerView.Docs() {
 		for _, e := range doc.Entries {
 			key := keyOf(e)
-			first, known := v.since[key]
+			first, known := m.since[key]
 			if !known {
 				first = now
 			}
 			since[key] = first
-			waiting = append(waiting, anomaly.Entry(doc, e, first))
+			entries = append(entries, anomaly.Entry(doc, e, first))
 		}
 	}
-	v.since = since
+	m.since = since
 	if !lead {
-		v.show(explain.QueueStatus{})
+		m.show(explain.QueueStatus{})
 		return
 	}
 	s := explain.StatusOf(ledgerView, func(e ledger.Entry) time.Time { return since[keyOf(e)] }, now)
@@ -98,19 +108,25 @@ func (v *vigil) look(ledgerView *replica.View, core *decide.Core, now time.Time,
 		s.Pools[string(pool)] = pods
 	}
 	s.Offered = core.Leased()
-	s.Anomalies = v.watch.Findings(now, core.Overdue(now), waiting)
-	v.show(s)
+	s.Anomalies = m.watch.Findings(now, core.Overdue(now), entries)
+	m.show(s)
 }
 
+// Caught counts pods that only the periodic flush woke and that were then placed, at a time.
+func (m *Monitor) Caught(pods int, at time.Time) { m.watch.Caught(pods, at) }
+
+// Status returns the findings of the last evaluation; the zero value if this replica did not lead then.
+func (m *Monitor) Status() explain.QueueStatus { return m.status }
+
 // show sets the gauges, and zeroes those of series that no longer exist.
-func (v *vigil) show(s explain.QueueStatus) {
-	v.status = s
+func (m *Monitor) show(s explain.QueueStatus) {
+	m.status = s
 	entries, budgets := map[[2]string]bool{}, map[[2]string]bool{}
 	for _, e := range s.Entries {
 		entries[[2]string{e.Role, e.State}] = true
 		telemetry.LedgerEntries(e.Role, e.State, e.Count, e.Oldest)
 	}
-	for key := range v.entries {
+	for key := range m.entries {
 		if !entries[key] {
 			telemetry.LedgerEntries(key[0], key[1], 0, 0)
 		}
@@ -119,12 +135,12 @@ func (v *vigil) show(s explain.QueueStatus) {
 		budgets[[2]string{b.Namespace, b.Name}] = true
 		telemetry.BudgetClaims(b.Namespace, b.Name, b.Claims)
 	}
-	for key := range v.budgets {
+	for key := range m.budgets {
 		if !budgets[key] {
 			telemetry.BudgetClaims(key[0], key[1], 0)
 		}
 	}
-	v.entries, v.budgets = entries, budgets
+	m.entries, m.budgets = entries, budgets
 	for _, rule := range anomaly.Rules {
 		telemetry.Anomalies(string(rule), s.Anomalies.Found[rule])
 	}

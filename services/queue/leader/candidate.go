@@ -1,0 +1,197 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
+	"github.com/berth-scheduler/berth/pkg/membership"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
+	"github.com/berth-scheduler/berth/services/queue/applied"
+	"github.com/berth-scheduler/berth/services/queue/generation"
+	"github.com/berth-scheduler/berth/services/queue/intake"
+)
+
+const (
+	// Election is the name under which replicas elect their leader.
+	Election = "queue"
+	// retryPause is the wait before another candidacy, round or claim after an error.
+	retryPause = time.Second
+	// stopTimeout bounds each step that a leader still takes after it was asked to stop (the last snapshot, resigning),
+	// and the request that confirms that it still leads.
+	stopTimeout = 5 * time.Second
+)
+
+var (
+	errSessionLost = errors.New("queue: ledger session lost")
+	errDeposed     = errors.New("queue: another replica leads")
+)
+
+// Config configures a candidate. Every field must be set unless its comment says otherwise; package queue holds the
+// defaults.
+type Config struct {
+	// ID is this replica's member id.
+	ID string
+	// WholeObjects keeps in the facts the fields that no rule reads, for plugins that are shown whole objects.
+	WholeObjects bool
+	// MetricsInterval is the time between two polls of metrics.k8s.io; 0 is never.
+	MetricsInterval time.Duration
+	// SnapshotEvery counts facts, and SnapshotInterval is a time. A snapshot is stored when either is reached.
+	SnapshotEvery    uint64
+	SnapshotInterval time.Duration
+}
+
+// Decider is the port to the goroutine that owns the core. Its calls return false or an error only if ctx ends first.
+type Decider interface {
+	generation.Observer
+	// Lead makes the core offer pods under a term. decided is the end of the decisions of earlier leaders in the log.
+	Lead(ctx context.Context, term int64, decided uint64) bool
+	// StepDown ends the core's leadership.
+	StepDown(ctx context.Context) bool
+}
+
+// Deps are what a candidate works with. All are required.
+type Deps struct {
+	Log         eventlog.Log
+	Snapshots   eventlog.Snapshots
+	Ledger      ledger.Store
+	Elections   ledger.Elections
+	Cluster     *intake.Cluster
+	Generations *generation.Controller
+	Applied     *applied.Facts
+	Decider     Decider
+	Clock       clock.WithTicker
+	Logger      *slog.Logger
+}
+
+// Candidate is this replica's part in the election, and its work while it leads. Run may be called once.
+type Candidate struct {
+	cfg Config
+	Deps
+	tail      *logTail
+	snapshots *snapshots
+}
+
+// New returns a candidate. It makes no request yet.
+func New(cfg Config, deps Deps) *Candidate {
+	return &Candidate{
+		cfg: cfg, Deps: deps,
+		tail: &logTail{
+			log: deps.Log, applied: deps.Applied, observer: deps.Decider, clock: deps.Clock, logger: deps.Logger,
+		},
+		snapshots: &snapshots{
+			log: deps.Log, store: deps.Snapshots, clock: deps.Clock, logger: deps.Logger, applied: deps.Applied,
+			every: cfg.SnapshotEvery, interval: cfg.SnapshotInterval,
+		},
+	}
+}
+
+// Run campaigns for leadership, leads, and campaigns again, until ctx ends, when it returns nil. It gives up only if
+// the ledger belongs to another cluster (*identity.ClusterMismatchError).
+func (c *Candidate) Run(ctx context.Context, member *membership.Member, clusterUID string) error {
+	for ctx.Err() == nil {
+		err := c.candidacy(ctx, member, clusterUID)
+		var foreign *identity.ClusterMismatchError
+		if errors.As(err, &foreign) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		c.Logger.Warn("leadership lost; campaigning again", telemetry.KeyError, err)
+		pause(ctx, c.Clock)
+	}
+	return nil
+}
+
+// candidacy runs one session: it waits for leadership, leads, and resigns in order.
+func (c *Candidate) candidacy(life context.Context, member *membership.Member, clusterUID string) error {
+	session, err := member.Alive(life)
+	if err != nil {
+		return err
+	}
+	defer c.resign(life, session)
+	// Stop offering first, whatever ended the term.
+	defer c.Decider.StepDown(life)
+	group, ctx := errgroup.WithContext(life)
+	ctx, done := context.WithCancel(ctx)
+	group.Go(func() error {
+		select {
+		case <-session.Done():
+			return errSessionLost
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	group.Go(func() error {
+		defer done()
+		term, err := c.Elections.Campaign(ctx, session, Election, c.cfg.ID)
+		if err != nil {
+			return fmt.Errorf("queue: campaign: %w", err)
+		}
+		return c.serveTerm(ctx, session, term, clusterUID)
+	})
+	return group.Wait()
+}
+
+// resign gives up the leadership, so that the next leader need not wait for the session to expire.
+func (c *Candidate) resign(ctx context.Context, session ledger.Session) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	if err := c.Elections.Resign(ctx, session, Election); err != nil {
+		c.Logger.Warn("could not resign; the session will expire", telemetry.KeyError, err)
+	}
+}
+
+// confirm checks with the ledger that this replica still leads under a term. A leader may campaign again under its
+// session and gets the same term at once; any other result means that the term has ended.
+func (c *Candidate) confirm(ctx context.Context, session ledger.Session, term int64) error {
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	again, err := c.Elections.Campaign(ctx, session, Election, c.cfg.ID)
+	if err != nil {
+		return fmt.Errorf("queue: confirm leadership: %w", err)
+	}
+	if again != term {
+		return errDeposed
+	}
+	return nil
+}
+
+// retry makes a request until it succeeds, with a pause after each failure. It returns an error only when ctx ends.
+func retry[T any](ctx context.Context, c *Candidate, operation string, request func() (T, error)) (T, error) {
+	for {
+		answer, err := request()
+		if err == nil {
+			return answer, nil
+		}
+		c.Logger.Warn("call failed; retrying", "operation", operation, telemetry.KeyError, err)
+		pause(ctx, c.Clock)
+		if ctx.Err() != nil {
+			return answer, ctx.Err()
+		}
+	}
+}
+
+// pause waits for retryPause, or until ctx ends, which the caller checks.
+func pause(ctx context.Context, c clock.Clock) { _ = sleep(ctx, c, retryPause) }
+
+// sleep waits. It fails if ctx ends first.
+func sleep(ctx context.Context, c clock.Clock, d time.Duration) error {
+	timer := c.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
