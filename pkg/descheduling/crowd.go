@@ -30,9 +30,6 @@ type crowd struct {
 	upstream bool
 }
 
-// place is a value of a node label key.
-type place struct{ key, value string }
-
 type freed struct {
 	term *term
 	in   *neighbours
@@ -99,10 +96,10 @@ func (c *crowd) conflict(pod *Pod) *Pod {
 // domain with itself.
 func (c *crowd) find(t *term, pod *Pod) *Pod {
 	value, ok := pod.Node.Object.Labels[t.key]
-	if nodes := c.view.nodesIn(place{t.key, value}); ok && len(nodes) > 1 {
+	if nodes := c.view.work.nodesIn(place{t.key, value}); ok && len(nodes) > 1 {
 		return c.findAmong(t, pod, c.neighbours(place{t.key, value}, nodes))
 	}
-	account := c.view.account(pod.Namespace)
+	account := c.view.work.account(pod.Namespace)
 	for _, o := range c.on[pod.Node] {
 		if !account.spend(t.cost) {
 			return nil
@@ -118,7 +115,7 @@ func (c *crowd) findAmong(t *term, pod *Pod, all *neighbours) *Pod {
 	if c.free[freed{t, all}] {
 		return nil
 	}
-	account := c.view.account(pod.Namespace)
+	account := c.view.work.account(pod.Namespace)
 	names := t.namespaces
 	if t.meant != nil {
 		names = all.names

@@ -83,7 +83,7 @@ func (p *pass) drainNode(d *drain, n *bearing, pods []*Pod) bool {
 			return true
 		}
 		used, known := d.pod(pod)
-		if !known || slices.Contains(d.exclude, pod.Namespace) || !d.welcome(pod, p.Upstream) {
+		if !known || slices.Contains(d.exclude, pod.Namespace) || !d.anyTolerated(pod, p.Upstream) {
 			continue
 		}
 		verdict, landing := p.propose(Candidate{Pod: pod, Reason: d.why(n), Better: d.better(n, used)})
@@ -130,14 +130,6 @@ func (d *drain) add(landing string, used amounts) {
 	}
 }
 
-// of returns how much of a resource a pod uses; of the resource pods it uses one.
-func (a amounts) of(name corev1.ResourceName) int64 {
-	if name == corev1.ResourcePods {
-		return 1
-	}
-	return a[name]
-}
-
 // goesOn reports whether the node has too much, and every resource still has room on the other nodes.
 func (d *drain) goesOn(n *bearing) bool {
 	if !d.wants(n) {
@@ -153,9 +145,9 @@ func (d *drain) subtract(n *bearing, used amounts) {
 	}
 }
 
-// welcome reports whether the pod tolerates the taints of one of the nodes with room. Upstream considers taints of
+// anyTolerated reports whether the pod tolerates the taints of one of the nodes with room. Upstream considers taints of
 // every effect, and requires at least as many tolerations as taints.
-func (d *drain) welcome(pod *Pod, upstream bool) bool {
+func (d *drain) anyTolerated(pod *Pod, upstream bool) bool {
 	tolerations := pod.spec().Tolerations
 	return slices.ContainsFunc(d.taints, func(taints []corev1.Taint) bool {
 		if upstream && len(tolerations) < len(taints) {

@@ -58,7 +58,7 @@ type crowding struct {
 func (p *pass) duplicates(args *policy.Duplicates) {
 	c, ok := p.concerns[args].(*crowding)
 	if !ok {
-		c = p.crowding(args)
+		c = p.newCrowding(args)
 	}
 	p.leftOut = c.leftOut
 	for _, owner := range slices.SortedFunc(maps.Keys(c.found), compareOwners) {
@@ -66,7 +66,7 @@ func (p *pass) duplicates(args *policy.Duplicates) {
 		if len(copies.extra) == 0 {
 			continue
 		}
-		most, ok := c.share(copies)
+		most, ok := c.fairShare(copies)
 		if !ok {
 			continue
 		}
@@ -102,7 +102,7 @@ func (p *pass) thinOut(c *copies, pods []*Pod, most int, reason string) bool {
 	return true
 }
 
-func (p *pass) crowding(args *policy.Duplicates) *crowding {
+func (p *pass) newCrowding(args *policy.Duplicates) *crowding {
 	c := &crowding{
 		pass: p, found: map[ownerKey]*copies{}, families: map[*corev1.Pod]*family{}, eligible: map[string][]*Node{},
 	}
@@ -153,15 +153,15 @@ func (c *crowding) count(owner ownerKey, pod *Pod, again bool) {
 	}
 }
 
-// share returns how many of the copies each node should have at most; ok is false if there are not two nodes to
+// fairShare returns how many of the copies each node should have at most; ok is false if there are not two nodes to
 // spread them over.
-func (c *crowding) share(of *copies) (most int, ok bool) {
+func (c *crowding) fairShare(of *copies) (most int, ok bool) {
 	if !of.weighed {
 		pods := of.extra
 		if len(pods) == 0 {
 			pods = map[*Node][]*Pod{of.first.Node: {of.first}}
 		}
-		of.targets, of.weighed = c.targets(pods, c.eligible), true
+		of.targets, of.weighed = c.countTargets(pods, c.eligible), true
 	}
 	if of.targets < 2 {
 		return 0, false
@@ -185,9 +185,9 @@ func familyOf(obj *corev1.Pod) *family {
 	return f
 }
 
-// targets counts the nodes that can take at least one sort of the pods; a sort that only one node can take cannot
+// countTargets counts the nodes that can take at least one sort of the pods; a sort that only one node can take cannot
 // be spread and adds none.
-func (p *pass) targets(extra map[*Node][]*Pod, eligible map[string][]*Node) int {
+func (p *pass) countTargets(extra map[*Node][]*Pod, eligible map[string][]*Node) int {
 	seen, all := map[*corev1.Pod]bool{}, map[*Node]bool{}
 	sorts := map[string]bool{}
 	for _, pods := range extra {
@@ -203,7 +203,7 @@ func (p *pass) targets(extra map[*Node][]*Pod, eligible map[string][]*Node) int 
 			sorts[key] = true
 			nodes, known := eligible[key]
 			if !known {
-				nodes = p.takers(pod)
+				nodes = p.eligible(pod)
 				eligible[key] = nodes
 			}
 			if len(nodes) < 2 {
@@ -217,9 +217,9 @@ func (p *pass) targets(extra map[*Node][]*Pod, eligible map[string][]*Node) int 
 	return len(all)
 }
 
-// takers lists the selected nodes whose taints the pod tolerates and whose labels it requires; requirements that
+// eligible lists the selected nodes whose taints the pod tolerates and whose labels it requires; requirements that
 // cannot be parsed exclude no node.
-func (p *pass) takers(pod *Pod) []*Node {
+func (p *pass) eligible(pod *Pod) []*Node {
 	required := nodeaffinity.GetRequiredNodeAffinity(pod.Template)
 	var nodes []*Node
 	for _, n := range p.view.looked {
@@ -231,15 +231,28 @@ func (p *pass) takers(pod *Pod) []*Node {
 	return nodes
 }
 
-// placementKey is equal for pods that the same nodes can take with respect to taints, node selector and required
-// node affinity. (Protobuf in Kubernetes writes maps sorted.)
-func placementKey(spec *corev1.PodSpec) string {
-	only := corev1.PodSpec{Tolerations: spec.Tolerations, NodeSelector: spec.NodeSelector}
-	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
-		only.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: spec.Affinity.NodeAffinity.
-				RequiredDuringSchedulingIgnoredDuringExecution,
-		}}
+// accepts reports whether the node would not have more than its share of the owner's pods.
+func (c *crowding) accepts(pod *Pod, to *Node) bool {
+	for _, owner := range c.ownersOf(pod) {
+		copies := c.found[owner]
+		if copies == nil || copies.on[pod.Node] == 0 {
+			continue
+		}
+		if most, ok := c.fairShare(copies); ok && copies.on[to] >= most {
+			return false
+		}
 	}
-	return only.String()
+	return true
+}
+
+// soft is false: evicting a duplicate gains nothing if its replacement becomes one.
+func (c *crowding) soft() bool { return false }
+
+func (c *crowding) moved(pod *Pod, to *Node) {
+	for _, owner := range c.ownersOf(pod) {
+		if copies := c.found[owner]; copies != nil {
+			copies.on[pod.Node]--
+			copies.on[to]++
+		}
+	}
 }

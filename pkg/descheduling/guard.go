@@ -224,3 +224,13 @@ func (g *Guard) tooYoung(pod *Pod) bool {
 	start := pod.Object().Status.StartTime
 	return start == nil || g.view.now.Sub(start.Time) < *g.MinPodAge
 }
+
+// fits reports whether some ready node of the guard's targets other than the pod's own can take the pod.
+func (g *Guard) fits(pod *Pod) bool {
+	if g.targets == nil {
+		g.targets = &nodeList{slices.DeleteFunc(slices.Clone(g.view.nodes), func(n *Node) bool {
+			return !g.TargetNodes.Matches(labels.Set(n.Object.Labels))
+		})}
+	}
+	return g.view.fitsOther(pod, g.targets)
+}

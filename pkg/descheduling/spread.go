@@ -7,50 +7,10 @@ import (
 	"math"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
-	"github.com/berth-scheduler/berth/pkg/state"
 )
-
-// spreadRule is one topology spread constraint of some pods of a namespace, with the properties of those pods that
-// determine which nodes count.
-type spreadRule struct {
-	maxSkew  int
-	key      string
-	selector labels.Selector
-	heeds    *heeded
-	// sizes counts the pods in each domain after the moves accepted so far.
-	sizes *sizes
-}
-
-// heeded holds the properties of its pods that a rule reads.
-type heeded struct {
-	// required and tolerations are nil when the rule ignores them.
-	required    *nodeaffinity.RequiredNodeAffinity
-	tolerations *[]corev1.Toleration
-	// terms is the number of terms of required, plus 1; it measures the cost of a match.
-	terms int
-	// included reports for each selected node, by its position, whether it counts; built when first needed.
-	included []bool
-}
-
-// ruleID is equal for equal rules of a namespace.
-type ruleID struct {
-	maxSkew       int
-	key, selector string
-	everything    bool
-	heeds         *heeded
-}
-
-// domain is one value of a rule's key with the pods there that the rule counts.
-type domain struct {
-	value string
-	pods  []*Pod
-}
 
 // move is a pod that a rule would move.
 type move struct {
@@ -112,141 +72,6 @@ func (p *pass) topologySpread(args *policy.TopologySpread) {
 	}
 }
 
-// spreadNamespace holds the pods of a namespace that count, and their distinct rules.
-type spreadNamespace struct {
-	view    *View
-	account *account
-	kinds   map[*state.Kind][]*Pod
-	// order is the position of each pod in the whole view.
-	order map[*Pod]int
-	rules []*spreadRule
-	known map[ruleID]bool
-	// heeded holds the properties that rules read, by one string that identifies them.
-	heeded map[string]*heeded
-	seen   map[*corev1.Pod]bool
-	// others reports that pods have constraints that the policy does not select; nowhere reports that pods have
-	// constraints whose key no node has.
-	others, nowhere bool
-}
-
-func newSpreadNamespace(v *View, name string) *spreadNamespace {
-	return &spreadNamespace{
-		view: v, account: v.account(name), kinds: map[*state.Kind][]*Pod{}, order: map[*Pod]int{},
-		known: map[ruleID]bool{}, heeded: map[string]*heeded{}, seen: map[*corev1.Pod]bool{},
-	}
-}
-
-func (s *spreadNamespace) add(pod *Pod, at int, actions []corev1.UnsatisfiableConstraintAction) {
-	s.kinds[pod.Kind] = append(s.kinds[pod.Kind], pod)
-	s.order[pod] = at
-	if s.seen[pod.Template] {
-		return
-	}
-	s.seen[pod.Template] = true
-	for i := range pod.spec().TopologySpreadConstraints {
-		c := &pod.spec().TopologySpreadConstraints[i]
-		switch {
-		case !slices.Contains(actions, c.WhenUnsatisfiable):
-			s.others = true
-		case len(s.view.keyOf(c.TopologyKey).nodes) == 0:
-			s.nowhere = true
-		case s.account.spend(newRuleCost):
-			s.addRule(c, pod.Template)
-		}
-	}
-}
-
-const (
-	// newRuleCost is the cost of parsing a constraint, in looks.
-	newRuleCost = 64
-	// movedCost is the cost of sorting a pod of a domain that is too large, or of picking it.
-	movedCost = 16
-)
-
-// addRule parses a constraint; one whose selector cannot be parsed is left out. minDomains is ignored.
-func (s *spreadNamespace) addRule(c *corev1.TopologySpreadConstraint, pod *corev1.Pod) {
-	selector, err := metav1.LabelSelectorAsSelector(c.LabelSelector)
-	if err != nil {
-		return
-	}
-	own := labels.Set{}
-	for _, key := range c.MatchLabelKeys {
-		if value, has := pod.Labels[key]; has {
-			own[key] = value
-		}
-	}
-	if requirements, selectable := selector.Requirements(); selectable && len(own) > 0 {
-		selector = labels.SelectorFromSet(own).Add(requirements...)
-	}
-	rule := &spreadRule{maxSkew: int(c.MaxSkew), key: c.TopologyKey, selector: selector, heeds: s.heededBy(c, pod)}
-	_, everything := selector.Requirements()
-	id := ruleID{rule.maxSkew, rule.key, selector.String(), everything, rule.heeds}
-	if !s.known[id] {
-		s.known[id] = true
-		s.rules = append(s.rules, rule)
-	}
-}
-
-// heededBy returns the properties that a constraint reads; constraints that read equal properties share them.
-func (s *spreadNamespace) heededBy(c *corev1.TopologySpreadConstraint, pod *corev1.Pod) *heeded {
-	h, only := &heeded{terms: 1}, corev1.PodSpec{}
-	if policyOf(c.NodeAffinityPolicy, corev1.NodeInclusionPolicyHonor) {
-		required := nodeaffinity.GetRequiredNodeAffinity(pod)
-		h.required = &required
-		only.NodeSelector, only.Affinity = pod.Spec.NodeSelector, pod.Spec.Affinity
-	}
-	if policyOf(c.NodeTaintsPolicy, corev1.NodeInclusionPolicyIgnore) {
-		h.tolerations = &pod.Spec.Tolerations
-		only.Tolerations = pod.Spec.Tolerations
-	}
-	identity := fmt.Sprint(h.required != nil, h.tolerations != nil, placementKey(&only))
-	if known := s.heeded[identity]; known != nil {
-		return known
-	}
-	if h.required != nil && hasRequired(&only) {
-		h.terms += len(only.NodeSelector)
-		if only.Affinity != nil && only.Affinity.NodeAffinity != nil {
-			if of := only.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; of != nil {
-				h.terms += len(of.NodeSelectorTerms)
-			}
-		}
-	}
-	s.heeded[identity] = h
-	return h
-}
-
-// policyOf reports whether an inclusion policy, or its default, is Honor.
-func policyOf(p *corev1.NodeInclusionPolicy, otherwise corev1.NodeInclusionPolicy) bool {
-	if p != nil {
-		otherwise = *p
-	}
-	return otherwise == corev1.NodeInclusionPolicyHonor
-}
-
-// includes reports whether a selected node forms a domain of the rule even without pods.
-func (s *spreadRule) includes(n *Node, nodes []*Node) bool {
-	h := s.heeds
-	if h.included == nil {
-		h.included = make([]bool, len(nodes))
-		for i, n := range nodes {
-			h.included[i] = h.includes(n)
-		}
-	}
-	return h.included[n.at]
-}
-
-// includes reports whether a node counts. Requirements that cannot be parsed match no node.
-func (h *heeded) includes(n *Node) bool {
-	if h.required != nil {
-		if match, err := h.required.Match(n.Object); err != nil || !match {
-			return false
-		}
-	}
-	return h.tolerations == nil || tolerates(*h.tolerations, n.Object.Spec.Taints, func(t *corev1.Taint) bool {
-		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
-	})
-}
-
 // domains lists the rule's domains, small ones first, then by value. Domains of nodes that the rule does not
 // include are listed only if they have pods. None are listed if none can be too large, or if the namespace has used
 // up its share of the run.
@@ -255,7 +80,7 @@ func (p *pass) domains(rule *spreadRule, ns *spreadNamespace) []domain {
 	if most <= rule.maxSkew {
 		return nil
 	}
-	nodes, cost := p.view.keyOf(rule.key).nodes, movedCost*total
+	nodes, cost := p.view.work.keyOf(rule.key).nodes, movedCost*total
 	if rule.heeds.included == nil {
 		cost += len(p.view.looked) * rule.heeds.terms
 	}
@@ -421,7 +246,7 @@ func (p *pass) wanting(rule *spreadRule, all []domain, mean float64) []*Node {
 			below[d.value] = nil
 		}
 	}
-	for _, n := range p.view.keyOf(rule.key).nodes {
+	for _, n := range p.view.work.keyOf(rule.key).nodes {
 		value := n.Object.Labels[rule.key]
 		if _, wants := below[value]; wants && rule.includes(n, p.view.looked) {
 			below[value] = append(below[value], n)
@@ -432,4 +257,52 @@ func (p *pass) wanting(rule *spreadRule, all []domain, mean float64) []*Node {
 		nodes = append(nodes, below[d.value]...)
 	}
 	return nodes
+}
+
+// saySpread reports on the constraints of the pods, if there are none to evaluate.
+func (p *pass) saySpread(namespaces map[string]*spreadNamespace, args *policy.TopologySpread) {
+	rules := 0
+	others := false
+	nowhere := false
+	for _, ns := range namespaces {
+		rules += len(ns.rules)
+		others, nowhere = others || ns.others, nowhere || ns.nowhere
+	}
+	switch {
+	case rules == 0 && others:
+		p.say("no pod considered has a constraint of %v, which `constraints` of the policy requires; some have others",
+			args.Constraints)
+	case rules == 0 && nowhere:
+		p.say("no node has the topology labels of the constraints")
+	case rules == 0:
+		p.say("no pod considered has a topology spread constraint")
+	}
+}
+
+// evener reports whether a move to a node makes the two domains more equal than they are.
+func (p *pass) evener(m move) func(string) bool {
+	from := m.pod.Node.Object.Labels[m.rule.key]
+	return func(node string) bool {
+		to := p.view.byName[node]
+		if to == nil {
+			return false
+		}
+		size, known := m.rule.sizes.of[to.Object.Labels[m.rule.key]]
+		return known && size+1 < m.rule.sizes.of[from]
+	}
+}
+
+// settle counts a pod where it lands, for all rules that count it.
+func (p *pass) settle(rules []*spreadRule, pod *Pod, landing string) {
+	to := p.view.byName[landing]
+	if to == nil {
+		return
+	}
+	for _, rule := range rules {
+		if rule.sizes == nil || !rule.selector.Matches(labels.Set(pod.Template.Labels)) {
+			continue
+		}
+		rule.sizes.add(pod.Node.Object.Labels[rule.key], -1)
+		rule.sizes.add(to.Object.Labels[rule.key], 1)
+	}
 }

@@ -46,10 +46,6 @@ func exitedWith(list []corev1.ContainerStatus, codes []int32) bool {
 	})
 }
 
-func ownedBy(owners []metav1.OwnerReference, kinds []string) bool {
-	return slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return slices.Contains(kinds, o.Kind) })
-}
-
 // tooManyRestarts evicts, node by node, the pods that restarted most often first.
 func (p *pass) tooManyRestarts(args *policy.TooManyRestarts) {
 	inState := func(pod *Pod) bool {
@@ -114,16 +110,6 @@ func (p *pass) failedPods(args *policy.FailedPods) {
 // for it depends on the processor.)
 func olderThan(age time.Duration, seconds uint) bool {
 	return uint(max(age, 0).Seconds()) >= seconds
-}
-
-func selectPods(pods []*Pod, picks func(*Pod) bool) []*Pod {
-	var picked []*Pod
-	for _, pod := range pods {
-		if picks(pod) {
-			picked = append(picked, pod)
-		}
-	}
-	return picked
 }
 
 // podLifeTime evicts the oldest pods first, whatever their nodes.

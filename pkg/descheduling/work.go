@@ -2,7 +2,6 @@ package descheduling
 
 import (
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +25,8 @@ const (
 
 // work holds the cost of rules so far, and an index that makes them cheaper.
 type work struct {
+	// looked holds the selected nodes of the view.
+	looked []*Node
 	// accounts holds the accounts of namespaces, and share what each starts with; set when first needed.
 	accounts map[string]*account
 	share    int
@@ -48,23 +49,23 @@ func (a *account) spend(looks int) bool {
 }
 
 // account returns the account of the namespace of a pod that has rules.
-func (v *View) account(namespace string) *account {
-	if v.work.accounts == nil {
-		v.work.accounts = map[string]*account{}
-		v.work.share = max(workOfRun/max(v.namespaces(), 1), leastWork)
+func (w *work) account(namespace string) *account {
+	if w.accounts == nil {
+		w.accounts = map[string]*account{}
+		w.share = max(workOfRun/max(w.namespaces(), 1), leastWork)
 	}
-	a := v.work.accounts[namespace]
+	a := w.accounts[namespace]
 	if a == nil {
-		a = &account{left: v.work.share}
-		v.work.accounts[namespace] = a
+		a = &account{left: w.share}
+		w.accounts[namespace] = a
 	}
 	return a
 }
 
 // namespaces returns how many namespaces have pods on the selected nodes.
-func (v *View) namespaces() int {
+func (w *work) namespaces() int {
 	all := map[string]bool{}
-	for _, n := range v.looked {
+	for _, n := range w.looked {
 		for _, pod := range n.Pods {
 			all[pod.Namespace] = true
 		}
@@ -80,20 +81,6 @@ func costOf(selector labels.Selector) int {
 		cost += len(requirements[i].ValuesUnsorted())
 	}
 	return cost
-}
-
-// sayOverspent names the namespaces whose rules were not all evaluated.
-func (p *pass) sayOverspent() {
-	var names []string
-	for name, a := range p.view.work.accounts {
-		if a.left < 0 {
-			names = append(names, name)
-		}
-	}
-	if slices.Sort(names); len(names) > 0 {
-		p.say("rules of some pods were not evaluated because this would take too long, in namespaces: %s",
-			strings.Join(names, ", "))
-	}
 }
 
 // manyRules reports whether a pod has more rules of one sort, or more owners, than are considered, or an owner with
@@ -150,11 +137,6 @@ func manyOwners(refs []metav1.OwnerReference) bool {
 	})
 }
 
-// tooManyRules reports, and counts, a pod that is left out because of its rules.
-func (p *pass) tooManyRules(pod *Pod) bool {
-	return manyRules(pod) && p.leaveOut(TooManyRules)
-}
-
 // keyed holds the selected nodes that have a label, in total and by its value.
 type keyed struct {
 	nodes  []*Node
@@ -162,17 +144,17 @@ type keyed struct {
 }
 
 // nodesIn returns the selected nodes with a value of a key, by name. It is cheap for keys that no node has.
-func (v *View) nodesIn(at place) []*Node { return v.keyOf(at.key).values[at.value] }
+func (w *work) nodesIn(at place) []*Node { return w.keyOf(at.key).values[at.value] }
 
 // keyOf returns an empty result for a key that no selected node has.
-func (v *View) keyOf(key string) *keyed {
-	if v.work.keys == nil {
-		v.work.keys = map[string]*keyed{}
-		for _, n := range v.looked {
-			v.work.index(n)
+func (w *work) keyOf(key string) *keyed {
+	if w.keys == nil {
+		w.keys = map[string]*keyed{}
+		for _, n := range w.looked {
+			w.index(n)
 		}
 	}
-	if k := v.work.keys[key]; k != nil {
+	if k := w.keys[key]; k != nil {
 		return k
 	}
 	return &keyed{}
@@ -189,3 +171,6 @@ func (w *work) index(n *Node) {
 		k.values[value] = append(k.values[value], n)
 	}
 }
+
+// place is a value of a node label key.
+type place struct{ key, value string }

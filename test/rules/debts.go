@@ -16,7 +16,6 @@ var (
 // backDebt is in percent.
 var backDebt = debt{
 	"pkg/audit":                         21,
-	"pkg/descheduling":                  25,
 	"pkg/ledger/etcd":                   23,
 	"pkg/placement":                     25,
 	"pkg/placement/config":              21,

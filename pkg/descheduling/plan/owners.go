@@ -9,7 +9,6 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/descheduling"
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -27,10 +26,6 @@ type owners struct {
 	active map[ownerID]int
 }
 
-// ownerID identifies an owner of pods: an object in their namespace. The UID alone would not be enough: the creator
-// of a pod writes its references and may copy the UID of an object in another namespace.
-type ownerID struct{ namespace, uid string }
-
 // crowd counts the pods of one owner that have not ended, and holds the creation time of the youngest, ended or
 // not.
 type crowd struct {
@@ -42,17 +37,6 @@ type crowd struct {
 
 func newOwners(in *Input) *owners {
 	return &owners{Input: in, going: map[ownerID]int{}, rolling: map[ownerID]bool{}}
-}
-
-// ownerOf returns a pod's controller; the zero value if it has none.
-func ownerOf(pod *state.Pod) ownerID { return ownerIn(pod.Namespace, view.OwnerOf(pod)) }
-
-// ownerIn returns the owner with a UID in a namespace; the zero value without a UID.
-func ownerIn(namespace, uid string) ownerID {
-	if uid == "" {
-		return ownerID{}
-	}
-	return ownerID{namespace, uid}
 }
 
 // refuse returns why no pod of an owner may be evicted now. For a pod without an owner only its namespace is

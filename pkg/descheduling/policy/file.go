@@ -224,3 +224,9 @@ type highUtilizationArgs struct {
 	EvictionModes       []string    `json:"evictionModes"`
 	EvictableNamespaces *namespaces `json:"evictableNamespaces"`
 }
+
+const (
+	apiVersion    = "descheduler/v1alpha2"
+	apiVersionOld = "descheduler/v1alpha1"
+	kind          = "DeschedulerPolicy"
+)

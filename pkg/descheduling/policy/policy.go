@@ -1,15 +1,12 @@
 package policy
 
 import (
-	"fmt"
-	"os"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/strictyaml"
 )
 
 // Policy is a complete and checked DeschedulerPolicy. Immutable.
@@ -150,41 +147,3 @@ func (p *Policy) WantsMetrics() bool {
 // seesNamespaceLabels reports whether a strategy reads namespace labels: terms of inter-pod anti-affinity may
 // select namespaces.
 func seesNamespaceLabels(s Strategy) bool { return s.Name == PluginInterPodAntiAffinity }
-
-// Load reads the file at path. The error lists every mistake, one line each.
-func Load(path string) (*Policy, error) { return load(path, false) }
-
-// LoadStrict is Load for which every warning is a mistake.
-func LoadStrict(path string) (*Policy, error) { return load(path, true) }
-
-func load(path string, strict bool) (*Policy, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("%s: descheduler policy: %w", path, err)
-	}
-	return parse(path, data, strict)
-}
-
-// Parse reads a policy from memory; file is the name used in errors.
-func Parse(file string, data []byte) (*Policy, error) { return parse(file, data, false) }
-
-// ParseStrict is Parse for which every warning is a mistake.
-func ParseStrict(file string, data []byte) (*Policy, error) { return parse(file, data, true) }
-
-func parse(file string, data []byte, strict bool) (*Policy, error) {
-	r := &resolver{Report: &strictyaml.Report{File: file}, strict: strict}
-	raw := strictyaml.JSON(data, r.Report)
-	if raw == nil {
-		return nil, r.Err()
-	}
-	if err := r.checkType(raw); err != nil {
-		return nil, err
-	}
-	var in document
-	r.decodeEnvelope(raw, &in)
-	out := r.policy(&in)
-	if err := r.Err(); err != nil {
-		return nil, err
-	}
-	return out, nil
-}

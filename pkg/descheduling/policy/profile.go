@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"github.com/berth-scheduler/berth/pkg/strictyaml"
 )
 
 // The strategies at each extension point, and the functions that read their arguments.
@@ -34,20 +32,6 @@ func Supported() []string {
 	names := []string{PluginDefaultEvictor}
 	names = slices.AppendSeq(names, maps.Keys(descheduling))
 	return slices.Sorted(slices.Values(slices.AppendSeq(names, maps.Keys(balancing))))
-}
-
-// located is the configuration of one plugin with its position in the file; the zero value stands for a plugin
-// without configuration.
-type located struct {
-	raw  []byte
-	path *field.Path
-}
-
-// decode reads a plugin's args; without any, args keeps its zero value.
-func (r *resolver) decode(c located, args any) {
-	if len(c.raw) > 0 {
-		strictyaml.Decode(c.raw, args, c.path, r.Report)
-	}
 }
 
 // Balances reports whether a strategy is one that balances: the pods that it picks are not wrong where they are,
