@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state/wire"
 )
 
 // SnapshotVersion is the version that Marshal writes. Restore reads it and all earlier versions.
@@ -183,25 +184,25 @@ type item struct {
 func parseStore(data []byte, visit func(item) error) (Position, error) {
 	var p Position
 	var version uint64
-	err := eachField(data, func(f field) error {
-		switch f.number {
+	err := wire.EachField(data, func(f wire.Field) error {
+		switch f.Number {
 		case fieldVersion:
-			version = f.varint
+			version = f.Varint
 			if version == 0 || version > SnapshotVersion {
 				return fmt.Errorf("state: snapshot version %d, want 1 to %d", version, SnapshotVersion)
 			}
 		case fieldSequence:
-			p.Sequence = f.varint
+			p.Sequence = f.Varint
 		case fieldEpoch:
-			p.Epoch = f.varint
+			p.Epoch = f.Varint
 		case fieldRepairing:
-			p.repairing = protowire.DecodeBool(f.varint)
+			p.repairing = protowire.DecodeBool(f.Varint)
 		case fieldProgress, fieldItem:
-			it, err := parseItem(f.bytes)
+			it, err := parseItem(f.Bytes)
 			if err != nil {
 				return err
 			}
-			if f.number == fieldItem {
+			if f.Number == fieldItem {
 				return visit(it)
 			}
 			if i, err := kindIndex(it.kind); err == nil { // other kinds are those of a later version
@@ -218,14 +219,14 @@ func parseStore(data []byte, visit func(item) error) (Position, error) {
 
 func parseItem(data []byte) (item, error) {
 	var it item
-	err := eachField(data, func(f field) error {
-		switch f.number {
+	err := wire.EachField(data, func(f wire.Field) error {
+		switch f.Number {
 		case fieldKind:
-			it.kind = events.Kind(f.bytes)
+			it.kind = events.Kind(f.Bytes)
 		case fieldResourceVersion:
-			it.resourceVersion = f.varint
+			it.resourceVersion = f.Varint
 		case fieldObject:
-			it.object = f.bytes
+			it.object = f.Bytes
 		}
 		return nil
 	})

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/berth-scheduler/berth/pkg/state/intern"
+	"github.com/berth-scheduler/berth/pkg/state/wire"
 )
 
 // template is Pod.Template, with references that keep the parts it shares with other templates alive. It is
@@ -33,7 +34,6 @@ var (
 
 const (
 	specContainers     = protowire.Number(2)
-	specNodeName       = protowire.Number(10)
 	specAffinity       = protowire.Number(18)
 	specInitContainers = protowire.Number(20)
 	specTolerations    = protowire.Number(22)
@@ -42,15 +42,15 @@ const (
 	specResources      = protowire.Number(40)
 )
 
-func (p *podParts) newTemplate() (*template, error) {
+func newTemplate(p *wire.Parts) (*template, error) {
 	t := &template{}
-	if err := t.pod.ObjectMeta.Unmarshal(p.metadata); err != nil {
+	if err := t.pod.ObjectMeta.Unmarshal(p.Metadata); err != nil {
 		return nil, err
 	}
 	if len(t.pod.Labels) == 0 {
 		t.pod.Labels = nil
 	}
-	rest, shared, err := p.splitSpec()
+	rest, shared, err := splitSpec(p.Spec)
 	if err != nil {
 		return nil, err
 	}
@@ -85,19 +85,19 @@ var sharedFields = [...]struct {
 
 // splitSpec divides the spec into the sharedFields, each a message, and the rest. Since fields ascend, those with
 // one number are adjacent.
-func (p *podParts) splitSpec() (rest []byte, shared [len(sharedFields)][]byte, err error) {
-	rest = make([]byte, 0, len(p.spec))
+func splitSpec(spec []byte) (rest []byte, shared [len(sharedFields)][]byte, err error) {
+	rest = make([]byte, 0, len(spec))
 	at := 0
-	err = eachField(p.spec, func(f field) error {
+	err = wire.EachField(spec, func(f wire.Field) error {
 		from := at
-		at += len(f.raw)
+		at += len(f.Raw)
 		for i := range sharedFields {
-			if sharedFields[i].number == f.number {
-				shared[i] = p.spec[from-len(shared[i]) : at]
+			if sharedFields[i].number == f.Number {
+				shared[i] = spec[from-len(shared[i]) : at]
 				return nil
 			}
 		}
-		rest = append(rest, f.raw...)
+		rest = append(rest, f.Raw...)
 		return nil
 	})
 	return rest, shared, err
@@ -152,13 +152,13 @@ func listKey(list corev1.ResourceList) []byte {
 	key := make([]byte, 0, listKeySize)
 	for _, name := range names {
 		q := list[corev1.ResourceName(name)]
-		key = appendBytes(appendBytes(key, name), string(q.Format))
+		key = wire.AppendSized(wire.AppendSized(key, name), string(q.Format))
 		if v, whole := q.AsInt64(); whole {
 			key = binary.AppendVarint(append(key, 'i'), v)
 		} else if m := q.MilliValue(); resource.NewMilliQuantity(m, q.Format).Cmp(q) == 0 {
 			key = binary.AppendVarint(append(key, 'm'), m)
 		} else {
-			key = appendBytes(append(key, 's'), q.String())
+			key = wire.AppendSized(append(key, 's'), q.String())
 		}
 	}
 	return key

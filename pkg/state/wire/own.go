@@ -1,4 +1,4 @@
-package state
+package wire
 
 import (
 	"bytes"
@@ -7,7 +7,7 @@ import (
 )
 
 // The data of a pod that is individual to it and not among its fields is seldom read, and there are many pods. So a
-// Pod stores it in the few bytes that appendOwn writes and ownReader reads:
+// Pod stores it in the few bytes that AppendOwn writes and ReadOwn reads:
 //
 //	flags, one byte
 //	resourceVersion of the object, a string, if it is not the pod's
@@ -26,42 +26,45 @@ const (
 // epoch is the start of 2020 in seconds since 1970: a time near it is short.
 const epoch = 1_577_836_800
 
-// appendOwn writes the individual data of a pod of form f with this resourceVersion.
-func (p *podParts) appendOwn(b []byte, f *form, rv uint64) []byte {
+// MaxUsual is the number of usual annotations for which the mask in a pod has room.
+const MaxUsual = 64
+
+// AppendOwn writes the individual data of a pod with this resourceVersion, whose form has these usual annotations.
+func (p *Parts) AppendOwn(b []byte, usual []string, rv uint64) []byte {
 	start := len(b)
 	b = append(b, 0)
 	var version [20]byte
-	if !bytes.Equal(strconv.AppendUint(version[:0], rv, 10), p.resourceVersion) {
+	if !bytes.Equal(strconv.AppendUint(version[:0], rv, 10), p.ResourceVersion) {
 		b[start] |= ownVersion
-		b = appendBytes(b, p.resourceVersion)
+		b = AppendSized(b, p.ResourceVersion)
 	}
-	b = binary.AppendVarint(b, p.generation)
-	b = appendStamp(b, p.created, epoch)
-	if p.deleting {
+	b = binary.AppendVarint(b, p.Generation)
+	b = appendStamp(b, p.Created, epoch)
+	if p.Deleting {
 		b[start] |= ownDeleted
-		b = appendStamp(b, p.deleted, p.created.seconds)
+		b = appendStamp(b, p.Deleted, p.Created.seconds)
 	}
-	if p.grace != nil {
+	if p.Grace != nil {
 		b[start] |= ownGrace
-		b = binary.AppendVarint(b, *p.grace)
+		b = binary.AppendVarint(b, *p.Grace)
 	}
-	b = binary.AppendUvarint(b, uint64(len(p.changing.times)))
-	for _, t := range p.changing.times {
-		b = appendStamp(b, t, p.created.seconds)
+	b = binary.AppendUvarint(b, uint64(len(p.Changing.times)))
+	for _, t := range p.Changing.times {
+		b = appendStamp(b, t, p.Created.seconds)
 	}
-	b = binary.AppendUvarint(b, uint64(len(p.changing.counts)))
-	for _, n := range p.changing.counts {
+	b = binary.AppendUvarint(b, uint64(len(p.Changing.counts)))
+	for _, n := range p.Changing.counts {
 		b = binary.AppendVarint(b, int64(n))
 	}
-	return p.appendAnnotations(b, f)
+	return p.appendAnnotations(b, usual)
 }
 
-func (p *podParts) appendAnnotations(b []byte, f *form) []byte {
-	absent := uint64(1)<<len(f.usual) - 1
-	var room [maxUsual][]byte
+func (p *Parts) appendAnnotations(b []byte, usual []string) []byte {
+	absent := uint64(1)<<len(usual) - 1
+	var room [MaxUsual][]byte
 	others := room[:0]
-	for _, entry := range p.annotations {
-		if i := f.usualIndex(entry); i >= 0 {
+	for _, entry := range p.Annotations {
+		if i := indexOf(usual, entry); i >= 0 {
 			absent &^= 1 << i
 		} else {
 			others = append(others, entry)
@@ -69,14 +72,14 @@ func (p *podParts) appendAnnotations(b []byte, f *form) []byte {
 	}
 	b = binary.AppendUvarint(b, absent)
 	for _, entry := range others {
-		b = appendBytes(b, entry)
+		b = AppendSized(b, entry)
 	}
 	return b
 }
 
-func (f *form) usualIndex(entry []byte) int {
-	for i, usual := range f.usual {
-		if usual == string(entry) {
+func indexOf(usual []string, entry []byte) int {
+	for i, u := range usual {
+		if u == string(entry) {
 			return i
 		}
 	}
@@ -85,7 +88,7 @@ func (f *form) usualIndex(entry []byte) int {
 
 // appendStamp writes a stamp as its distance from a time: 0 if it is not set, else one more than the zigzag
 // encoding of the difference.
-func appendStamp(b []byte, s stamp, from int64) []byte {
+func appendStamp(b []byte, s Stamp, from int64) []byte {
 	if !s.set {
 		return append(b, 0)
 	}
@@ -93,47 +96,47 @@ func appendStamp(b []byte, s stamp, from int64) []byte {
 	return binary.AppendUvarint(b, uint64(diff<<1)^uint64(diff>>63)+1)
 }
 
-// ownParts holds the parts that appendOwn wrote. The annotations are still encoded, in rest.
-type ownParts struct {
-	resourceVersion  string
-	generation       int64
-	created, deleted stamp
-	deleting         bool
-	grace            *int64
-	changing         changing
+// Own holds the parts that AppendOwn wrote. The annotations are still encoded, in rest.
+type Own struct {
+	ResourceVersion  string
+	Generation       int64
+	Created, Deleted Stamp
+	Deleting         bool
+	Grace            *int64
+	Changing         Changing
 	rest             ownReader
 }
 
-// readOwn reads all of the pod's individual data, or stops after created, which is the most frequently read part.
-func (p *Pod) readOwn(all bool) ownParts {
-	if p.own == "" {
-		return ownParts{resourceVersion: strconv.FormatUint(p.ResourceVersion, 10)}
+// ReadOwn reads all of a pod's individual data, or stops after Created, which is the most frequently read part.
+func ReadOwn(own string, rv uint64, all bool) Own {
+	if own == "" {
+		return Own{ResourceVersion: strconv.FormatUint(rv, 10)}
 	}
-	var o ownParts
-	flags, r := p.own[0], ownReader{p.own[1:]}
+	var o Own
+	flags, r := own[0], ownReader{own[1:]}
 	if flags&ownVersion != 0 {
-		o.resourceVersion = r.part()
+		o.ResourceVersion = r.part()
 	} else if all {
-		o.resourceVersion = strconv.FormatUint(p.ResourceVersion, 10)
+		o.ResourceVersion = strconv.FormatUint(rv, 10)
 	}
-	o.generation, o.created = r.varint(), r.stamp(epoch)
+	o.Generation, o.Created = r.varint(), r.stamp(epoch)
 	if !all {
 		return o
 	}
 	if flags&ownDeleted != 0 {
-		o.deleting, o.deleted = true, r.stamp(o.created.seconds)
+		o.Deleting, o.Deleted = true, r.stamp(o.Created.seconds)
 	}
 	if flags&ownGrace != 0 {
 		grace := r.varint()
-		o.grace = &grace
+		o.Grace = &grace
 	}
-	o.changing.times = make([]stamp, r.uvarint())
-	for i := range o.changing.times {
-		o.changing.times[i] = r.stamp(o.created.seconds)
+	o.Changing.times = make([]Stamp, r.uvarint())
+	for i := range o.Changing.times {
+		o.Changing.times[i] = r.stamp(o.Created.seconds)
 	}
-	o.changing.counts = make([]int32, r.uvarint())
-	for i := range o.changing.counts {
-		o.changing.counts[i] = int32(r.varint())
+	o.Changing.counts = make([]int32, r.uvarint())
+	for i := range o.Changing.counts {
+		o.Changing.counts[i] = int32(r.varint())
 	}
 	o.rest = r
 	return o
@@ -167,18 +170,19 @@ func (r *ownReader) part() string {
 	return part
 }
 
-func (r *ownReader) stamp(from int64) stamp {
+func (r *ownReader) stamp(from int64) Stamp {
 	v := r.uvarint()
 	if v == 0 {
-		return stamp{}
+		return Stamp{}
 	}
-	return stamp{seconds: unzigzag(v-1) + from, set: true}
+	return Stamp{seconds: unzigzag(v-1) + from, set: true}
 }
 
-// annotations decodes the entries and passes the name and value of each to visit.
-func (r *ownReader) annotations(f *form, visit func(name, value string)) {
+// Annotations decodes the entries and passes the name and value of each to visit.
+func (o *Own) Annotations(usual []string, visit func(name, value string)) {
+	r := o.rest
 	absent := r.uvarint()
-	for i, entry := range f.usual {
+	for i, entry := range usual {
 		if absent&(1<<i) == 0 {
 			visit(readEntry(entry))
 		}

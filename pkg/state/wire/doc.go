@@ -1,0 +1,2 @@
+// Package wire reads the protobuf of Kubernetes objects field by field.
+package wire
