@@ -22,6 +22,18 @@ const (
 	keepTries = 5
 )
 
+// Promises is the part of a cycle's view of the ledger that keeping places needs; *decide.Promises implements it.
+// Every transaction must be built after the results of the earlier ones have been reported, because each compares the
+// documents that they have written or lost to.
+type Promises interface {
+	// Keep builds the T12 of an eviction that has a place, or returns the reason why the move must not be made.
+	Keep(e *decide.Eviction) (txns.Change, descheduling.Refusal, error)
+	// Kept applies a transaction that was committed.
+	Kept(txn ledger.Txn, r ledger.TxnResult) error
+	// Learn applies the changes to which a transaction has lost.
+	Learn(r ledger.TxnResult) error
+}
+
 // Refused is an eviction that was decided and not requested.
 type Refused struct {
 	Eviction decide.Eviction
@@ -33,7 +45,7 @@ type Refused struct {
 // allow; the next cycle decides about those again. It ends early with ctx, which must end when the leadership does.
 // If the log refuses one of the requests, the others are appended all the same, and the error is the refusal.
 func (r *Room) Move(
-	ctx context.Context, p *decide.Promises, evictions []decide.Eviction,
+	ctx context.Context, p Promises, evictions []decide.Eviction,
 ) (written int, refused []Refused, err error) {
 	var refusal error
 	for few := range slices.Chunk(evictions, movesPerAsk) {
@@ -61,7 +73,7 @@ func (r *Room) Move(
 }
 
 // keep carries out T12 for an eviction that has a place, and records its revision in the request.
-func (r *Room) keep(ctx context.Context, p *decide.Promises, e *decide.Eviction) (descheduling.Refusal, error) {
+func (r *Room) keep(ctx context.Context, p Promises, e *decide.Eviction) (descheduling.Refusal, error) {
 	for range keepTries {
 		if e.Keep == nil || ctx.Err() != nil {
 			return "", ctx.Err()
@@ -84,7 +96,7 @@ func (r *Room) keep(ctx context.Context, p *decide.Promises, e *decide.Eviction)
 
 // Release gives up places for which no eviction was requested (T8). A change that loses a conflict is left for the
 // next cycle.
-func (r *Room) Release(ctx context.Context, p *decide.Promises, changes []txns.Change) (released int, err error) {
+func (r *Room) Release(ctx context.Context, p Promises, changes []txns.Change) (released int, err error) {
 	for _, c := range changes {
 		if ctx.Err() != nil {
 			return released, ctx.Err()
@@ -112,7 +124,7 @@ func isTooLarge(err error) bool {
 }
 
 // change commits a change of the ledger and returns its revision, 0 if it has lost a conflict.
-func (r *Room) change(ctx context.Context, p *decide.Promises, c txns.Change) (revision int64, err error) {
+func (r *Room) change(ctx context.Context, p Promises, c txns.Change) (revision int64, err error) {
 	txn, err := c.Txn()
 	if err != nil {
 		return 0, err
