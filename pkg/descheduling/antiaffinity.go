@@ -9,25 +9,25 @@ import (
 // interPodAntiAffinity implements RemovePodsViolatingInterPodAntiAffinity. It evicts the pod that has the term;
 // once that is accepted, its counterpart may stay.
 func (p *pass) interPodAntiAffinity(args *policy.InterPodAntiAffinity) {
-	c := newCrowd(p.view, p.Upstream)
-	for _, n := range p.view.looked {
+	c := newPodIndex(p.view, p.Upstream)
+	for _, n := range p.view.selected {
 		for _, pod := range n.Pods {
 			if !pod.Terminal && args.Has(pod.Namespace, pod.Template.Labels) {
-				c.on[n] = append(c.on[n], pod)
+				c.byNode[n] = append(c.byNode[n], pod)
 			}
 		}
 	}
-	for _, n := range p.view.looked {
-		pods := selectPods(c.on[n], func(pod *Pod) bool { return pod.Kind.RequiredAntiAffinity && !p.tooManyRules(pod) })
+	for _, n := range p.view.selected {
+		pods := selectPods(c.byNode[n], func(pod *Pod) bool { return pod.Kind.RequiredAntiAffinity && !p.tooManyRules(pod) })
 		slices.SortStableFunc(pods, compareForEviction)
-		if !p.separate(c, pods) {
+		if !p.evictConflicting(c, pods) {
 			return
 		}
 	}
 }
 
-// separate processes the pods of one node and reports whether the pass should continue.
-func (p *pass) separate(c *crowd, pods []*Pod) bool {
+// evictConflicting processes the pods of one node and reports whether the pass should continue.
+func (p *pass) evictConflicting(c *podIndex, pods []*Pod) bool {
 	for _, pod := range pods {
 		other := c.conflict(pod)
 		if other == nil {
@@ -35,7 +35,7 @@ func (p *pass) separate(c *crowd, pods []*Pod) bool {
 		}
 		switch p.try(pod, "repels "+other.Key()+" on node "+other.NodeName) {
 		case Accepted:
-			c.gone[pod] = true
+			c.evicted[pod] = true
 		case NodeDone:
 			return true
 		case Done:

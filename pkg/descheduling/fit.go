@@ -15,12 +15,12 @@ import (
 // for other victims.
 
 // demandOf returns the demand of a pod, shared by pods of its template.
-func (v *View) demandOf(p *Pod) *demand { return v.sortOf(p).demand }
+func (v *View) demandOf(p *Pod) *demand { return v.traitsOf(p).demand }
 
-// takenBy returns the resources that a pod takes from its node. For resources that can be resized in place it is
+// chargedTo returns the resources that a pod takes from its node. For resources that can be resized in place it is
 // the amount that the scheduler counts, also while a resize is pending or infeasible. The pod's replacement
 // requests its demand, which is the amount that upstream counts.
-func (v *View) takenBy(p *Pod) map[corev1.ResourceName]int64 {
+func (v *View) chargedTo(p *Pod) map[corev1.ResourceName]int64 {
 	asked := v.demandOf(p).amounts
 	taken := p.Requests
 	if v.upstream || taken.MilliCPU == asked[corev1.ResourceCPU] && taken.Memory == asked[corev1.ResourceMemory] {
@@ -31,33 +31,35 @@ func (v *View) takenBy(p *Pod) map[corev1.ResourceName]int64 {
 	return out
 }
 
-// sortOf returns the traits of a pod, shared by all pods that agree in them.
-func (v *View) sortOf(p *Pod) *traits {
-	if t, ok := v.templates[p.Template]; ok {
+// traitsOf returns the traits of a pod, shared by all pods that agree in them. The key is compared before the
+// affinity is parsed, so that parsing happens once per distinct requirement and not once per template.
+func (v *View) traitsOf(p *Pod) *traits {
+	if t, ok := v.traitsByTemplate[p.Template]; ok {
 		return t
 	}
 	d := demandOf(p.Template)
-	t := &traits{demand: d, tolerations: p.spec().Tolerations, takers: map[*nodeList][]*Node{}}
+	t := &traits{demand: d, tolerations: p.spec().Tolerations, hosts: map[*nodeList][]*Node{}}
 	key := placementKey(p.spec())
 	for _, name := range slices.Sorted(maps.Keys(d.amounts)) {
 		key += fmt.Sprintf("|%q %d", name, d.amounts[name])
 		if name != corev1.ResourcePods {
-			t.wants = append(t.wants, want{name, d.amounts[name]})
+			t.requests = append(t.requests, request{name, d.amounts[name]})
 		}
 	}
-	if known, ok := v.sorts[key]; ok {
+	if known, ok := v.traitsByKey[key]; ok {
 		t = known
 	} else {
 		if hasRequired(p.spec()) {
 			required := nodeaffinity.GetRequiredNodeAffinity(p.Template)
 			t.required = &required
 		}
-		v.sorts[key] = t
+		v.traitsByKey[key] = t
 	}
-	v.templates[p.Template] = t
+	v.traitsByTemplate[p.Template] = t
 	return t
 }
 
+// usageOf returns the usage of a node before the run, computed when first needed. Terminal pods do not count.
 func (v *View) usageOf(n *Node) *usage {
 	if n.used != nil {
 		return n.used
@@ -68,7 +70,7 @@ func (v *View) usageOf(n *Node) *usage {
 			continue
 		}
 		u.pods++
-		for name, a := range v.takenBy(p) {
+		for name, a := range v.chargedTo(p) {
 			u.amounts[name] += a
 		}
 	}
@@ -86,31 +88,35 @@ func (v *View) usageOf(n *Node) *usage {
 
 // fitsOther reports whether a node of the list other than the pod's own can take the pod. A pod with anti-affinity
 // whose namespace has used up its share of the run fits none.
+//
+// Without anti-affinity the answer is the same for all pods with equal traits, except for the pod's own node, so
+// two hosts per list are searched once. Anti-affinity depends on the pod's name and is checked node by node, which
+// is charged to the namespace.
 func (v *View) fitsOther(pod *Pod, list *nodeList) bool {
-	t := v.sortOf(pod)
-	takers, known := t.takers[list]
+	t := v.traitsOf(pod)
+	takers, known := t.hosts[list]
 	if !known {
-		takers = v.findTakers(t, list)
-		t.takers[list] = takers
+		takers = v.findHosts(t, list)
+		t.hosts[list] = takers
 	}
 	others := slices.ContainsFunc(takers, func(n *Node) bool { return n != pod.Node })
 	terms := len(v.antiAffinity(pod))
 	if !others || terms == 0 {
 		return others
 	}
-	account := v.work.account(pod.Namespace)
+	account := v.budget.account(pod.Namespace)
 	return slices.ContainsFunc(list.nodes, func(n *Node) bool {
 		return n != pod.Node && v.takes(n, t) && account.spend(terms*len(n.Pods)) && !v.repels(pod, n)
 	})
 }
 
-// findTakers finds up to enoughTakers nodes of a list.
-func (v *View) findTakers(t *traits, list *nodeList) []*Node {
+// findHosts finds up to enoughHosts nodes of a list.
+func (v *View) findHosts(t *traits, list *nodeList) []*Node {
 	var takers []*Node
 	for _, n := range list.nodes {
 		if v.takes(n, t) {
 			takers = append(takers, n)
-			if len(takers) == enoughTakers {
+			if len(takers) == enoughHosts {
 				break
 			}
 		}
@@ -124,14 +130,14 @@ func (v *View) takes(n *Node, t *traits) bool { return admits(n, t) && v.hasRoom
 // fitsAny reports whether one of the selected nodes can take the pod, which is on one of them; for its own node,
 // resources are ignored.
 func (v *View) fitsAny(pod *Pod) bool {
-	return admits(pod.Node, v.sortOf(pod)) && !v.repels(pod, pod.Node) || v.fitsOther(pod, v.places)
+	return admits(pod.Node, v.traitsOf(pod)) && !v.repels(pod, pod.Node) || v.fitsOther(pod, v.allSelected)
 }
 
 // hasRoom compares as upstream does: a node on which more of a resource is requested than it has refuses even a pod
 // that names the resource with 0, but not a pod that does not name it.
 func (v *View) hasRoom(n *Node, t *traits) bool {
 	free := v.usageOf(n).free
-	for _, w := range t.wants {
+	for _, w := range t.requests {
 		if w.amount > free[w.resource] {
 			return false
 		}
@@ -162,7 +168,8 @@ func (v *View) antiAffinity(p *Pod) []antiAffinityTerm {
 }
 
 // repels reports whether the pod's own anti-affinity matches a pod that runs on the node. A pod with the same name
-// counts as the pod itself, and only pods on this node are considered, whatever the domain.
+// counts as the pod itself, and only pods on this node are considered, whatever the domain. Both follow upstream;
+// where a replacement will really be placed is decided by package plan with the scheduler's own rules.
 func (v *View) repels(pod *Pod, n *Node) bool {
 	for _, t := range v.antiAffinity(pod) {
 		if t.err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 )
 
-// Input is everything a run depends on.
+// Input is everything a run depends on. Equal inputs give equal outcomes.
 type Input struct {
 	Cluster Cluster
 	Policy  *policy.Policy
@@ -18,14 +18,16 @@ type Input struct {
 	Now time.Time
 	// Upstream decides exactly as sigs.k8s.io/descheduler v0.36 would.
 	Upstream bool
-	// Kept, if set, is called for every candidate that stays, with the reason.
+	// Kept, if set, is called for every candidate that stays, with the reason. It also makes strategies that judge
+	// nodes record their judgements (StrategyReport.Nodes), which costs a string per node.
 	Kept func(Candidate, Refusal)
 	// Timed, if set, is called when a strategy begins; the function that it returns is called when the strategy has
 	// ended.
 	Timed func(profile, strategy string) (ended func())
 }
 
-// Usage is actual utilisation, which strategies may use instead of requests.
+// Usage is actual utilisation, which strategies may use instead of requests. The zero value has none, so that
+// strategies which need some fail with an error of their own; the other strategies run.
 type Usage struct {
 	// Nodes and Pods are those of metrics.k8s.io: by node name, and by "namespace/name"; cpu in milli, memory in
 	// bytes.
@@ -38,7 +40,8 @@ type Usage struct {
 	Failed map[string]error
 }
 
-// Candidate is a pod that a strategy would evict.
+// Candidate is a pod that a strategy would evict. It is passed by value, and the functions in it read the state of
+// the run at the time of the call: they are valid only during the Offer that they are passed to.
 type Candidate struct {
 	Pod *Pod
 	// Profile and Strategy are those that picked it.
@@ -53,7 +56,8 @@ type Candidate struct {
 	Best func(node string) bool
 }
 
-// Verdict is the result for a candidate.
+// Verdict is the result for a candidate. It is derived from the refusal (see pass.propose), so that strategies need
+// not know the refusals that end a node or a run.
 type Verdict uint8
 
 const (
@@ -72,13 +76,15 @@ const (
 // pick.
 type Offer func(Candidate, *Guard) (landing string, against Refusal)
 
-// Refused identifies a pod that a strategy of a profile picked and that stays, for counting.
+// Refused identifies a pod that a strategy of a profile picked and that stays, for counting. It is a key of a map:
+// its fields are the labels of the descheduler's metric.
 type Refused struct {
 	Profile, Strategy, Namespace, Node string
 	Reason                             Refusal
 }
 
-// Outcome is the result of a run, in addition to what Offer accepted.
+// Outcome is the result of a run, in addition to what Offer accepted. One pod may be in it several times, because
+// each strategy that picks it counts.
 type Outcome struct {
 	// Refused counts the pods that stay, by the strategy that picked them and the reason.
 	Refused map[Refused]int
@@ -88,25 +94,27 @@ type Outcome struct {
 	Skipped string
 	// Failed holds the strategies that could not run, with the reason.
 	Failed []Failure
-	// Told holds the report of each strategy, in the order in which they ran.
-	Told []Told
+	// Reports holds the report of each strategy, in the order in which they ran.
+	Reports []StrategyReport
 }
 
-// Failure is a strategy that could not run.
+// Failure is a strategy that could not run, because its source of utilisation had no data. The other strategies
+// ran.
 type Failure struct {
 	Profile, Strategy string
 	Err               error
 }
 
-// Told is the report of one strategy of one profile about its run, for people.
-type Told struct {
+// StrategyReport is the report of one strategy of one profile about its run, for people. Its JSON form is part of
+// the output of `berth explain deschedule`.
+type StrategyReport struct {
 	Profile  string `json:"profile"`
 	Strategy string `json:"strategy"`
 	// Picked is how many pods it picked.
 	Picked int `json:"picked"`
-	// Says explains why it picked none, and which pods were left out before it picked. It is empty if there is
+	// Notes explains why it picked none, and which pods were left out before it picked. It is empty if there is
 	// nothing to add to the picked pods.
-	Says []string `json:"says,omitempty"`
+	Notes []string `json:"says,omitempty"`
 	// Nodes holds the strategy's judgement of each node, by name; only with Input.Kept, and only for strategies
 	// that judge nodes.
 	Nodes map[string]string `json:"nodes,omitempty"`

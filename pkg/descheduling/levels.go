@@ -8,16 +8,16 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 )
 
-// levels is how full nodes are, as LowNodeUtilization measures it.
+// levels is how full nodes are, as LowNodeUtilization measures it, after the accepted moves of all strategies.
 type levels struct {
 	meter
-	all    []*bearing
-	byNode map[*Node]*bearing
+	all    []*nodeUsage
+	byNode map[*Node]*nodeUsage
 }
 
 func (p *pass) newLevels(args *policy.LowUtilization) (*levels, error) {
-	l := &levels{meter: p.meters().of(args), byNode: map[*Node]*bearing{}}
-	all, err := p.meters().weigh(&l.meter)
+	l := &levels{meter: p.meters().of(args), byNode: map[*Node]*nodeUsage{}}
+	all, err := p.meters().measureNodes(&l.meter)
 	if err != nil {
 		return nil, err
 	}
@@ -34,14 +34,14 @@ func (p *pass) newLevels(args *policy.LowUtilization) (*levels, error) {
 }
 
 // copied returns copies of the bearings in their current state.
-func (l *levels) copied() []*bearing {
-	all := make([]*bearing, 0, len(l.all))
+func (l *levels) copied() []*nodeUsage {
+	all := make([]*nodeUsage, 0, len(l.all))
 	for _, n := range l.all {
-		c := &bearing{Node: n.Node, used: amounts{}}
+		c := &nodeUsage{Node: n.Node, used: amounts{}}
 		for name, amount := range n.used {
 			c.used[name] = amount
 		}
-		c.gauge()
+		c.setPercent()
 		all = append(all, c)
 	}
 	return all
@@ -64,7 +64,7 @@ func (l *levels) moved(pod *Pod, to *Node) {
 	if !known || !l.counted {
 		return
 	}
-	for n, sign := range map[*bearing]int64{l.byNode[pod.Node]: -1, l.byNode[to]: 1} {
+	for n, sign := range map[*nodeUsage]int64{l.byNode[pod.Node]: -1, l.byNode[to]: 1} {
 		if n == nil {
 			continue
 		}
@@ -75,7 +75,7 @@ func (l *levels) moved(pod *Pod, to *Node) {
 }
 
 // deviations converts distances from the mean of all nodes to thresholds, within 0 and 100.
-func deviations(all []*bearing, low, high policy.Thresholds) (lower, upper policy.Thresholds) {
+func deviations(all []*nodeUsage, low, high policy.Thresholds) (lower, upper policy.Thresholds) {
 	sums, counts := map[string]float64{}, map[string]int{}
 	for _, n := range all {
 		for name, percent := range n.percent {

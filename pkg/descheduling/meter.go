@@ -13,8 +13,8 @@ import (
 
 // extreme returns the node that is farthest above the thresholds, or with sign -1 farthest below, by the resource
 // that is decisive there.
-func extreme(all []*bearing, t policy.Thresholds, sign float64) *bearing {
-	distance := func(n *bearing) float64 {
+func extreme(all []*nodeUsage, t policy.Thresholds, sign float64) *nodeUsage {
+	distance := func(n *nodeUsage) float64 {
 		most := 0.0
 		for i, name := range slices.Sorted(maps.Keys(t)) {
 			if d := n.percent[corev1.ResourceName(name)] - t[name]; i == 0 || d > most {
@@ -23,7 +23,7 @@ func extreme(all []*bearing, t policy.Thresholds, sign float64) *bearing {
 		}
 		return sign * most
 	}
-	return slices.MaxFunc(all, func(a, b *bearing) int {
+	return slices.MaxFunc(all, func(a, b *nodeUsage) int {
 		return cmp.Or(cmp.Compare(distance(a), distance(b)), cmp.Compare(b.Name, a.Name))
 	})
 }
@@ -51,8 +51,8 @@ type meter struct {
 	counted bool
 }
 
-// bearing is a node with its usage.
-type bearing struct {
+// nodeUsage is a node with its usage by a meter. used follows the accepted moves, percent does not.
+type nodeUsage struct {
 	*Node
 	used amounts
 	// percent is the usage in percent of the node's capacity, for resources that it has.
@@ -71,16 +71,16 @@ func resourcesOf(t policy.Thresholds) []corev1.ResourceName {
 	return slices.Compact(names)
 }
 
-// meters makes meters of the nodes of a view, and reads them.
-type meters struct {
+// meterFactory makes meters of the nodes of a view, and reads them.
+type meterFactory struct {
 	view  *View
 	usage *Usage
 }
 
-func (p *pass) meters() meters { return meters{view: p.view, usage: &p.Usage} }
+func (p *pass) meters() meterFactory { return meterFactory{view: p.view, usage: &p.Usage} }
 
-// requested returns the meter of requests.
-func (m meters) requested(names []corev1.ResourceName) meter {
+// fromRequests returns the meter of requests.
+func (m meterFactory) fromRequests(names []corev1.ResourceName) meter {
 	return meter{
 		names: names, counted: true,
 		node: func(n *Node) (amounts, error) {
@@ -91,12 +91,12 @@ func (m meters) requested(names []corev1.ResourceName) meter {
 			out[corev1.ResourcePods] = used.pods
 			return out, nil
 		},
-		pod: func(pod *Pod) (amounts, bool) { return m.view.takenBy(pod), true },
+		pod: func(pod *Pod) (amounts, bool) { return m.view.chargedTo(pod), true },
 	}
 }
 
-// measured returns the meter of metrics.k8s.io. A pod that it does not report cannot be weighed and stays.
-func (m meters) measured(names []corev1.ResourceName) meter {
+// fromMetrics returns the meter of metrics.k8s.io. A pod that it does not report cannot be weighed and stays.
+func (m meterFactory) fromMetrics(names []corev1.ResourceName) meter {
 	return meter{
 		names: names, counted: true,
 		node: func(n *Node) (amounts, error) {
@@ -127,8 +127,8 @@ func (m meters) measured(names []corev1.ResourceName) meter {
 	}
 }
 
-// queried returns the meter of a Prometheus query: whole percentages of a node, nothing about pods.
-func (m meters) queried(query string) meter {
+// fromPrometheus returns the meter of a Prometheus query: whole percentages of a node, nothing about pods.
+func (m meterFactory) fromPrometheus(query string) meter {
 	return meter{
 		names: []corev1.ResourceName{policy.MetricResource},
 		node: func(n *Node) (amounts, error) {
@@ -150,34 +150,35 @@ func (m meters) queried(query string) meter {
 }
 
 // of returns the meter that the arguments ask for.
-func (m meters) of(args *policy.LowUtilization) meter {
+func (m meterFactory) of(args *policy.LowUtilization) meter {
 	switch args.Source {
 	case policy.PrometheusMetrics:
-		return m.queried(args.Query)
+		return m.fromPrometheus(args.Query)
 	case policy.KubernetesMetrics:
-		return m.measured(resourcesOf(args.Thresholds))
+		return m.fromMetrics(resourcesOf(args.Thresholds))
 	default:
-		return m.requested(resourcesOf(args.Thresholds))
+		return m.fromRequests(resourcesOf(args.Thresholds))
 	}
 }
 
-// weigh measures all selected nodes.
-func (m meters) weigh(by *meter) ([]*bearing, error) {
-	var all []*bearing
-	for _, n := range m.view.looked {
+// measureNodes measures all selected nodes. One node without data fails the strategy: its share could not be
+// compared.
+func (m meterFactory) measureNodes(by *meter) ([]*nodeUsage, error) {
+	var all []*nodeUsage
+	for _, n := range m.view.selected {
 		used, err := by.node(n)
 		if err != nil {
 			return nil, fmt.Errorf("error getting node usage: %w", err)
 		}
-		b := &bearing{Node: n, used: used}
-		b.gauge()
+		b := &nodeUsage{Node: n, used: used}
+		b.setPercent()
 		all = append(all, b)
 	}
 	return all, nil
 }
 
-// gauge sets percent.
-func (n *bearing) gauge() {
+// setPercent sets percent.
+func (n *nodeUsage) setPercent() {
 	n.percent = make(map[corev1.ResourceName]float64, len(n.used))
 	for name, amount := range n.used {
 		if total, ok := n.capacity(name); ok {
@@ -195,7 +196,7 @@ func percentOf(amount, total int64) float64 {
 
 // capacity returns what the node can provide; ok is false for a resource that it does not have. A node that does
 // not report what is allocatable provides its whole capacity.
-func (n *bearing) capacity(name corev1.ResourceName) (amount int64, ok bool) {
+func (n *nodeUsage) capacity(name corev1.ResourceName) (amount int64, ok bool) {
 	if name == policy.MetricResource {
 		return 100, true
 	}
@@ -209,7 +210,7 @@ func (n *bearing) capacity(name corev1.ResourceName) (amount int64, ok bool) {
 
 // limit sets how much of each resource may be in use: the threshold's share of the capacity, or all of it where
 // there is no threshold.
-func (n *bearing) limit(names []corev1.ResourceName, thresholds policy.Thresholds) {
+func (n *nodeUsage) limit(names []corev1.ResourceName, thresholds policy.Thresholds) {
 	n.cap = amounts{}
 	for _, name := range names {
 		total, _ := n.capacity(name)
@@ -221,10 +222,10 @@ func (n *bearing) limit(names []corev1.ResourceName, thresholds policy.Threshold
 }
 
 // below reports whether no resource is above its threshold.
-func (n *bearing) below(t policy.Thresholds) bool { return !n.above(t) }
+func (n *nodeUsage) below(t policy.Thresholds) bool { return !n.above(t) }
 
 // above reports whether some resource is above its threshold. A resource that the node does not have counts as 0.
-func (n *bearing) above(t policy.Thresholds) bool {
+func (n *nodeUsage) above(t policy.Thresholds) bool {
 	for name, most := range t {
 		if n.percent[corev1.ResourceName(name)] > most {
 			return true
@@ -234,7 +235,7 @@ func (n *bearing) above(t policy.Thresholds) bool {
 }
 
 // weight orders nodes by a plain sum of what is in use, regardless of units, as upstream does.
-func (n *bearing) weight() int64 {
+func (n *nodeUsage) weight() int64 {
 	sum := int64(0)
 	for _, amount := range n.used {
 		sum += amount
@@ -243,7 +244,7 @@ func (n *bearing) weight() int64 {
 }
 
 // describe shows usage next to thresholds: "cpu 93% (50%)".
-func (n *bearing) describe(t policy.Thresholds) string {
+func (n *nodeUsage) describe(t policy.Thresholds) string {
 	text := ""
 	for _, name := range slices.Sorted(maps.Keys(t)) {
 		if text != "" {
@@ -256,7 +257,7 @@ func (n *bearing) describe(t policy.Thresholds) string {
 
 // takes reports whether the node, with a pod of another node, stays within its limit, or at least is less full,
 // relative to its size, than that node is now.
-func (n *bearing) takes(from *bearing, used amounts, names []corev1.ResourceName) bool {
+func (n *nodeUsage) takes(from *nodeUsage, used amounts, names []corev1.ResourceName) bool {
 	return !slices.ContainsFunc(names, func(name corev1.ResourceName) bool {
 		after := n.used[name] + used.of(name)
 		return after > n.cap[name] && !relieves(after, n.cap[name], from.used[name], from.cap[name])

@@ -9,7 +9,7 @@ import (
 // nodeAffinity implements RemovePodsViolatingNodeAffinity. It searches for another place as upstream does, whatever
 // the policy's nodeFit is.
 func (p *pass) nodeAffinity(args *policy.NodeAffinity) {
-	rule := affinity{view: p.view, upstream: p.Upstream}
+	rule := affinityRule{view: p.view, upstream: p.Upstream}
 	for _, kind := range args.Types {
 		var picks func(*Pod) bool
 		as := func(pod *Pod) Candidate {
@@ -24,7 +24,7 @@ func (p *pass) nodeAffinity(args *policy.NodeAffinity) {
 		default:
 			continue
 		}
-		for _, n := range p.view.looked {
+		for _, n := range p.view.selected {
 			picked := selectPods(n.Pods, func(pod *Pod) bool {
 				return !pod.Terminal && args.Has(pod.Namespace, pod.Template.Labels) && !manyRules(pod) && picks(pod)
 			})
@@ -35,8 +35,8 @@ func (p *pass) nodeAffinity(args *policy.NodeAffinity) {
 	}
 }
 
-// affinity judges pods by their node affinity, on the nodes of a view.
-type affinity struct {
+// affinityRule judges pods by their node affinity, on the nodes of a view.
+type affinityRule struct {
 	view *View
 	// upstream reports whether pods are judged as upstream does.
 	upstream bool
@@ -44,7 +44,7 @@ type affinity struct {
 
 // missesRequired reports whether the pod violates its required node affinity and fits another place. A node
 // selector is evaluated only together with a required affinity, not alone.
-func (a affinity) missesRequired(pod *Pod) bool {
+func (a affinityRule) missesRequired(pod *Pod) bool {
 	terms := pod.spec().Affinity
 	if terms == nil || terms.NodeAffinity == nil ||
 		terms.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
@@ -56,14 +56,14 @@ func (a affinity) missesRequired(pod *Pod) bool {
 
 // prefersOther reports whether the pod prefers some node to its own, and fits one that it prefers. For upstream it
 // is enough that it fits any node, including its own, so that it may come back.
-func (a affinity) prefersOther(pod *Pod) bool {
+func (a affinityRule) prefersOther(pod *Pod) bool {
 	terms := pod.spec().Affinity
 	if terms == nil || terms.NodeAffinity == nil ||
 		len(terms.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) == 0 {
 		return false
 	}
 	w := a.view.preferences.of(pod)
-	better := w.betterThan(w.weights[pod.Node], a.view.looked)
+	better := w.betterThan(w.weights[pod.Node], a.view.selected)
 	switch {
 	case len(better.nodes) == 0:
 		return false
@@ -75,7 +75,7 @@ func (a affinity) prefersOther(pod *Pod) bool {
 }
 
 // preferring returns a candidate whose replacement should be on a node that it prefers.
-func (a affinity) preferring(pod *Pod) Candidate {
+func (a affinityRule) preferring(pod *Pod) Candidate {
 	w := a.view.preferences.of(pod)
 	return Candidate{
 		Pod: pod, Reason: "a node fits that it prefers to node " + pod.NodeName,

@@ -37,7 +37,8 @@ func compareBool(a, b bool) int {
 // qualities lists the classes in the order in which they are evicted.
 var qualities = []corev1.PodQOSClass{corev1.PodQOSBestEffort, corev1.PodQOSBurstable, corev1.PodQOSGuaranteed}
 
-// quality returns the rank of the pod's quality of service.
+// quality returns the rank of the pod's quality of service among qualities, computed if the status does not have
+// it.
 func (p *Pod) quality() int {
 	class := p.Status().QOSClass
 	if class == "" {

@@ -10,26 +10,27 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 )
 
-// sayOverspent names the namespaces whose rules were not all evaluated.
-func (p *pass) sayOverspent() {
+// noteOverspent names the namespaces whose rules were not all evaluated.
+func (p *pass) noteOverspent() {
 	var names []string
-	for name, a := range p.view.work.accounts {
-		if a.left < 0 {
+	for name, a := range p.view.budget.accounts {
+		if a.remaining < 0 {
 			names = append(names, name)
 		}
 	}
 	if slices.Sort(names); len(names) > 0 {
-		p.say("rules of some pods were not evaluated because this would take too long, in namespaces: %s",
+		p.note("rules of some pods were not evaluated because this would take too long, in namespaces: %s",
 			strings.Join(names, ", "))
 	}
 }
 
-// conclude reports why a strategy picked nothing, unless the strategy did so itself, and which pods it left out.
+// conclude reports why a strategy picked nothing, unless the strategy did so itself, and which pods it left out,
+// the most frequent reason first. It is called only for strategies that did not fail.
 func (p *pass) conclude(args policy.Args) {
-	if p.told.Picked == 0 && len(p.told.Says) == 0 {
-		p.say("%s", idle(args))
+	if p.report.Picked == 0 && len(p.report.Notes) == 0 {
+		p.note("%s", idle(args))
 	}
-	p.sayOverspent()
+	p.noteOverspent()
 	if len(p.leftOut) == 0 {
 		return
 	}
@@ -40,10 +41,11 @@ func (p *pass) conclude(args policy.Args) {
 	for _, r := range reasons {
 		parts = append(parts, fmt.Sprintf("%d %s", p.leftOut[r], r))
 	}
-	p.say("pods excluded as protected: %s", strings.Join(parts, ", "))
+	p.note("pods excluded as protected: %s", strings.Join(parts, ", "))
 }
 
-// idle returns the report of a strategy that picked no pod.
+// idle returns the report of a strategy that picked no pod, in terms of its arguments: operators ask this when a
+// strategy that they enabled does nothing.
 func idle(args policy.Args) string {
 	switch a := args.(type) {
 	case *policy.TooManyRestarts:

@@ -10,14 +10,19 @@ import (
 // also skips the cycle).
 const minNodes = 2
 
-// Run lets every strategy of every profile pick once: first the deschedule strategies, then the balance strategies.
+// Run lets every strategy of every profile pick once: first the deschedule strategies, then the balance strategies,
+// as upstream does, so that what is wrong is removed before what remains is balanced.
+//
+// The steps: make the view of the selected nodes; resolve the protections of every profile; compute the concerns of
+// the balance strategies, which the deschedule strategies must respect already; run the strategies in order. A
+// strategy that fails is recorded and does not stop the others. Run never calls offer concurrently.
 func Run(in Input, offer Offer) Outcome {
 	r := &run{
 		Input: in, offer: offer, view: NewView(in.Cluster, in.Policy.Nodes, in.Now),
 		out: Outcome{Refused: map[Refused]int{}}, concerns: map[policy.Args]concern{},
 	}
 	r.view.upstream = in.Upstream
-	r.out.Nodes = len(r.view.looked)
+	r.out.Nodes = len(r.view.selected)
 	if r.out.Nodes < minNodes {
 		r.out.Skipped = fmt.Sprintf("%d ready nodes match the policy, at least %d are needed", r.out.Nodes, minNodes)
 		return r.out
@@ -27,7 +32,7 @@ func Run(in Input, offer Offer) Outcome {
 		guards[i] = newGuard(&in.Policy.Profiles[i].Evictor, r.view, in.Upstream)
 	}
 	if !in.Upstream {
-		r.concerned(guards)
+		r.collectConcerns(guards)
 	}
 	for i, p := range in.Policy.Profiles {
 		r.strategies(p.Name, p.Deschedule, guards[i])
@@ -38,10 +43,12 @@ func Run(in Input, offer Offer) Outcome {
 	return r.out
 }
 
+// strategies runs the strategies of one extension point of a profile, in the order of the policy, and adds a report
+// of each to the outcome.
 func (r *run) strategies(profile string, list []policy.Strategy, g *Guard) {
 	for _, s := range list {
 		p := &pass{
-			run: r, profile: profile, strategy: s.Name, guard: g, told: Told{Profile: profile, Strategy: s.Name},
+			run: r, profile: profile, strategy: s.Name, guard: g, report: StrategyReport{Profile: profile, Strategy: s.Name},
 		}
 		ended := func() {}
 		if r.Timed != nil {
@@ -53,10 +60,12 @@ func (r *run) strategies(profile string, list []policy.Strategy, g *Guard) {
 			p.conclude(s.Args)
 		}
 		ended()
-		r.out.Told = append(r.out.Told, p.told)
+		r.out.Reports = append(r.out.Reports, p.report)
 	}
 }
 
+// pick runs the strategy that the type of the arguments identifies. An error means that the strategy could not run;
+// it has picked nothing then.
 func (p *pass) pick(args policy.Args) error {
 	switch a := args.(type) {
 	case *policy.TooManyRestarts:
@@ -85,8 +94,8 @@ func (p *pass) pick(args policy.Args) error {
 	return nil
 }
 
-// concerned collects the concerns of all profiles.
-func (r *run) concerned(guards []*Guard) {
+// collectConcerns collects the concerns of all profiles. It runs before any strategy, on the cluster as it is.
+func (r *run) collectConcerns(guards []*Guard) {
 	for i, profile := range r.Policy.Profiles {
 		for _, s := range profile.Balance {
 			p := &pass{run: r, profile: profile.Name, strategy: s.Name, guard: guards[i]}
@@ -102,7 +111,7 @@ func (r *run) concerned(guards []*Guard) {
 func (p *pass) newConcern(args policy.Args) concern {
 	switch args := args.(type) {
 	case *policy.Duplicates:
-		return p.newCrowding(args)
+		return p.newDuplicateIndex(args)
 	case *policy.LowUtilization:
 		if l, err := p.newLevels(args); err == nil {
 			return l

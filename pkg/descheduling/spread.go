@@ -12,8 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 )
 
-// move is a pod that a rule would move.
-type move struct {
+// spreadMove is a pod that a rule would move.
+type spreadMove struct {
 	pod    *Pod
 	rule   *spreadRule
 	reason string
@@ -21,10 +21,15 @@ type move struct {
 
 // topologySpread implements RemovePodsViolatingTopologySpreadConstraint. Only pods that could be evicted are
 // counted, and only their constraints are evaluated. Every constraint is balanced separately.
+//
+// It first collects the pods and distinct rules of each namespace, then picks the moves of all rules, namespaces by
+// name, and only then offers them. A pod moves once, for the first rule that picks it. Before a move is offered,
+// its domain is counted again: moves of other rules may have been enough. Accepted moves change the counts of all
+// rules of the namespace.
 func (p *pass) topologySpread(args *policy.TopologySpread) {
 	namespaces := map[string]*spreadNamespace{}
 	at := 0
-	for _, n := range p.view.looked {
+	for _, n := range p.view.selected {
 		for _, pod := range n.Pods {
 			if pod.Terminal || !args.Has(pod.Namespace, pod.Template.Labels) || p.protects(pod) {
 				continue
@@ -36,16 +41,16 @@ func (p *pass) topologySpread(args *policy.TopologySpread) {
 			at++
 		}
 	}
-	p.saySpread(namespaces, args)
-	var moves []move
+	p.noteConstraints(namespaces, args)
+	var moves []spreadMove
 	chosen := map[*Pod]bool{}
 	for _, name := range slices.Sorted(maps.Keys(namespaces)) {
 		ns := namespaces[name]
 		for _, rule := range ns.rules {
-			if ns.account.left < 0 {
+			if ns.account.remaining < 0 {
 				break
 			}
-			fresh := slices.DeleteFunc(p.balance(args, rule, ns), func(m move) bool { return chosen[m.pod] })
+			fresh := slices.DeleteFunc(p.balance(args, rule, ns), func(m spreadMove) bool { return chosen[m.pod] })
 			for _, m := range fresh {
 				chosen[m.pod] = true
 			}
@@ -60,10 +65,10 @@ func (p *pass) topologySpread(args *policy.TopologySpread) {
 		if !p.Upstream && !m.rule.skewed(m.pod.Node) {
 			continue // the moves of other rules were enough
 		}
-		verdict, landing := p.propose(Candidate{Pod: m.pod, Reason: m.reason, Better: p.evener(m)})
+		verdict, landing := p.propose(Candidate{Pod: m.pod, Reason: m.reason, Better: p.evensOut(m)})
 		switch verdict {
 		case Accepted:
-			p.settle(namespaces[m.pod.Namespace].rules, m.pod, landing)
+			p.recordMove(namespaces[m.pod.Namespace].rules, m.pod, landing)
 		case NodeDone:
 			full[m.pod.Node] = true
 		case Done:
@@ -76,19 +81,19 @@ func (p *pass) topologySpread(args *policy.TopologySpread) {
 // include are listed only if they have pods. None are listed if none can be too large, or if the namespace has used
 // up its share of the run.
 func (p *pass) domains(rule *spreadRule, ns *spreadNamespace) []domain {
-	byValue, total, most := p.populated(rule, ns)
+	byValue, total, most := p.podsByDomain(rule, ns)
 	if most <= rule.maxSkew {
 		return nil
 	}
-	nodes, cost := p.view.work.keyOf(rule.key).nodes, movedCost*total
-	if rule.heeds.included == nil {
-		cost += len(p.view.looked) * rule.heeds.terms
+	nodes, cost := p.view.budget.nodesWith(rule.key).nodes, movedCost*total
+	if rule.inclusion.included == nil {
+		cost += len(p.view.selected) * rule.inclusion.terms
 	}
 	if !ns.account.spend(cost + 2*len(nodes)) {
 		return nil
 	}
 	for _, n := range nodes {
-		if value := n.Object.Labels[rule.key]; rule.includes(n, p.view.looked) && byValue[value] == nil {
+		if value := n.Object.Labels[rule.key]; rule.includes(n, p.view.selected) && byValue[value] == nil {
 			byValue[value] = nil
 		}
 	}
@@ -105,9 +110,9 @@ func (p *pass) domains(rule *spreadRule, ns *spreadNamespace) []domain {
 	return all
 }
 
-// populated returns the pods that a rule counts, by the value of its key, their number, and the number in the
+// podsByDomain returns the pods that a rule counts, by the value of its key, their number, and the number in the
 // largest domain.
-func (p *pass) populated(rule *spreadRule, ns *spreadNamespace) (byValue map[string][]*Pod, total, most int) {
+func (p *pass) podsByDomain(rule *spreadRule, ns *spreadNamespace) (byValue map[string][]*Pod, total, most int) {
 	if !ns.account.spend(len(ns.kinds) * costOf(rule.selector)) {
 		return nil, 0, 0
 	}
@@ -135,17 +140,18 @@ func (p *pass) populated(rule *spreadRule, ns *spreadNamespace) (byValue map[str
 func compareForSpread(a, b *Pod) int {
 	pa, oka := a.priority()
 	pb, okb := b.priority()
-	return cmp.Or(-compareBool(picky(a), picky(b)), compareBool(oka, okb), cmp.Compare(pa, pb))
+	return cmp.Or(-compareBool(constrained(a), constrained(b)), compareBool(oka, okb), cmp.Compare(pa, pb))
 }
 
-func picky(p *Pod) bool {
+// constrained reports whether the pod's spec restricts its nodes; such pods are moved last.
+func constrained(p *Pod) bool {
 	a := p.spec().Affinity
 	return p.spec().NodeSelector != nil || a != nil && a.NodeAffinity != nil
 }
 
 // balance picks the pods that one rule would move, with upstream's two pointers: from the largest domain to the
 // smallest, half of their difference beyond maxSkew at a time, and never past the mean.
-func (p *pass) balance(args *policy.TopologySpread, rule *spreadRule, ns *spreadNamespace) []move {
+func (p *pass) balance(args *policy.TopologySpread, rule *spreadRule, ns *spreadNamespace) []spreadMove {
 	all := p.domains(rule, ns)
 	if len(all) == 0 || len(all[len(all)-1].pods)-len(all[0].pods) <= rule.maxSkew {
 		return nil
@@ -156,10 +162,10 @@ func (p *pass) balance(args *policy.TopologySpread, rule *spreadRule, ns *spread
 		total += len(d.pods)
 	}
 	b := balancer{view: p.view, mean: float64(total) / float64(len(all))}
-	b.wanting = &nodeList{p.wanting(rule, all, b.mean)}
-	var moves []move
+	b.targets = &nodeList{p.belowMean(rule, all, b.mean)}
+	var moves []spreadMove
 	homeless := len(all) // the domain whose homeless pods were last put first
-	for i, j := 0, len(all)-1; i < j && ns.account.left >= 0; {
+	for i, j := 0, len(all)-1; i < j && ns.account.remaining >= 0; {
 		if float64(len(all[j].pods)) <= b.mean {
 			j--
 		}
@@ -171,14 +177,14 @@ func (p *pass) balance(args *policy.TopologySpread, rule *spreadRule, ns *spread
 		}
 		high := all[j].pods
 		if j < homeless {
-			b.homelessFirst(high)
+			b.unplaceableFirst(high)
 			homeless = j
 		}
 		ns.account.spend(n * movedCost)
 		taken := high[len(high)-n:]
 		for _, pod := range taken {
 			if !args.NodeFit || b.fits(pod) {
-				moves = append(moves, move{pod, rule, fmt.Sprintf("%s %q has %d more pods than %q, at most %d are allowed",
+				moves = append(moves, spreadMove{pod, rule, fmt.Sprintf("%s %q has %d more pods than %q, at most %d are allowed",
 					rule.key, all[j].value, skew, all[i].value, rule.maxSkew)})
 			}
 		}
@@ -193,29 +199,29 @@ func (p *pass) balance(args *policy.TopologySpread, rule *spreadRule, ns *spread
 type balancer struct {
 	view *View
 	mean float64
-	// wanting holds the nodes of domains that were below the mean at first.
-	wanting *nodeList
-	// fitting caches the result for pods with anti-affinity, which differs for each pod.
-	fitting map[*Pod]bool
+	// targets holds the nodes of domains that were below the mean at first.
+	targets *nodeList
+	// fitByPod caches the result for pods with anti-affinity, which differs for each pod.
+	fitByPod map[*Pod]bool
 }
 
 func (b *balancer) fits(pod *Pod) bool {
 	if !pod.Kind.RequiredAntiAffinity {
-		return b.view.fitsOther(pod, b.wanting)
+		return b.view.fitsOther(pod, b.targets)
 	}
-	fit, known := b.fitting[pod]
+	fit, known := b.fitByPod[pod]
 	if !known {
-		fit = b.view.fitsOther(pod, b.wanting)
-		if b.fitting == nil {
-			b.fitting = map[*Pod]bool{}
+		fit = b.view.fitsOther(pod, b.targets)
+		if b.fitByPod == nil {
+			b.fitByPod = map[*Pod]bool{}
 		}
-		b.fitting[pod] = fit
+		b.fitByPod[pod] = fit
 	}
 	return fit
 }
 
-// homelessFirst puts the pods that fit nowhere first, and otherwise keeps the order.
-func (b *balancer) homelessFirst(pods []*Pod) {
+// unplaceableFirst puts the pods that fit nowhere first, and otherwise keeps the order.
+func (b *balancer) unplaceableFirst(pods []*Pod) {
 	var fitting []*Pod
 	kept := pods[:0]
 	for _, pod := range pods {
@@ -238,17 +244,18 @@ func (b *balancer) step(skew, maxSkew, high, low int) int {
 	return int(min(above, below, half))
 }
 
-// wanting lists the nodes that the rule includes in domains below the mean, by domain.
-func (p *pass) wanting(rule *spreadRule, all []domain, mean float64) []*Node {
+// belowMean lists the nodes that the rule includes in domains below the mean, by domain: a moved pod must fit on
+// one of them.
+func (p *pass) belowMean(rule *spreadRule, all []domain, mean float64) []*Node {
 	below := map[string][]*Node{}
 	for _, d := range all {
 		if float64(len(d.pods)) < mean {
 			below[d.value] = nil
 		}
 	}
-	for _, n := range p.view.work.keyOf(rule.key).nodes {
+	for _, n := range p.view.budget.nodesWith(rule.key).nodes {
 		value := n.Object.Labels[rule.key]
-		if _, wants := below[value]; wants && rule.includes(n, p.view.looked) {
+		if _, wants := below[value]; wants && rule.includes(n, p.view.selected) {
 			below[value] = append(below[value], n)
 		}
 	}
@@ -259,8 +266,8 @@ func (p *pass) wanting(rule *spreadRule, all []domain, mean float64) []*Node {
 	return nodes
 }
 
-// saySpread reports on the constraints of the pods, if there are none to evaluate.
-func (p *pass) saySpread(namespaces map[string]*spreadNamespace, args *policy.TopologySpread) {
+// noteConstraints reports on the constraints of the pods, if there are none to evaluate.
+func (p *pass) noteConstraints(namespaces map[string]*spreadNamespace, args *policy.TopologySpread) {
 	rules := 0
 	others := false
 	nowhere := false
@@ -270,17 +277,17 @@ func (p *pass) saySpread(namespaces map[string]*spreadNamespace, args *policy.To
 	}
 	switch {
 	case rules == 0 && others:
-		p.say("no pod considered has a constraint of %v, which `constraints` of the policy requires; some have others",
+		p.note("no pod considered has a constraint of %v, which `constraints` of the policy requires; some have others",
 			args.Constraints)
 	case rules == 0 && nowhere:
-		p.say("no node has the topology labels of the constraints")
+		p.note("no node has the topology labels of the constraints")
 	case rules == 0:
-		p.say("no pod considered has a topology spread constraint")
+		p.note("no pod considered has a topology spread constraint")
 	}
 }
 
-// evener reports whether a move to a node makes the two domains more equal than they are.
-func (p *pass) evener(m move) func(string) bool {
+// evensOut reports whether a move to a node makes the two domains more equal than they are.
+func (p *pass) evensOut(m spreadMove) func(string) bool {
 	from := m.pod.Node.Object.Labels[m.rule.key]
 	return func(node string) bool {
 		to := p.view.byName[node]
@@ -292,8 +299,8 @@ func (p *pass) evener(m move) func(string) bool {
 	}
 }
 
-// settle counts a pod where it lands, for all rules that count it.
-func (p *pass) settle(rules []*spreadRule, pod *Pod, landing string) {
+// recordMove counts a pod where it lands, for all rules that count it.
+func (p *pass) recordMove(rules []*spreadRule, pod *Pod, landing string) {
 	to := p.view.byName[landing]
 	if to == nil {
 		return

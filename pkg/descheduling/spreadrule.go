@@ -15,16 +15,17 @@ import (
 // spreadRule is one topology spread constraint of some pods of a namespace, with the properties of those pods that
 // determine which nodes count.
 type spreadRule struct {
-	maxSkew  int
-	key      string
-	selector labels.Selector
-	heeds    *heeded
+	maxSkew   int
+	key       string
+	selector  labels.Selector
+	inclusion *inclusion
 	// sizes counts the pods in each domain after the moves accepted so far.
 	sizes *sizes
 }
 
-// heeded holds the properties of its pods that a rule reads.
-type heeded struct {
+// inclusion holds the properties of its pods that decide which nodes a rule counts: nodeAffinityPolicy and
+// nodeTaintsPolicy of KEP-3094. Rules of a namespace share it where the properties are equal.
+type inclusion struct {
 	// required and tolerations are nil when the rule ignores them.
 	required    *nodeaffinity.RequiredNodeAffinity
 	tolerations *[]corev1.Toleration
@@ -39,7 +40,7 @@ type ruleID struct {
 	maxSkew       int
 	key, selector string
 	everything    bool
-	heeds         *heeded
+	inclusion     *inclusion
 }
 
 // domain is one value of a rule's key with the pods there that the rule counts.
@@ -48,7 +49,8 @@ type domain struct {
 	pods  []*Pod
 }
 
-// spreadNamespace holds the pods of a namespace that count, and their distinct rules.
+// spreadNamespace holds the pods of a namespace that count, and their distinct rules. A constraint matches only
+// pods of its own namespace, so namespaces are balanced independently.
 type spreadNamespace struct {
 	view    *View
 	account *account
@@ -57,9 +59,9 @@ type spreadNamespace struct {
 	order map[*Pod]int
 	rules []*spreadRule
 	known map[ruleID]bool
-	// heeded holds the properties that rules read, by one string that identifies them.
-	heeded map[string]*heeded
-	seen   map[*corev1.Pod]bool
+	// inclusions holds the properties that rules read, by one string that identifies them.
+	inclusions map[string]*inclusion
+	seen       map[*corev1.Pod]bool
 	// others reports that pods have constraints that the policy does not select; nowhere reports that pods have
 	// constraints whose key no node has.
 	others, nowhere bool
@@ -67,8 +69,8 @@ type spreadNamespace struct {
 
 func newSpreadNamespace(v *View, name string) *spreadNamespace {
 	return &spreadNamespace{
-		view: v, account: v.work.account(name), kinds: map[*state.Kind][]*Pod{}, order: map[*Pod]int{},
-		known: map[ruleID]bool{}, heeded: map[string]*heeded{}, seen: map[*corev1.Pod]bool{},
+		view: v, account: v.budget.account(name), kinds: map[*state.Kind][]*Pod{}, order: map[*Pod]int{},
+		known: map[ruleID]bool{}, inclusions: map[string]*inclusion{}, seen: map[*corev1.Pod]bool{},
 	}
 }
 
@@ -84,7 +86,7 @@ func (s *spreadNamespace) add(pod *Pod, at int, actions []corev1.UnsatisfiableCo
 		switch {
 		case !slices.Contains(actions, c.WhenUnsatisfiable):
 			s.others = true
-		case len(s.view.work.keyOf(c.TopologyKey).nodes) == 0:
+		case len(s.view.budget.nodesWith(c.TopologyKey).nodes) == 0:
 			s.nowhere = true
 		case s.account.spend(newRuleCost):
 			s.addRule(c, pod.Template)
@@ -114,18 +116,18 @@ func (s *spreadNamespace) addRule(c *corev1.TopologySpreadConstraint, pod *corev
 	if requirements, selectable := selector.Requirements(); selectable && len(own) > 0 {
 		selector = labels.SelectorFromSet(own).Add(requirements...)
 	}
-	rule := &spreadRule{maxSkew: int(c.MaxSkew), key: c.TopologyKey, selector: selector, heeds: s.heededBy(c, pod)}
+	rule := &spreadRule{maxSkew: int(c.MaxSkew), key: c.TopologyKey, selector: selector, inclusion: s.inclusionOf(c, pod)}
 	_, everything := selector.Requirements()
-	id := ruleID{rule.maxSkew, rule.key, selector.String(), everything, rule.heeds}
+	id := ruleID{rule.maxSkew, rule.key, selector.String(), everything, rule.inclusion}
 	if !s.known[id] {
 		s.known[id] = true
 		s.rules = append(s.rules, rule)
 	}
 }
 
-// heededBy returns the properties that a constraint reads; constraints that read equal properties share them.
-func (s *spreadNamespace) heededBy(c *corev1.TopologySpreadConstraint, pod *corev1.Pod) *heeded {
-	h, only := &heeded{terms: 1}, corev1.PodSpec{}
+// inclusionOf returns the properties that a constraint reads; constraints that read equal properties share them.
+func (s *spreadNamespace) inclusionOf(c *corev1.TopologySpreadConstraint, pod *corev1.Pod) *inclusion {
+	h, only := &inclusion{terms: 1}, corev1.PodSpec{}
 	if policyOf(c.NodeAffinityPolicy, corev1.NodeInclusionPolicyHonor) {
 		required := nodeaffinity.GetRequiredNodeAffinity(pod)
 		h.required = &required
@@ -136,7 +138,7 @@ func (s *spreadNamespace) heededBy(c *corev1.TopologySpreadConstraint, pod *core
 		only.Tolerations = pod.Spec.Tolerations
 	}
 	identity := fmt.Sprint(h.required != nil, h.tolerations != nil, placementKey(&only))
-	if known := s.heeded[identity]; known != nil {
+	if known := s.inclusions[identity]; known != nil {
 		return known
 	}
 	if h.required != nil && hasRequired(&only) {
@@ -147,7 +149,7 @@ func (s *spreadNamespace) heededBy(c *corev1.TopologySpreadConstraint, pod *core
 			}
 		}
 	}
-	s.heeded[identity] = h
+	s.inclusions[identity] = h
 	return h
 }
 
@@ -161,7 +163,7 @@ func policyOf(p *corev1.NodeInclusionPolicy, otherwise corev1.NodeInclusionPolic
 
 // includes reports whether a selected node forms a domain of the rule even without pods.
 func (s *spreadRule) includes(n *Node, nodes []*Node) bool {
-	h := s.heeds
+	h := s.inclusion
 	if h.included == nil {
 		h.included = make([]bool, len(nodes))
 		for i, n := range nodes {
@@ -172,7 +174,7 @@ func (s *spreadRule) includes(n *Node, nodes []*Node) bool {
 }
 
 // includes reports whether a node counts. Requirements that cannot be parsed match no node.
-func (h *heeded) includes(n *Node) bool {
+func (h *inclusion) includes(n *Node) bool {
 	if h.required != nil {
 		if match, err := h.required.Match(n.Object); err != nil || !match {
 			return false
@@ -183,7 +185,8 @@ func (h *heeded) includes(n *Node) bool {
 	})
 }
 
-// sizes counts the pods in each domain of a rule while a plan changes them.
+// sizes counts the pods in each domain of a rule while moves change them. The number of domains by size is kept
+// too, so that the smallest size is known after a move without a look at all domains.
 type sizes struct {
 	of map[string]int
 	// levels is the number of domains by size; no domain is smaller than least.
@@ -201,6 +204,7 @@ func newSizes(all []domain) *sizes {
 	return s
 }
 
+// add changes the size of a domain; one that the rule does not have is ignored.
 func (s *sizes) add(domain string, by int) {
 	size, known := s.of[domain]
 	if !known {

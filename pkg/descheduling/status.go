@@ -28,13 +28,13 @@ func statuses(s *corev1.PodStatus, initContainers, ephemeral bool) []corev1.Cont
 	return all
 }
 
-func waitsFor(list []corev1.ContainerStatus, reasons []string) bool {
+func waitingFor(list []corev1.ContainerStatus, reasons []string) bool {
 	return slices.ContainsFunc(list, func(c corev1.ContainerStatus) bool {
 		return c.State.Waiting != nil && slices.Contains(reasons, c.State.Waiting.Reason)
 	})
 }
 
-func endedBy(list []corev1.ContainerStatus, reasons []string) bool {
+func terminatedWith(list []corev1.ContainerStatus, reasons []string) bool {
 	return slices.ContainsFunc(list, func(c corev1.ContainerStatus) bool {
 		return c.State.Terminated != nil && slices.Contains(reasons, c.State.Terminated.Reason)
 	})
@@ -51,9 +51,9 @@ func (p *pass) tooManyRestarts(args *policy.TooManyRestarts) {
 	inState := func(pod *Pod) bool {
 		s := pod.Status()
 		return len(args.States) == 0 || slices.Contains(args.States, string(s.Phase)) ||
-			waitsFor(statuses(s, args.InitContainers, false), args.States)
+			waitingFor(statuses(s, args.InitContainers, false), args.States)
 	}
-	for _, n := range p.view.looked {
+	for _, n := range p.view.selected {
 		var picked []*Pod
 		restarts := map[*Pod]int32{}
 		for _, pod := range n.Pods {
@@ -91,11 +91,11 @@ func (p *pass) failedPods(args *policy.FailedPods) {
 		}
 		list := statuses(s, args.InitContainers, false)
 		reason := len(args.Reasons) == 0 || slices.Contains(reasons, s.Reason) ||
-			waitsFor(list, reasons) || endedBy(list, reasons)
+			waitingFor(list, reasons) || terminatedWith(list, reasons)
 		return reason && (len(args.ExitCodes) == 0 || exitedWith(list, args.ExitCodes)) &&
 			olderThan(p.view.age(pod), args.MinSeconds)
 	}
-	for _, n := range p.view.looked {
+	for _, n := range p.view.selected {
 		picked := selectPods(n.Pods, picks)
 		as := func(pod *Pod) Candidate {
 			return Candidate{Pod: pod, Reason: "failed: " + cmp.Or(pod.Status().Reason, "no reason given")}
@@ -119,9 +119,9 @@ func (p *pass) podLifeTime(args *policy.PodLifeTime) {
 		created int64
 	}
 	var picked []old
-	for _, n := range p.view.looked {
+	for _, n := range p.view.selected {
 		for _, pod := range n.Pods {
-			if p.view.outlived(args, pod) {
+			if p.view.exceedsLifetime(args, pod) {
 				picked = append(picked, old{pod, pod.Created().Unix()})
 			}
 		}
@@ -134,7 +134,7 @@ func (p *pass) podLifeTime(args *policy.PodLifeTime) {
 	}
 }
 
-func (v *View) outlived(args *policy.PodLifeTime, pod *Pod) bool {
+func (v *View) exceedsLifetime(args *policy.PodLifeTime, pod *Pod) bool {
 	s := pod.Status()
 	switch {
 	case !args.Has(pod.Namespace, pod.Template.Labels) || !ownerKind(args.OwnerKinds, pod.Template.OwnerReferences):
@@ -160,7 +160,7 @@ func ownerKind(kinds policy.OwnerKinds, owners []metav1.OwnerReference) bool {
 func inLifeState(args *policy.PodLifeTime, s *corev1.PodStatus) bool {
 	list := statuses(s, args.InitContainers, args.EphemeralContainers)
 	return slices.Contains(args.States, string(s.Phase)) || slices.Contains(args.States, s.Reason) ||
-		waitsFor(list, args.States) || endedBy(list, args.States)
+		waitingFor(list, args.States) || terminatedWith(list, args.States)
 }
 
 // olderThanMax reports whether a pod exceeds an age. A pod created in the future is not old.

@@ -11,7 +11,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// demand holds the requests of the pods of one template, by upstream's formula: from the spec only.
+// demand holds the requests of the pods of one template, by upstream's formula: from the spec only. It differs from
+// state.Pod.Requests, which the scheduler counts, while a pod is resized in place.
 type demand struct {
 	// amounts is by resource name; cpu in milli. A resource that is named with 0 is included.
 	amounts map[corev1.ResourceName]int64
@@ -21,17 +22,19 @@ type demand struct {
 // selector, required node affinity and demand.
 type traits struct {
 	*demand
-	// wants holds the resources of demand that hasRoom compares, sorted by name, with their amounts.
-	wants []want
+	// requests holds the resources of demand that hasRoom compares, sorted by name, with their amounts; not the
+	// resource pods, of which every pod takes one.
+	requests []request
 	// required is nil when every node matches.
 	required    *nodeaffinity.RequiredNodeAffinity
 	tolerations []corev1.Toleration
-	// takers holds the first nodes of a list that can take such a pod: two are enough to know whether there is one
+	// hosts holds the first nodes of a list that can take such a pod: two are enough to know whether there is one
 	// other than any given node.
-	takers map[*nodeList][]*Node
+	hosts map[*nodeList][]*Node
 }
 
-type want struct {
+// request is the amount of one resource, in the unit of demand.amounts.
+type request struct {
 	resource corev1.ResourceName
 	amount   int64
 }
@@ -39,10 +42,12 @@ type want struct {
 // nodeList is a list of nodes with an identity, so that results about it can be cached.
 type nodeList struct{ nodes []*Node }
 
-// enoughTakers nodes of a list are enough to answer for every pod of a sort, on whichever node it is.
-const enoughTakers = 2
+// enoughHosts nodes of a list are enough to answer for every pod with the same traits, on whichever node it is: at
+// most one of them is the pod's own.
+const enoughHosts = 2
 
-// antiAffinityTerm is a required term as upstream interprets it: namespaces only by name.
+// antiAffinityTerm is a required term as upstream's NodeFit interprets it: namespaces only by name, and the pod's
+// own if the term names none. err is set if the selector cannot be parsed; such a term repels everywhere.
 type antiAffinityTerm struct {
 	key        string
 	namespaces []string
@@ -55,6 +60,7 @@ func (t *antiAffinityTerm) matches(p *Pod) bool {
 	return slices.Contains(t.namespaces, p.Namespace) && p.Kind.MayMatch(t.selector)
 }
 
+// demandOf sums the requests of containers, sidecars and overhead, from the spec alone.
 func demandOf(template *corev1.Pod) *demand {
 	requests := podresource.PodRequests(template, podresource.PodResourcesOptions{})
 	d := &demand{amounts: make(map[corev1.ResourceName]int64, len(requests))}
@@ -70,7 +76,7 @@ func hasRequired(spec *corev1.PodSpec) bool {
 		spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
 }
 
-// amount selects the unit in which a resource is counted.
+// amount selects the unit in which a resource is counted: cpu in milli, everything else in whole units, rounded up.
 func amount(name corev1.ResourceName, milli, whole func() int64) int64 {
 	if name == corev1.ResourceCPU {
 		return milli()
@@ -85,7 +91,8 @@ func capacityOf(list corev1.ResourceList, name corev1.ResourceName) int64 {
 }
 
 // placementKey is equal for pods that the same nodes can take with respect to taints, node selector and required
-// node affinity. (Protobuf in Kubernetes writes maps sorted.)
+// node affinity. (Protobuf in Kubernetes writes maps sorted, and String prints fields in a fixed order.) Equal
+// requirements that are written in another order have different keys; that costs an entry and is never wrong.
 func placementKey(spec *corev1.PodSpec) string {
 	only := corev1.PodSpec{Tolerations: spec.Tolerations, NodeSelector: spec.NodeSelector}
 	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
@@ -104,6 +111,8 @@ func tolerates(tolerations []corev1.Toleration, taints []corev1.Taint, counts fu
 	return !untolerated
 }
 
+// toleratesAll reports whether the tolerations cover every taint of the node that keeps pods off it.
+// PreferNoSchedule does not.
 func toleratesAll(tolerations []corev1.Toleration, n *Node) bool {
 	return len(n.Object.Spec.Taints) == 0 || tolerates(tolerations, n.Object.Spec.Taints, func(t *corev1.Taint) bool {
 		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
@@ -113,7 +122,9 @@ func toleratesAll(tolerations []corev1.Toleration, n *Node) bool {
 // toleratesHard considers only taints that keep a pod off a node.
 func toleratesHard(pod *Pod, n *Node) bool { return toleratesAll(pod.spec().Tolerations, n) }
 
-// admits considers the node itself, not the pods on it.
+// admits reports whether the node itself accepts pods with these traits, whatever pods are on it: it is not
+// cordoned, matches the required affinity, and its taints are tolerated. An affinity that cannot be parsed matches
+// no node.
 func admits(n *Node, t *traits) bool {
 	if n.Object.Spec.Unschedulable {
 		return false

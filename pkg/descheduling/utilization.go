@@ -12,19 +12,19 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 )
 
-// weighNow is weigh with the moves made since.
-func (p *pass) weighNow(m *meter, args *policy.LowUtilization) ([]*bearing, error) {
+// currentUsage measures the nodes and adds the moves made since the run began.
+func (p *pass) currentUsage(m *meter, args *policy.LowUtilization) ([]*nodeUsage, error) {
 	if l, ok := p.concerns[args].(*levels); ok {
 		return l.copied(), nil
 	}
-	return p.meters().weigh(m)
+	return p.meters().measureNodes(m)
 }
 
 // lowUtilization implements LowNodeUtilization: it evicts pods from overutilised nodes until they no longer are,
 // for as long as the underutilised ones have room.
 func (p *pass) lowUtilization(args *policy.LowUtilization) error {
 	m := p.meters().of(args)
-	all, err := p.weighNow(&m, args)
+	all, err := p.currentUsage(&m, args)
 	if err != nil {
 		return err
 	}
@@ -32,38 +32,38 @@ func (p *pass) lowUtilization(args *policy.LowUtilization) error {
 	if args.Deviation {
 		low, high = deviations(all, low, high)
 	}
-	var under, over []*bearing
+	var under, over []*nodeUsage
 	for _, n := range all {
 		switch {
 		case !n.Object.Spec.Unschedulable && n.below(low):
 			under = append(under, n)
-			p.judge(n, "under", low, high)
+			p.recordNode(n, "under", low, high)
 		case n.above(high):
 			over = append(over, n)
-			p.judge(n, "over", low, high)
+			p.recordNode(n, "over", low, high)
 		default:
-			p.judge(n, "between", low, high)
+			p.recordNode(n, "between", low, high)
 		}
 	}
-	if p.sayWhyNot(all, under, low, args.NumberOfNodes) {
+	if p.noteIdleNodes(all, under, low, args.NumberOfNodes) {
 		return nil
 	}
 	if len(over) == 0 {
 		n := extreme(all, high, 1)
-		p.say("no node is above the target thresholds: the fullest is %s with %s", n.Name, n.describe(high))
+		p.note("no node is above the target thresholds: the fullest is %s with %s", n.Name, n.describe(high))
 		return nil
 	}
 	for _, n := range all {
 		n.limit(m.names, high)
 	}
-	slices.SortStableFunc(over, func(a, b *bearing) int { return cmp.Compare(b.weight(), a.weight()) })
+	slices.SortStableFunc(over, func(a, b *nodeUsage) int { return cmp.Compare(b.weight(), a.weight()) })
 	p.drain(&drain{
 		meter: &m, from: over, to: under, others: all, exclude: args.ExcludeNamespaces, perNode: args.NodeLimit,
-		wants: func(n *bearing) bool {
+		hasExcess: func(n *nodeUsage) bool {
 			return slices.ContainsFunc(m.names, func(name corev1.ResourceName) bool { return n.used[name] > n.cap[name] })
 		},
 		picks: func(*Pod) bool { return true },
-		why: func(n *bearing) string {
+		reason: func(n *nodeUsage) string {
 			return "node " + n.Name + " is over: " + n.describe(high)
 		},
 	})
@@ -73,37 +73,37 @@ func (p *pass) lowUtilization(args *policy.LowUtilization) error {
 // highUtilization implements HighNodeUtilization: it empties underutilised nodes, for as long as the others have
 // room.
 func (p *pass) highUtilization(args *policy.HighUtilization) error {
-	m := p.meters().requested(resourcesOf(args.Thresholds))
-	all, err := p.meters().weigh(&m)
+	m := p.meters().fromRequests(resourcesOf(args.Thresholds))
+	all, err := p.meters().measureNodes(&m)
 	if err != nil {
 		return err
 	}
-	var under, others []*bearing
+	var under, others []*nodeUsage
 	for _, n := range all {
 		switch {
 		case n.below(args.Thresholds):
 			under = append(under, n)
-			p.judge(n, "under", args.Thresholds)
+			p.recordNode(n, "under", args.Thresholds)
 		case !n.Object.Spec.Unschedulable:
 			others = append(others, n)
 		}
 	}
-	if p.sayWhyNot(all, under, args.Thresholds, args.NumberOfNodes) {
+	if p.noteIdleNodes(all, under, args.Thresholds, args.NumberOfNodes) {
 		return nil
 	}
 	if len(others) == 0 {
-		p.say("all nodes above the thresholds are cordoned: no node can receive pods")
+		p.note("all nodes above the thresholds are cordoned: no node can receive pods")
 		return nil
 	}
 	for _, n := range all {
 		n.limit(m.names, nil)
 	}
-	slices.SortStableFunc(under, func(a, b *bearing) int { return cmp.Compare(a.weight(), b.weight()) })
+	slices.SortStableFunc(under, func(a, b *nodeUsage) int { return cmp.Compare(a.weight(), b.weight()) })
 	p.drain(&drain{
 		meter: &m, from: under, to: others, exclude: args.ExcludeNamespaces,
-		wants: func(*bearing) bool { return true },
-		picks: func(pod *Pod) bool { return !args.OnlyThresholdResources || requestsAny(pod.spec(), args.Thresholds) },
-		why: func(n *bearing) string {
+		hasExcess: func(*nodeUsage) bool { return true },
+		picks:     func(pod *Pod) bool { return !args.OnlyThresholdResources || requestsAny(pod.spec(), args.Thresholds) },
+		reason: func(n *nodeUsage) string {
 			return "node " + n.Name + " is to be emptied: " + n.describe(args.Thresholds)
 		},
 	})
@@ -121,13 +121,13 @@ func requestsAny(spec *corev1.PodSpec, of policy.Thresholds) bool {
 	})
 }
 
-// judge records the strategy's judgement of a node.
-func (p *pass) judge(n *bearing, class string, thresholds ...policy.Thresholds) {
+// recordNode records the strategy's judgement of a node.
+func (p *pass) recordNode(n *nodeUsage, class string, thresholds ...policy.Thresholds) {
 	if p.Kept == nil {
 		return
 	}
-	if p.told.Nodes == nil {
-		p.told.Nodes = map[string]string{}
+	if p.report.Nodes == nil {
+		p.report.Nodes = map[string]string{}
 	}
 	var shares []string
 	for _, name := range slices.Sorted(maps.Keys(thresholds[0])) {
@@ -138,21 +138,21 @@ func (p *pass) judge(n *bearing, class string, thresholds ...policy.Thresholds) 
 		shares = append(shares, fmt.Sprintf("%s %.0f%% (%s)", name, n.percent[corev1.ResourceName(name)],
 			strings.Join(limits, " to ")))
 	}
-	p.told.Nodes[n.Name] = class + ": " + strings.Join(shares, ", ")
+	p.report.Nodes[n.Name] = class + ": " + strings.Join(shares, ", ")
 }
 
-// sayWhyNot reports why LowNodeUtilization or HighNodeUtilization has nothing to do with these numbers of nodes,
+// noteIdleNodes reports why LowNodeUtilization or HighNodeUtilization has nothing to do with these numbers of nodes,
 // and whether that is so.
-func (p *pass) sayWhyNot(all, under []*bearing, low policy.Thresholds, numberOfNodes int) bool {
+func (p *pass) noteIdleNodes(all, under []*nodeUsage, low policy.Thresholds, numberOfNodes int) bool {
 	switch {
 	case len(under) == 0:
 		n := extreme(all, low, -1)
-		p.say("no node that can receive pods is at or below the thresholds: the emptiest is %s with %s",
+		p.note("no node that can receive pods is at or below the thresholds: the emptiest is %s with %s",
 			n.Name, n.describe(low))
 	case len(under) <= numberOfNodes:
-		p.say("%d nodes are at or below the thresholds, numberOfNodes requires more than %d", len(under), numberOfNodes)
+		p.note("%d nodes are at or below the thresholds, numberOfNodes requires more than %d", len(under), numberOfNodes)
 	case len(under) == len(all):
-		p.say("all %d nodes are at or below the thresholds", len(all))
+		p.note("all %d nodes are at or below the thresholds", len(all))
 	default:
 		return false
 	}

@@ -23,25 +23,33 @@ type Cluster interface {
 
 // View is the cluster as one run sees it. It is made for one run and is not safe for concurrent use; what it points
 // to is shared and must not be changed.
+//
+// Its maps are caches, filled when first needed, whose keys are templates or the content that matters. A cluster
+// has many pods and few templates, so most questions about a pod are answered for its template once. NewView itself
+// costs a sort of the pods of each node.
 type View struct {
 	cluster Cluster
 	now     time.Time
 	// upstream counts what pods use in upstream's way.
 	upstream bool
-	// nodes holds all ready nodes, sorted by name; looked holds those of them that the policy selects (the selected
-	// nodes).
-	nodes, looked []*Node
-	byName        map[string]*Node
-	// places is looked as a list with an identity.
-	places *nodeList
+	// nodes holds all ready nodes, sorted by name; selected holds those of them that match the policy's node
+	// selector. Strategies pick only from the selected nodes; replacements may land on others if nodeFit's own
+	// selector allows.
+	nodes, selected []*Node
+	byName          map[string]*Node
+	// allSelected is selected as a list with an identity, so that results about it can be cached.
+	allSelected *nodeList
 
-	// templates and sorts hold the same traits, by template and by content.
-	templates map[*corev1.Pod]*traits
-	sorts     map[string]*traits
-	// owners is how many pods name an owner, by its UID and their namespace.
+	// traitsByTemplate and traitsByKey hold the same traits, by template and by content: templates that differ only
+	// in labels share traits.
+	traitsByTemplate map[*corev1.Pod]*traits
+	traitsByKey      map[string]*traits
+	// owners is how many pods name an owner, by its UID and their namespace. budgets holds the selectors of
+	// disruption budgets by namespace. terms holds required anti-affinity terms as upstream reads them, by
+	// template.
 	owners      map[string]map[string]uint
 	budgets     map[string][]labels.Selector
-	work        work
+	budget      budget
 	terms       map[*corev1.Pod][]antiAffinityTerm
 	preferences preferences
 }
@@ -51,7 +59,7 @@ type View struct {
 func NewView(cluster Cluster, nodes labels.Selector, now time.Time) *View {
 	v := &View{
 		cluster: cluster, now: now, byName: map[string]*Node{},
-		templates: map[*corev1.Pod]*traits{}, sorts: map[string]*traits{},
+		traitsByTemplate: map[*corev1.Pod]*traits{}, traitsByKey: map[string]*traits{},
 		terms: map[*corev1.Pod][]antiAffinityTerm{},
 	}
 	for n := range cluster.Nodes() {
@@ -65,16 +73,17 @@ func NewView(cluster Cluster, nodes labels.Selector, now time.Time) *View {
 		slices.SortFunc(node.Pods, comparePods)
 		v.nodes, v.byName[n.Name] = append(v.nodes, node), node
 		if nodes.Matches(labels.Set(n.Object.Labels)) {
-			node.at = len(v.looked)
-			v.looked = append(v.looked, node)
+			node.at = len(v.selected)
+			v.selected = append(v.selected, node)
 		}
 	}
-	v.places, v.work.looked = &nodeList{v.looked}, v.looked
-	v.preferences = newPreferences(v.looked)
+	v.allSelected, v.budget.selected = &nodeList{v.selected}, v.selected
+	v.preferences = newPreferences(v.selected)
 	return v
 }
 
-// age returns the time since creation, which is in whole seconds; it is negative when the clocks disagree.
+// age returns the time since creation. Creation times are in whole seconds and come from the API server's clock, so
+// the age is negative when that clock is ahead.
 func (v *View) age(p *Pod) time.Duration { return v.now.Sub(p.Created().Time) }
 
 // replicas counts every pod of an owner in a namespace, whatever its phase, on nodes or not; without a namespace,
@@ -96,6 +105,7 @@ func (v *View) replicas(namespace, owner string) (n uint) {
 	return n
 }
 
+// countOwners counts one pod for each of its owner references.
 func (v *View) countOwners(p *state.Pod) {
 	refs := p.Template.OwnerReferences
 	for i := range refs[:min(len(refs), maxOwners)] {

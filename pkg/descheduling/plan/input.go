@@ -11,6 +11,7 @@ import (
 
 // Input is everything a plan depends on.
 type Input struct {
+	// Cluster is the cluster as the facts show it.
 	Cluster *state.Snapshot
 	// Nodes holds all nodes with everything that counts on them, promises included. The plan modifies them. nil
 	// means those of Cluster, with the pods in the snapshot.

@@ -25,10 +25,12 @@ const (
 // MetricResource is the resource name under which thresholds refer to the result of a Prometheus query.
 const MetricResource = "MetricResource"
 
-// Args holds the arguments of one strategy: one of the pointer types below, never nil.
+// Args holds the arguments of one strategy: one of the pointer types below, never nil. The set is closed by the
+// unexported method; a type switch over it is complete with these ten.
 type Args interface{ plugin() string }
 
-// Pods selects the pods that a strategy considers.
+// Pods selects the pods that a strategy considers. Pods that it leaves out are not picked; whether they count, as
+// for utilisation, depends on the strategy.
 type Pods struct {
 	Namespaces Namespaces
 	// Labels is never nil.
@@ -40,7 +42,7 @@ func (p *Pods) Has(namespace string, podLabels map[string]string) bool {
 	return p.Namespaces.Has(namespace) && p.Labels.Matches(labels.Set(podLabels))
 }
 
-// Namespaces limits by exact name; at most one of the lists has entries.
+// Namespaces limits by exact name; at most one of the lists has entries. The zero value selects all namespaces.
 type Namespaces struct {
 	Include, Exclude []string
 }
@@ -107,7 +109,8 @@ type FailedPods struct {
 	InitContainers bool
 }
 
-// Duplicates holds the arguments of RemoveDuplicates.
+// Duplicates holds the arguments of RemoveDuplicates. ExcludeOwnerKinds keeps pods with an owner of one of these
+// kinds.
 type Duplicates struct {
 	Namespaces        Namespaces
 	ExcludeOwnerKinds []string

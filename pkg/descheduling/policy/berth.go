@@ -86,6 +86,8 @@ type berthBlock struct {
 	UsageHalfLife *metav1.Duration `json:"usageHalfLife"`
 }
 
+// berth reads the berth block; a missing or empty one gives the defaults. Fields that the file does not set keep
+// their defaults one by one.
 func (r *resolver) berth(raw []byte) Berth {
 	out := Berth{
 		Cooldown: DefaultCooldown, MaxCooldown: DefaultMaxCooldown, MaxPerOwner: intstr.FromString(DefaultMaxPerOwner),
@@ -133,6 +135,8 @@ func (r *resolver) berth(raw []byte) Berth {
 	return out
 }
 
+// pauses reads the two cooldowns. A cooldown above the default maximum raises the maximum with it, so that setting
+// one of the two is enough.
 func (r *resolver) pauses(in *berthBlock, out *Berth, path *field.Path) {
 	if in.Cooldown != nil {
 		out.Cooldown = in.Cooldown.Duration
@@ -151,6 +155,7 @@ func (r *resolver) pauses(in *berthBlock, out *Berth, path *field.Path) {
 	}
 }
 
+// checkAtOnce accepts what means at least one pod of an owner with 100; a percentage above 100 is a mistake.
 func (r *resolver) checkAtOnce(v intstr.IntOrString, path *field.Path) {
 	const wanted = "want a number of pods, 1 or more, or percents of the owner's pods, such as 25%"
 	n, err := intstr.GetScaledValueFromIntOrPercent(&v, 100, true)

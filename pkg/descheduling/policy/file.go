@@ -6,7 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// document is the file as descheduler/v1alpha2 defines it.
+// document is the file as descheduler/v1alpha2 defines it. Pointers distinguish a field that is missing from one
+// that is zero where upstream does. The types below it are named after upstream's JSON names.
 type document struct {
 	metav1.TypeMeta                  `json:",inline"`
 	Profiles                         []profile         `json:"profiles"`
@@ -22,6 +23,7 @@ type document struct {
 	Berth runtime.RawExtension `json:"berth"`
 }
 
+// metricsCollector is the older way to configure KubernetesMetrics.
 type metricsCollector struct {
 	Enabled bool `json:"enabled"`
 }
@@ -45,6 +47,7 @@ type secretReference struct {
 	Name      string `json:"name"`
 }
 
+// profile is one entry of profiles. Names and arguments of plugins are not checked while decoding.
 type profile struct {
 	Name         string         `json:"name"`
 	PluginConfig []pluginConfig `json:"pluginConfig"`
@@ -56,6 +59,7 @@ type pluginConfig struct {
 	Args runtime.RawExtension `json:"args"`
 }
 
+// plugins holds the sets of each extension point. presort and sort are parsed and ignored by upstream, too.
 type plugins struct {
 	PreSort           pluginSet `json:"presort"`
 	Sort              pluginSet `json:"sort"`
@@ -65,12 +69,13 @@ type plugins struct {
 	PreEvictionFilter pluginSet `json:"preevictionfilter"`
 }
 
+// pluginSet names plugins. Disabled has no effect: plugins run only if they are enabled.
 type pluginSet struct {
 	Enabled  []string `json:"enabled"`
 	Disabled []string `json:"disabled"`
 }
 
-// evictorArgs are DefaultEvictor's.
+// evictorArgs are those of DefaultEvictor.
 type evictorArgs struct {
 	metav1.TypeMeta        `json:",inline"`
 	NodeSelector           string                `json:"nodeSelector"`
@@ -85,7 +90,7 @@ type evictorArgs struct {
 	evictorSwitches        `json:",inline"`
 }
 
-// evictorSwitches are the older way to say what PodProtections says.
+// evictorSwitches are the older form of PodProtections; the two must not be combined.
 type evictorSwitches struct {
 	EvictLocalStoragePods   bool `json:"evictLocalStoragePods"`
 	EvictDaemonSetPods      bool `json:"evictDaemonSetPods"`
@@ -100,6 +105,7 @@ type priorityThreshold struct {
 	Name  string `json:"name"`
 }
 
+// podProtections lists protections to add to, and to remove from, those that are on by default.
 type podProtections struct {
 	ExtraEnabled    []string           `json:"extraEnabled"`
 	DefaultDisabled []string           `json:"defaultDisabled"`
@@ -118,13 +124,14 @@ type storageClass struct {
 	Name string `json:"name"`
 }
 
-// podArgs stand in the arguments of most strategies.
+// podArgs are part of the arguments of most strategies.
 type podArgs struct {
 	metav1.TypeMeta `json:",inline"`
 	Namespaces      *namespaces           `json:"namespaces"`
 	LabelSelector   *metav1.LabelSelector `json:"labelSelector"`
 }
 
+// namespaces is an include or exclude list of names, and also of owner kinds in lifeTimeArgs.
 type namespaces struct {
 	Include []string `json:"include"`
 	Exclude []string `json:"exclude"`
@@ -173,6 +180,7 @@ type lifeTimeArgs struct {
 	IncludingEphemeralContainers bool              `json:"includingEphemeralContainers"`
 }
 
+// conditionFilter describes a condition of a pod; an empty field matches any value.
 type conditionFilter struct {
 	Type                              string `json:"type"`
 	Status                            string `json:"status"`
@@ -203,6 +211,7 @@ type lowUtilizationArgs struct {
 	EvictionLimits         *evictionLimits     `json:"evictionLimits"`
 }
 
+// metricsUtilization selects the source of utilisation; metricsServer is the older spelling of KubernetesMetrics.
 type metricsUtilization struct {
 	MetricsServer bool             `json:"metricsServer"`
 	Source        MetricsSource    `json:"source"`

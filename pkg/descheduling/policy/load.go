@@ -11,7 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/strictyaml"
 )
 
-// Load reads the file at path. The error lists every mistake, one line each.
+// Load reads the file at path. The error lists every mistake, one line each, or is an *OldVersion. It reads the
+// file once; the caller decides when to read it again.
 func Load(path string) (*Policy, error) { return load(path, false) }
 
 // LoadStrict is Load for which every warning is a mistake.
@@ -31,6 +32,8 @@ func Parse(file string, data []byte) (*Policy, error) { return parse(file, data,
 // ParseStrict is Parse for which every warning is a mistake.
 func ParseStrict(file string, data []byte) (*Policy, error) { return parse(file, data, true) }
 
+// parse decodes in two steps, because a document of another version has other fields: its type first, then the
+// rest. It returns a Policy or an error, never both.
 func parse(file string, data []byte, strict bool) (*Policy, error) {
 	r := &resolver{Report: &strictyaml.Report{File: file}, strict: strict}
 	raw := strictyaml.JSON(data, r.Report)

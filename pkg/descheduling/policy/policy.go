@@ -19,13 +19,15 @@ type Policy struct {
 	GracePeriodSeconds *int64
 	// FailureEvents requests a Kubernetes event for every eviction that failed.
 	FailureEvents bool
-	// Metrics are the sources of actual utilisation, each at most once.
+	// Metrics are the sources of actual utilisation, each at most once. Whether a strategy uses one is in its
+	// arguments.
 	Metrics []MetricsProvider
-	// Profiles run in order.
+	// Profiles run in order. Two profiles may have the same name; then their metrics are added up.
 	Profiles []Profile
 	// Berth holds the settings that upstream's policy does not have.
 	Berth Berth
-	// Warnings holds one line for each part of the file that has no effect.
+	// Warnings holds one line for each part of the file that has no effect; always empty in strict mode, where
+	// these are mistakes.
 	Warnings []string
 }
 
@@ -40,7 +42,8 @@ const (
 	PrometheusMetrics MetricsSource = "Prometheus"
 )
 
-// MetricsProvider is one source of actual utilisation.
+// MetricsProvider is one source of actual utilisation. It says where to read; which strategies read it is decided
+// by LowUtilization.Source.
 type MetricsProvider struct {
 	Source MetricsSource
 	// URL is that of the Prometheus server; empty for other sources.
@@ -53,13 +56,15 @@ type MetricsProvider struct {
 // SecretName names a secret.
 type SecretName struct{ Namespace, Name string }
 
-// Limits are counts per cycle; nil is unlimited and 0 means never.
+// Limits are counts per cycle; nil is unlimited and 0 means never. They are counted over all profiles together.
 type Limits struct {
+	// PerNode counts the node that a pod leaves.
 	PerNode, PerNamespace, Total *uint
 }
 
-// Profile is a list of strategies with the protections they share.
+// Profile is a list of strategies with the protections they share. A profile without strategies does nothing.
 type Profile struct {
+	// Name is shown in metrics and messages; it may be empty.
 	Name string
 	// Deschedule and Balance run in order; the Balance strategies of every profile come
 	// after the Deschedule strategies of every profile.
@@ -71,6 +76,8 @@ type Profile struct {
 type Strategy struct {
 	// Name is the plugin's, as metrics and messages show it.
 	Name string
+	// Args holds the strategy's arguments. The pointer is the strategy's identity within a Policy: two profiles
+	// with the same strategy have different pointers.
 	Args Args
 }
 
@@ -93,7 +100,8 @@ type Evictor struct {
 	MinPodAge *time.Duration
 	// MandatoryNoEviction makes the annotation prefer-no-eviction binding.
 	MandatoryNoEviction bool
-	Protect             Protections
+	// Protect holds the protections that are on or off.
+	Protect Protections
 	// StorageClasses restricts Protect.PVC to claims of these classes; empty means all.
 	StorageClasses []string
 }
@@ -102,7 +110,8 @@ type Evictor struct {
 // that.
 func (e *Evictor) WantsNodeFit() bool { return e.NodeFit == nil || *e.NodeFit }
 
-// Protections defines which groups of pods are protected.
+// Protections defines which groups of pods are protected. The zero value protects none; Load never returns it
+// unless the file disables all.
 type Protections struct {
 	LocalStorage, DaemonSet, SystemCritical, FailedBare bool // on unless disabled
 	PVC, WithoutPDB, ResourceClaims                     bool // off unless enabled
@@ -134,7 +143,8 @@ func (p *Policy) Kinds() []events.Kind {
 	return slices.Compact(kinds)
 }
 
-// WantsMetrics reports whether a strategy uses the usage that metrics.k8s.io reports.
+// WantsMetrics reports whether a strategy uses the usage that metrics.k8s.io reports. Without one, facts of the
+// kinds nodemetrics and podmetrics are ignored.
 func (p *Policy) WantsMetrics() bool {
 	return slices.ContainsFunc(p.Profiles, func(profile Profile) bool {
 		return slices.ContainsFunc(profile.Balance, func(s Strategy) bool {

@@ -41,6 +41,10 @@ func Balances(strategy string) bool {
 	return is
 }
 
+// profile reads the plugins of one profile. It reads all arguments first, used or not, so that mistakes in those of
+// a plugin that is not enabled are found as well; then it goes through the extension points. A strategy without an
+// entry in pluginConfig is a mistake, as in upstream, even if it needs no arguments. The evictor is always active:
+// naming it at filter or preEvictionFilter changes nothing.
 func (r *resolver) profile(in *profile, path *field.Path) Profile {
 	out := Profile{Name: in.Name}
 	args := r.pluginConfigs(in.PluginConfig, &out, path.Child("pluginConfig"))

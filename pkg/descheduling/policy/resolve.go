@@ -10,7 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/strictyaml"
 )
 
-// resolver builds a Policy and collects the mistakes in the file and the parts of it that have no effect.
+// resolver builds a Policy and collects the mistakes in the file and the parts of it that have no effect. Its
+// methods return a usable zero or default value after a mistake, so that the rest of the file is checked as well.
 type resolver struct {
 	*strictyaml.Report
 	// strict makes every warning a mistake.
@@ -27,6 +28,7 @@ func (r *resolver) warn(path *field.Path, what string) {
 	r.warnings = append(r.warnings, fmt.Sprintf("%s: %s: no effect: %s", r.File, path, what))
 }
 
+// nodeSelector parses a selector in the string form, in which upstream's policy selects nodes; empty selects all.
 func (r *resolver) nodeSelector(s string, path *field.Path) labels.Selector {
 	selector, err := labels.Parse(s)
 	if err != nil {
@@ -50,6 +52,7 @@ func (r *resolver) labelSelector(in *metav1.LabelSelector, path *field.Path) lab
 	return selector
 }
 
+// orZero returns the value that an optional field has, or the zero value.
 func orZero[T any](p *T) T {
 	if p == nil {
 		var zero T

@@ -86,7 +86,7 @@ func Cycle(in Input) Outcome {
 		out.Evict = append(out.Evict, Eviction{Profile: m.Profile, Decision: in.decision(m), Keep: in.place(m)})
 	}
 	for _, pod := range p.Returned {
-		if !in.History.Told(pod.UID) {
+		if !in.History.ReturnReported(pod.UID) {
 			out.Returned = append(out.Returned, in.returned(pod))
 		}
 	}

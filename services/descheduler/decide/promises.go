@@ -235,7 +235,7 @@ func (p *Promises) Leftovers(h *plan.History, now time.Time) []txns.Change {
 	var left []ledger.Entry
 	for d := range p.ledger.Docs() {
 		for _, e := range d.Entries {
-			if e.Role == ledger.RoleMove && !stands(e, h, now) {
+			if e.Role == ledger.RoleMove && !inProgress(e, h, now) {
 				left = append(left, e)
 			}
 		}
@@ -250,10 +250,10 @@ func (p *Promises) Leftovers(h *plan.History, now time.Time) []txns.Change {
 	return out
 }
 
-// stands reports whether the eviction for which a place is kept may still happen, or has.
-func stands(e ledger.Entry, h *plan.History, now time.Time) bool {
+// inProgress reports whether the eviction for which a place is kept may still happen, or has.
+func inProgress(e ledger.Entry, h *plan.History, now time.Time) bool {
 	last := h.Next(e.PodUID) - 1
-	return e.Token == token(e.PodUID, last) && h.Stands(e.PodUID, last, now)
+	return e.Token == token(e.PodUID, last) && h.InProgress(e.PodUID, last, now)
 }
 
 func (p *Promises) abort(e ledger.Entry) (txns.Change, error) {

@@ -263,7 +263,7 @@ func (r *Room) Asking(e decide.Eviction) {
 func (r *Room) Unkept(e decide.Eviction) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.mu.history.Unkept(e.Decision.Pod.UID, r.deps.Clock.Now())
+	r.mu.history.RecordUnkept(e.Decision.Pod.UID, r.deps.Clock.Now())
 }
 
 // Forget drops the data about pods that are gone from the cluster.
