@@ -8,6 +8,10 @@ import (
 
 // drain is one strategy that evicts pods from some nodes so that they land on others. (Upstream
 // pkg/framework/plugins/nodeutilization evictPodsFromSourceNodes.)
+//
+// It stops at a node when that has no excess any more, and altogether when some resource has no room left on the
+// target nodes together. Both are estimates by the meter: whether one node takes the pod is decided by the landing
+// search.
 type drain struct {
 	*meter
 	// from is processed in order; to are the nodes with room for what is evicted; others are nodes that may take
@@ -30,6 +34,8 @@ type drain struct {
 	byName map[string]*nodeUsage
 }
 
+// drain computes the room of the target nodes once, and then processes the source nodes in order. Protected pods
+// are left out before the rest is sorted.
 func (p *pass) drain(d *drain) {
 	d.room, d.byName = amounts{}, make(map[string]*nodeUsage, len(d.to))
 	for _, n := range slices.Concat(d.to, d.others) {
@@ -120,6 +126,7 @@ func (d *drain) better(from *nodeUsage, used amounts) func(string) bool {
 	}
 }
 
+// add adds the usage of a pod to the node on which it lands.
 func (d *drain) add(landing string, used amounts) {
 	n, ok := d.byName[landing]
 	if !ok {
@@ -138,6 +145,7 @@ func (d *drain) shouldContinue(n *nodeUsage) bool {
 	return !slices.ContainsFunc(d.names, func(name corev1.ResourceName) bool { return d.room[name] <= 0 })
 }
 
+// subtract takes the usage of a pod from its node, and from the room of the targets.
 func (d *drain) subtract(n *nodeUsage, used amounts) {
 	for _, name := range d.names {
 		n.used[name] -= used.of(name)

@@ -187,6 +187,7 @@ func (n *nodeUsage) setPercent() {
 	}
 }
 
+// percentOf returns 0 for a total of 0.
 func percentOf(amount, total int64) float64 {
 	if total <= 0 {
 		return 0

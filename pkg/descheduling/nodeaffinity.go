@@ -7,7 +7,7 @@ import (
 )
 
 // nodeAffinity implements RemovePodsViolatingNodeAffinity. It searches for another place as upstream does, whatever
-// the policy's nodeFit is.
+// the policy's nodeFit is. The types of affinity are processed one after the other, in the order of the arguments.
 func (p *pass) nodeAffinity(args *policy.NodeAffinity) {
 	rule := affinityRule{view: p.view, upstream: p.Upstream}
 	for _, kind := range args.Types {

@@ -150,6 +150,8 @@ func (v *View) exceedsLifetime(args *policy.PodLifeTime, pod *Pod) bool {
 	}
 }
 
+// ownerKind reports whether the kinds of a pod's owners are selected; a pod without owners is, unless kinds are
+// required.
 func ownerKind(kinds policy.OwnerKinds, owners []metav1.OwnerReference) bool {
 	if len(kinds.Include) > 0 {
 		return ownedBy(owners, kinds.Include)
@@ -192,6 +194,7 @@ func (v *View) hasCondition(wanted []policy.PodCondition, pod *Pod) bool {
 	return false
 }
 
+// conditionIs reports whether a condition has everything that a filter names.
 func conditionIs(c *corev1.PodCondition, w *policy.PodCondition) bool {
 	agrees := func(want, is string) bool { return want == "" || want == is }
 	return agrees(w.Type, string(c.Type)) && agrees(w.Status, string(c.Status)) && agrees(w.Reason, c.Reason)

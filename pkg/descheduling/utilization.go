@@ -21,7 +21,8 @@ func (p *pass) currentUsage(m *meter, args *policy.LowUtilization) ([]*nodeUsage
 }
 
 // lowUtilization implements LowNodeUtilization: it evicts pods from overutilised nodes until they no longer are,
-// for as long as the underutilised ones have room.
+// for as long as the underutilised ones have room. The fullest node is drained first. Cordoned nodes can be too
+// full, but receive nothing.
 func (p *pass) lowUtilization(args *policy.LowUtilization) error {
 	m := p.meters().of(args)
 	all, err := p.currentUsage(&m, args)
@@ -71,7 +72,7 @@ func (p *pass) lowUtilization(args *policy.LowUtilization) error {
 }
 
 // highUtilization implements HighNodeUtilization: it empties underutilised nodes, for as long as the others have
-// room.
+// room. The emptiest node is drained first. It is for clusters whose autoscaler removes empty nodes.
 func (p *pass) highUtilization(args *policy.HighUtilization) error {
 	m := p.meters().fromRequests(resourcesOf(args.Thresholds))
 	all, err := p.meters().measureNodes(&m)

@@ -27,6 +27,8 @@ func encodeEvidence(e *evidence.Evidence) []byte {
 	return nil
 }
 
+// evidenceBytes encodes evidence. Maps are written sorted, so that equal evidence gives equal bytes; durations lose
+// what is below a microsecond.
 func evidenceBytes(e *evidence.Evidence) []byte {
 	m := &eventspb.Evidence{
 		Config: e.Config, Class: e.Class, LedgerRevision: e.LedgerRevision,
@@ -51,6 +53,7 @@ func evidenceBytes(e *evidence.Evidence) []byte {
 	return Marshal(m)
 }
 
+// decodeEvidence is the inverse of evidenceBytes.
 func decodeEvidence(m *eventspb.Evidence) *evidence.Evidence {
 	e := &evidence.Evidence{
 		Config: m.GetConfig(), Class: m.GetClass(), LedgerRevision: m.GetLedgerRevision(),

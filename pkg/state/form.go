@@ -13,7 +13,8 @@ import (
 
 // form is the common part of pods of one template in the same condition: everything except names, times, node and
 // annotations. All values that are derived from a pod are derived once per form. It is immutable, and unique for
-// its content in this process.
+// its content in this process. A Deployment whose pods are all running has one form; a pod that starts passes
+// through a few.
 type form struct {
 	template *template
 	status   *status
@@ -28,6 +29,10 @@ type form struct {
 var forms intern.Table[form]
 
 // formOf returns the form of a pod that has been split into parts. buf is working space, and is returned.
+//
+// The key is the content: whether the pod is being deleted, whether it has a UID (one without is not described),
+// the skeleton of the status, and the template. An existing form is found by the hash of these bytes, without
+// decoding any.
 func formOf(p *wire.Parts, buf []byte) (*form, []byte, error) {
 	buf = append(buf[:0], flag(p.Deleting), flag(len(p.UID) > 0))
 	buf = wire.AppendSized(buf, p.Skeleton)
@@ -96,6 +101,7 @@ func demandOf(p *wire.Parts, obj *corev1.Pod) *demand {
 	})
 }
 
+// flag encodes a bool as one byte of a key.
 func flag(b bool) byte {
 	if b {
 		return 1

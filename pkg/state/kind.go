@@ -16,7 +16,7 @@ import (
 // included.
 //
 // The pointer is an identity and nothing else: it has no order, and no meaning after the last pod of the kind is
-// gone.
+// gone. Code that iterates over a map of kinds must not let the order of the map reach a decision.
 type Kind struct {
 	Namespace string
 	Labels    map[string]string
@@ -36,6 +36,7 @@ func kindOf(obj *corev1.Pod) *Kind {
 	return podKinds.Get(kindKey(obj), func() *Kind { return newKind(obj) })
 }
 
+// newKind derives a kind from a pod.
 func newKind(obj *corev1.Pod) *Kind {
 	k := &Kind{
 		Namespace: obj.Namespace,
@@ -79,6 +80,7 @@ const (
 	usualLabels = 16
 )
 
+// appendLabels writes labels in the order of their names, preceded by their number.
 func appendLabels(b []byte, set map[string]string) []byte {
 	var room [usualLabels]string
 	names := room[:0]

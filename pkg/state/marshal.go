@@ -46,7 +46,8 @@ const (
 // the reader and is not part of it.
 func (s *Store) Marshal() ([]byte, uint64, error) { return s.Snapshot().Marshal() }
 
-// Marshal encodes the state for eventlog.Snapshots; any goroutine may call it.
+// Marshal encodes the state for eventlog.Snapshots; any goroutine may call it. It assembles every object, so its
+// cost is that of the whole state. On an error the bytes are incomplete.
 func (s *Snapshot) Marshal() ([]byte, uint64, error) {
 	p := s.position
 	b := p.appendTo(nil)
@@ -85,6 +86,7 @@ func (s *Snapshot) eachObject(visit func(events.Kind, uint64, APIObject) bool) {
 	}
 }
 
+// appendUint writes a varint field, and appendItem a Progress or an Item.
 func appendUint(b []byte, field protowire.Number, v uint64) []byte {
 	b = protowire.AppendTag(b, field, protowire.VarintType)
 	return protowire.AppendVarint(b, v)
@@ -105,6 +107,9 @@ func appendItem(b []byte, field protowire.Number, k events.Kind, rv uint64, obje
 // Restore decodes what Marshal wrote; nil or empty data gives an empty store. The result equals the store that was
 // marshalled and continues after its sequence (I4), except for objects of kinds that only a later version knows:
 // see Snapshot.Partial.
+//
+// It writes restoreBatch objects at a time, so that drafts stay small. On an error the half-built store is
+// discarded. Pods are read without decoding, as facts are; objects of other kinds are decoded.
 func Restore(data []byte) (*Store, error) {
 	s := New()
 	if len(data) == 0 {
@@ -172,7 +177,7 @@ func SnapshotPosition(data []byte) (Position, error) {
 	return parseStore(data, func(item) error { return nil })
 }
 
-// item is a Progress or an Item as read.
+// item is a Progress or an Item as read; object is part of the message and must not be kept.
 type item struct {
 	kind            events.Kind
 	resourceVersion uint64
@@ -180,7 +185,7 @@ type item struct {
 }
 
 // parseStore decodes the message and passes each Item to visit. It skips unknown fields and refuses an unknown
-// version.
+// version. The position is complete only when all of the message has been read, since fields may come in any order.
 func parseStore(data []byte, visit func(item) error) (Position, error) {
 	var p Position
 	var version uint64
@@ -217,6 +222,7 @@ func parseStore(data []byte, visit func(item) error) (Position, error) {
 	return p, err
 }
 
+// parseItem decodes a Progress or an Item, and ignores unknown fields.
 func parseItem(data []byte) (item, error) {
 	var it item
 	err := wire.EachField(data, func(f wire.Field) error {

@@ -60,6 +60,7 @@ type Pod struct {
 	// to room (see Selectable).
 	Template *corev1.Pod
 
+	// form holds the data that the pod shares with others, nil like Template; own holds the rest.
 	form *form  // nil like Template
 	own  string // see wire.Parts.AppendOwn
 }
@@ -73,7 +74,7 @@ func NewPod(obj *corev1.Pod) *Pod {
 	return pod
 }
 
-// podReader builds pods from their protobuf. It reuses its buffers.
+// podReader builds pods from their protobuf. It reuses its buffers, so it is for one goroutine.
 type podReader struct {
 	parts wire.Parts
 	buf   []byte
@@ -99,6 +100,7 @@ func (r *podReader) read(data []byte, rv uint64) (*Pod, error) {
 	return r.pod(f, rv), nil
 }
 
+// form returns the form of a pod whose message is canonical. The slices in parts are valid until the next call.
 func (r *podReader) form(data []byte) (*form, error) {
 	if err := r.parts.Read(data); err != nil {
 		return nil, err
@@ -111,7 +113,9 @@ func (r *podReader) form(data []byte) (*form, error) {
 	return f, err
 }
 
-// pod builds the pod from the parts read last. One string holds all of its individual data.
+// pod builds the pod from the parts read last. One string holds all of its individual data: UID, name, and what
+// wire.Parts.AppendOwn packs. One allocation of the exact size costs less than three, and the fields are
+// substrings.
 func (r *podReader) pod(f *form, rv uint64) *Pod {
 	p := &r.parts
 	rv = max(parseResourceVersion(string(p.ResourceVersion)), rv)
@@ -169,7 +173,8 @@ func (p *Pod) Created() metav1.Time { return p.readOwn(false).Created.Time() }
 // Generation returns metadata.generation.
 func (p *Pod) Generation() int64 { return p.readOwn(false).Generation }
 
-// Annotation returns the value of one annotation; empty if there is none.
+// Annotation returns the value of one annotation; empty if there is none. It decodes the pod's packed data: read it
+// once, and keep the result, where a pod is asked about repeatedly.
 func (p *Pod) Annotation(name string) string {
 	found := ""
 	p.eachAnnotation(p.readOwn(true), func(n, value string) {
@@ -199,6 +204,7 @@ func (p *Pod) annotations(own wire.Own) map[string]string {
 	return all
 }
 
+// eachAnnotation visits the annotations in own, which readOwn has returned for this pod.
 func (p *Pod) eachAnnotation(own wire.Own, visit func(name, value string)) {
 	if p.form != nil {
 		own.Annotations(p.form.usual, visit)
@@ -248,7 +254,8 @@ func (p *Pod) RequiredAntiAffinity() []corev1.PodAffinityTerm {
 }
 
 // PodRequests is the formula of upstream's NodeInfo with the feature gates of 1.36
-// (pkg/scheduler/framework/types.go PodInfo.CalculateResource).
+// (pkg/scheduler/framework/types.go PodInfo.CalculateResource). missing holds the requests that a container without
+// a request counts with; nil means none.
 func PodRequests(obj *corev1.Pod, missing corev1.ResourceList) corev1.ResourceList {
 	return podresource.PodRequests(obj, podresource.PodResourcesOptions{
 		UseStatusResources: true,

@@ -22,7 +22,8 @@ type status struct {
 var statuses intern.Table[status]
 
 // newStatus decodes the status and removes the pod's individual data from it again. That data must be the content
-// of p, in the same order: only then can it be put back.
+// of p, in the same order: only then can it be put back. The check at the end makes a mistake an error instead of a
+// pod with the times of another.
 func newStatus(p *wire.Parts) (*status, error) {
 	s := &status{}
 	if err := s.api.Unmarshal(p.Status); err != nil {
@@ -66,6 +67,7 @@ func eachTime(s *corev1.PodStatus, visit func(*metav1.Time)) {
 	})
 }
 
+// eachTimeOf visits the times of one state of a container.
 func eachTimeOf(s *corev1.ContainerState, visit func(*metav1.Time)) {
 	if s.Running != nil {
 		visit(&s.Running.StartedAt)
@@ -93,6 +95,7 @@ func eachCount(s *corev1.PodStatus, visit func(*int32)) {
 	eachContainer(s, func(c *corev1.ContainerStatus) { visit(&c.RestartCount) })
 }
 
+// eachContainer visits the statuses of containers, in the order of their protobuf fields.
 func eachContainer(s *corev1.PodStatus, visit func(*corev1.ContainerStatus)) {
 	for _, list := range [][]corev1.ContainerStatus{
 		s.ContainerStatuses, s.InitContainerStatuses, s.EphemeralContainerStatuses,

@@ -42,6 +42,8 @@ const (
 	specResources      = protowire.Number(40)
 )
 
+// newTemplate decodes a template: the metadata and the rest of the spec on its own, and each of the sharedFields by
+// way of the part that other templates may have too.
 func newTemplate(p *wire.Parts) (*template, error) {
 	t := &template{}
 	if err := t.pod.ObjectMeta.Unmarshal(p.Metadata); err != nil {
@@ -103,6 +105,7 @@ func splitSpec(spec []byte) (rest []byte, shared [len(sharedFields)][]byte, err 
 	return rest, shared, err
 }
 
+// newSpecPart decodes a part, and shares the resource lists of its containers.
 func newSpecPart(data []byte) (*specPart, error) {
 	part := &specPart{}
 	if err := part.spec.Unmarshal(data); err != nil {
@@ -131,6 +134,7 @@ func shareRequirements(held []*resourceList, r *corev1.ResourceRequirements) []*
 	return shareList(shareList(held, &r.Requests), &r.Limits)
 }
 
+// shareList replaces one list by a shared one.
 func shareList(held []*resourceList, list *corev1.ResourceList) []*resourceList {
 	if len(*list) == 0 {
 		return held

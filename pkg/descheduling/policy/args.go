@@ -95,7 +95,7 @@ type PodCondition struct {
 	MinSeconds *uint
 }
 
-// FailedPods holds the arguments of RemoveFailedPods.
+// FailedPods holds the arguments of RemoveFailedPods: it evicts pods in phase Failed.
 type FailedPods struct {
 	Pods
 	// ExcludeOwnerKinds keeps pods with an owner of one of these kinds.
@@ -133,7 +133,8 @@ const (
 	PreferredNodeAffinity = "preferredDuringSchedulingIgnoredDuringExecution"
 )
 
-// NodeAffinity holds the arguments of RemovePodsViolatingNodeAffinity.
+// NodeAffinity holds the arguments of RemovePodsViolatingNodeAffinity: it evicts pods on a node that does not match
+// their required affinity, or that they prefer less than another.
 type NodeAffinity struct {
 	Pods
 	// Types holds RequiredNodeAffinity and PreferredNodeAffinity, in the order of evaluation; not empty. Other
@@ -141,12 +142,14 @@ type NodeAffinity struct {
 	Types []string
 }
 
-// InterPodAntiAffinity holds the arguments of RemovePodsViolatingInterPodAntiAffinity.
+// InterPodAntiAffinity holds the arguments of RemovePodsViolatingInterPodAntiAffinity: it evicts a pod that has a
+// required term which matches another pod in its domain.
 type InterPodAntiAffinity struct {
 	Pods
 }
 
-// TopologySpread holds the arguments of RemovePodsViolatingTopologySpreadConstraint.
+// TopologySpread holds the arguments of RemovePodsViolatingTopologySpreadConstraint: it evicts pods from domains
+// that have more pods than the constraint's maxSkew allows.
 type TopologySpread struct {
 	Pods
 	// Constraints holds the kinds of constraints to balance; not empty.
@@ -158,7 +161,8 @@ type TopologySpread struct {
 // Thresholds are percentages by resource name, each in [0, 100]; not empty.
 type Thresholds map[string]float64
 
-// LowUtilization holds the arguments of LowNodeUtilization.
+// LowUtilization holds the arguments of LowNodeUtilization: it evicts pods from nodes above Targets while nodes
+// below Thresholds can take them.
 type LowUtilization struct {
 	// Thresholds is the utilisation up to which a node is underutilised, Targets that above which it is
 	// overutilised; both name the same resources.
@@ -179,7 +183,8 @@ type LowUtilization struct {
 	NodeLimit *uint
 }
 
-// HighUtilization holds the arguments of HighNodeUtilization.
+// HighUtilization holds the arguments of HighNodeUtilization: it empties nodes below Thresholds. It measures
+// requests.
 type HighUtilization struct {
 	// Thresholds is the utilisation up to which a node should be emptied.
 	Thresholds Thresholds

@@ -96,6 +96,7 @@ func (r *resolver) failedPods(c located) Args {
 	return out
 }
 
+// duplicates selects pods by namespace only, as upstream does.
 func (r *resolver) duplicates(c located) Args {
 	var in duplicatesArgs
 	r.decode(c, &in)
@@ -105,6 +106,7 @@ func (r *resolver) duplicates(c located) Args {
 	}
 }
 
+// interPodAntiAffinity has no arguments beyond those that select pods.
 func (r *resolver) interPodAntiAffinity(c located) Args {
 	var in antiAffinityArgs
 	r.decode(c, &in)
@@ -127,6 +129,7 @@ func (r *resolver) nodeAffinity(c located) Args {
 	return &NodeAffinity{Pods: r.pods(&in.podArgs, c.path), Types: in.NodeAffinityType}
 }
 
+// nodeTaints accepts a list of taints to consider or one of taints to leave out, not both.
 func (r *resolver) nodeTaints(c located) Args {
 	var in taintsArgs
 	r.decode(c, &in)
@@ -175,7 +178,7 @@ func (r *resolver) topologySpread(c located) Args {
 	return out
 }
 
-// pods reads what most strategies have in common.
+// pods reads what most strategies have in common; without selectors, all pods.
 func (r *resolver) pods(in *podArgs, path *field.Path) Pods {
 	return Pods{
 		Namespaces: r.namespaces(in.Namespaces, path.Child("namespaces")),

@@ -9,7 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
-// reader implements eventlog.Reader.
+// reader implements eventlog.Reader. It holds no records: it is a position in the stream, and the number of lost
+// tails that it has checked that position against.
 type reader struct {
 	log  *Log
 	name eventlog.Stream
@@ -17,7 +18,8 @@ type reader struct {
 	// account. Both belong to the reading goroutine.
 	next   uint64
 	losses int
-	gap    error
+	// gap is the error that ended the reader; every later Next returns it.
+	gap error
 
 	closed    chan struct{}
 	closeOnce sync.Once
@@ -59,7 +61,8 @@ func (r *reader) Next(ctx context.Context) ([]eventlog.Record, error) {
 	}
 }
 
-// take returns the available records, or else the channel to wait for.
+// take returns the available records, or else the channel to wait for. A lost tail is noticed before any record is
+// returned: the present record at a position may be another one than the record that was lost.
 func (r *reader) take() ([]eventlog.Record, <-chan struct{}, error) {
 	select {
 	case <-r.closed:

@@ -101,8 +101,11 @@ func (f *Folder) FoldAll(batches ...follow.Batch) (steps []Step, err error) {
 	return steps, nil
 }
 
-// Feed follows the facts for the services of one process. It reads the log while at least one reader follows it. It is
-// safe for concurrent use.
+// Feed follows the facts for the services of one process. It reads the log while at least one reader follows it. It
+// is safe for concurrent use.
+//
+// Three goroutines take part: one reads records (package follow), one folds them and publishes steps to all
+// readers, and each reader's own delivers its steps. Publishing never waits for a reader.
 type Feed struct {
 	log   eventlog.Log
 	snaps eventlog.Snapshots

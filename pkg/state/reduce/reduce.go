@@ -148,8 +148,10 @@ var partsOfPods = []part[*corev1.Pod]{
 	func(to, from *corev1.Pod) { keepAnnotations(to, from) },
 }
 
+// cut shortens a text to usualText bytes.
 func cut(text string) string { return cutTo(text, usualText) }
 
+// cutTo shortens a text to at most that many bytes of valid UTF-8.
 func cutTo(text string, most int) string {
 	if len(text) > most {
 		return strings.ToValidUTF8(text[:most], "")
@@ -228,6 +230,7 @@ func portsOf(pod *corev1.Pod) []corev1.ContainerPort {
 	return out
 }
 
+// controller returns the controller among the owners; a reduced object has no other owner.
 func controller(obj metav1.Object) []metav1.OwnerReference {
 	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
 		return []metav1.OwnerReference{*owner}
@@ -264,7 +267,7 @@ func keptLabels(obj state.APIObject, all map[string]string, limit int) map[strin
 	return kept
 }
 
-// rank returns 0 for labels that name the usual domains, else 1.
+// rank returns 0 for labels that name the usual domains, which are kept first, else 1.
 func rank(label string) int {
 	switch label {
 	case corev1.LabelHostname, corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelMetadataName,

@@ -16,8 +16,9 @@ type Field struct {
 	Raw    []byte
 }
 
-// EachField visits the fields of a message in message order. For a value of a type that is neither varint nor bytes
-// only Raw is set.
+// EachField visits the fields of a message in message order, and stops at the first error of visit. For a value of
+// a type that is neither varint nor bytes only Raw is set. The slices point into data. It does not look into the
+// fields, so it accepts any message.
 func EachField(data []byte, visit func(Field) error) error {
 	for len(data) > 0 {
 		f := Field{}
@@ -45,7 +46,8 @@ func EachField(data []byte, visit func(Field) error) error {
 	return nil
 }
 
-// AppendSized writes a part preceded by its length, so that parts cannot run together.
+// AppendSized writes a part preceded by its length, so that parts cannot run together: different sequences of parts
+// have different bytes. It is for keys and for packed data, both in memory only.
 func AppendSized[T string | []byte](b []byte, part T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(part))), part...)
 }

@@ -29,7 +29,9 @@ const epoch = 1_577_836_800
 // MaxUsual is the number of usual annotations for which the mask in a pod has room.
 const MaxUsual = 64
 
-// AppendOwn writes the individual data of a pod with this resourceVersion, whose form has these usual annotations.
+// AppendOwn appends the individual data of a pod with this resourceVersion, whose form has these usual annotations.
+// Times are written as distances from the creation, which are short; a resourceVersion is written only if the
+// number rv does not stand for it.
 func (p *Parts) AppendOwn(b []byte, usual []string, rv uint64) []byte {
 	start := len(b)
 	b = append(b, 0)
@@ -59,6 +61,8 @@ func (p *Parts) AppendOwn(b []byte, usual []string, rv uint64) []byte {
 	return p.appendAnnotations(b, usual)
 }
 
+// appendAnnotations writes a mask of the usual annotations that the pod lacks, and its other ones whole. Pods of
+// one form mostly have the same annotations, and then this is one byte.
 func (p *Parts) appendAnnotations(b []byte, usual []string) []byte {
 	absent := uint64(1)<<len(usual) - 1
 	var room [MaxUsual][]byte
@@ -77,6 +81,7 @@ func (p *Parts) appendAnnotations(b []byte, usual []string) []byte {
 	return b
 }
 
+// indexOf returns the position of an entry among the usual ones, -1 if it is none of them.
 func indexOf(usual []string, entry []byte) int {
 	for i, u := range usual {
 		if u == string(entry) {
@@ -146,6 +151,7 @@ func ReadOwn(own string, rv uint64, all bool) Own {
 // report.
 type ownReader struct{ rest string }
 
+// uvarint reads what binary.AppendUvarint wrote. binary.Uvarint would need a slice, and so a copy of the string.
 func (r *ownReader) uvarint() uint64 {
 	var v uint64
 	for shift := 0; len(r.rest) > 0; shift += 7 {
@@ -163,6 +169,7 @@ func (r *ownReader) varint() int64 { return unzigzag(r.uvarint()) }
 
 func unzigzag(v uint64) int64 { return int64(v>>1) ^ -int64(v&1) }
 
+// part reads what AppendSized wrote.
 func (r *ownReader) part() string {
 	n := min(r.uvarint(), uint64(len(r.rest)))
 	part := r.rest[:n]
@@ -170,6 +177,7 @@ func (r *ownReader) part() string {
 	return part
 }
 
+// stamp reads what appendStamp wrote for the same reference time.
 func (r *ownReader) stamp(from int64) Stamp {
 	v := r.uvarint()
 	if v == 0 {
@@ -178,7 +186,8 @@ func (r *ownReader) stamp(from int64) Stamp {
 	return Stamp{seconds: unzigzag(v-1) + from, set: true}
 }
 
-// Annotations decodes the entries and passes the name and value of each to visit.
+// Annotations decodes the annotations and passes the name and value of each to visit, the usual ones first. usual
+// must be the list with which they were written.
 func (o *Own) Annotations(usual []string, visit func(name, value string)) {
 	r := o.rest
 	absent := r.uvarint()

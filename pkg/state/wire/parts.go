@@ -17,11 +17,14 @@ import (
 // Slices point into the message, or into buffers that the next read reuses. Field numbers are those of
 // generated.proto in k8s.io/api/core/v1 and k8s.io/apimachinery/pkg/apis/meta/v1.
 type Parts struct {
+	// Name to NodeName are nil if the message does not have the field.
 	Name, UID, ResourceVersion, NodeName []byte
 	Generation                           int64
-	Created, Deleted                     Stamp
-	Deleting                             bool
-	Grace                                *int64
+	// Created and Deleted are the creation and the deletion timestamp. Deleting distinguishes a deletion timestamp
+	// that is the zero time from a missing one.
+	Created, Deleted Stamp
+	Deleting         bool
+	Grace            *int64
 	// Annotations are the entries of the map, each a message of its own.
 	Annotations [][]byte
 	// Changing is the part of the status that is not in the skeleton.
@@ -55,7 +58,7 @@ const (
 )
 
 // Read splits a pod. After an error the bytes must be decoded, which shows whether they are a pod, and encoded
-// again.
+// again. The parts are valid until the next Read, and for as long as data is not changed.
 func (p *Parts) Read(data []byte) error {
 	*p = Parts{
 		Annotations: p.Annotations[:0], Changing: Changing{p.Changing.times[:0], p.Changing.counts[:0]},
@@ -82,6 +85,8 @@ func (p *Parts) Read(data []byte) error {
 }
 
 const (
+	// The numbers of the fields of ObjectMeta that are individual to a pod. Fields up to metaGrace are scalar, and
+	// must not be repeated; those above it are lists.
 	metaName            = protowire.Number(1)
 	metaUID             = protowire.Number(5)
 	metaResourceVersion = protowire.Number(6)
@@ -94,6 +99,8 @@ const (
 	specNodeName = protowire.Number(10)
 )
 
+// readMetadata takes the individual fields out of the metadata and copies all others. A number that is not encoded
+// as a varint, or the reverse, is not canonical.
 func (p *Parts) readMetadata(data []byte) error {
 	last := protowire.Number(0)
 	return EachField(data, func(f Field) error {
@@ -129,6 +136,7 @@ func (p *Parts) readMetadata(data []byte) error {
 	})
 }
 
+// readSpec takes the node name out of the spec and copies everything else.
 func (p *Parts) readSpec(data []byte) error {
 	last := protowire.Number(0)
 	return EachField(data, func(f Field) error {
@@ -194,8 +202,12 @@ var (
 	}
 )
 
-// hollow appends a message to the skeleton without the pod's individual data, and appends that data to changing, so
+// hollow appends a message to the skeleton without the pod's individual data, and appends that data to Changing, so
 // that messages with the same skeleton differ at most in that data.
+//
+// It follows the shape: a field without one is copied whole; a time or a count is replaced by a mark; any other is
+// entered, and its end marked, so that skeletons of different nesting differ. Addresses must be empty, because
+// strip removes them: a pod that has some was not stripped, and is read the other way.
 func (p *Parts) hollow(data []byte, s *shape) error {
 	last := protowire.Number(0)
 	return EachField(data, func(f Field) error {
@@ -261,6 +273,7 @@ func (s Stamp) Time() metav1.Time {
 	return metav1.Time{Time: time.Unix(s.seconds, 0).Local()}
 }
 
+// read reads a time. The zero time is an empty message; nanoseconds are written as 0 by Kubernetes.
 func (s *Stamp) read(data []byte) error {
 	*s = Stamp{set: len(data) > 0}
 	return EachField(data, func(f Field) error {

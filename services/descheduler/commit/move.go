@@ -72,7 +72,9 @@ func (r *Room) Move(
 	return written, refused, refusal
 }
 
-// keep carries out T12 for an eviction that has a place, and records its revision in the request.
+// keep carries out T12 for an eviction that has a place, and records its revision in the request. A conflict means
+// that another member has changed a document: the view learns of the change, and the transaction is built again, at
+// most keepTries times. An eviction without a place needs nothing.
 func (r *Room) keep(ctx context.Context, p Promises, e *decide.Eviction) (descheduling.Refusal, error) {
 	for range keepTries {
 		if e.Keep == nil || ctx.Err() != nil {
@@ -123,7 +125,8 @@ func isTooLarge(err error) bool {
 	return errors.As(err, &refused) && refused.TooLarge
 }
 
-// change commits a change of the ledger and returns its revision, 0 if it has lost a conflict.
+// change commits a change of the ledger and returns its revision, 0 if it has lost a conflict. A transaction that
+// was sent before and whose answer was lost loses to itself; Classify recognises that, and it counts as committed.
 func (r *Room) change(ctx context.Context, p Promises, c txns.Change) (revision int64, err error) {
 	txn, err := c.Txn()
 	if err != nil {

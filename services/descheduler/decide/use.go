@@ -23,6 +23,7 @@ const staleAfter = 5 * time.Minute
 // use is the usage of resources: cpu in milli-CPU, memory in bytes.
 type use map[corev1.ResourceName]int64
 
+// useOf converts a list of quantities.
 func useOf(list corev1.ResourceList) use {
 	out := use{}
 	for name, q := range list {
@@ -74,6 +75,7 @@ func (a *Averages) Take(sampled metav1.Object, halfLife time.Duration) {
 	}
 }
 
+// add applies one sample to the average of a key. The first sample of a key, or of a resource, is the average.
 func add(all map[string]average, key string, at time.Time, sampled corev1.ResourceList, halfLife time.Duration) {
 	last, known := all[key]
 	if known && !at.After(last.at) {

@@ -76,6 +76,8 @@ func queriesOf(p *policy.Policy) []string {
 	return all
 }
 
+// connect makes a client for one cycle. The token comes from a file only: a policy that names a Secret and no file
+// is an error that explains how to mount it.
 func connect(cfg Config, p *policy.Policy) (promv1.API, error) {
 	provider, ok := providerOf(p)
 	if !ok {
@@ -107,6 +109,7 @@ func connect(cfg Config, p *policy.Policy) (promv1.API, error) {
 	return promv1.NewAPI(client), nil
 }
 
+// providerOf returns the policy's Prometheus, of which there is at most one.
 func providerOf(p *policy.Policy) (policy.MetricsProvider, bool) {
 	for _, m := range p.Metrics {
 		if m.Source == policy.PrometheusMetrics {
@@ -134,7 +137,8 @@ func transportOf(caFile string) (http.RoundTripper, error) {
 	return t, nil
 }
 
-// bearer adds a token to requests, if there is one.
+// bearer adds a token to requests, if there is one. It must not change the request that it is given
+// (http.RoundTripper).
 type bearer struct {
 	token string
 	next  http.RoundTripper
@@ -166,8 +170,8 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// ask returns the value of each node. The samples of a vector have no defined order, so with two samples for one node
-// either could come last; that is an error.
+// ask sends one query, and returns the value of each node. The samples of a vector have no defined order, so with
+// two samples for one node either could come last; that is an error.
 func ask(ctx context.Context, client promv1.API, query string, now time.Time) (map[string]float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
