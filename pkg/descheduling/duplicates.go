@@ -170,6 +170,7 @@ func (c *duplicateIndex) fairShare(of *copies) (most int, ok bool) {
 	return (of.count + of.targets - 1) / of.targets, true
 }
 
+// newOwnerSet builds the set of a template: one key per owner reference, with the images of the pod's containers.
 func newOwnerSet(obj *corev1.Pod) *ownerSet {
 	images := make([]string, 0, len(obj.Spec.Containers))
 	for i := range obj.Spec.Containers {

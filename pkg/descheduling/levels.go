@@ -15,6 +15,7 @@ type levels struct {
 	byNode map[*Node]*nodeUsage
 }
 
+// newLevels measures the nodes before the first strategy runs, with the upper thresholds as their limits.
 func (p *pass) newLevels(args *policy.LowUtilization) (*levels, error) {
 	l := &levels{meter: p.meters().of(args), byNode: map[*Node]*nodeUsage{}}
 	all, err := p.meters().measureNodes(&l.meter)

@@ -30,6 +30,7 @@ type podIndex struct {
 	upstream bool
 }
 
+// termInDomain is a term together with the pods of one domain.
 type termInDomain struct {
 	term *term
 	in   *domainPods
@@ -112,6 +113,8 @@ func (c *podIndex) findInDomain(t *term, pod *Pod) *Pod {
 	return nil
 }
 
+// findAmong searches a domain, namespace by namespace and kind by kind. That no pod matches is recorded, so that
+// the next pod of the template in this domain costs one look: the pods of a domain only become fewer during a pass.
 func (c *podIndex) findAmong(t *term, pod *Pod, all *domainPods) *Pod {
 	if c.unmatched[termInDomain{t, all}] {
 		return nil
@@ -268,6 +271,7 @@ func (c *podIndex) newTerm(of *state.AffinityTerm) *term {
 	return t
 }
 
+// termOf prepares a term. Of the requirements that name values of a label it remembers the one with the fewest.
 func termOf(key string, namespaces []string, selector labels.Selector) *term {
 	t := &term{
 		key: key, selector: selector, cost: costOf(selector),

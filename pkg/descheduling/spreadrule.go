@@ -74,6 +74,7 @@ func newSpreadNamespace(v *View, name string) *spreadNamespace {
 	}
 }
 
+// add adds a pod, and the constraints of its template when the first pod of that template is added.
 func (s *spreadNamespace) add(pod *Pod, at int, actions []corev1.UnsatisfiableConstraintAction) {
 	s.kinds[pod.Kind] = append(s.kinds[pod.Kind], pod)
 	s.order[pod] = at

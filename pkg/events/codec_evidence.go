@@ -93,6 +93,7 @@ func encodeBasis(b *evidence.Basis, revision int64) *eventspb.Basis {
 	return m
 }
 
+// decodeBasis is the inverse of encodeBasis; a missing basis gives the zero value.
 func decodeBasis(m *eventspb.Basis, revision int64) evidence.Basis {
 	b := evidence.Basis{
 		Moment: m.GetMoment(), FactEpoch: m.GetFactEpoch(), LeftAlone: m.GetLeftAlone(), Avoided: m.GetAvoided(),

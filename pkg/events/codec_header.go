@@ -33,6 +33,7 @@ func (h *headerWriter) set(key, value string) {
 	}
 }
 
+// setNumber adds a number unless it is 0.
 func (h *headerWriter) setNumber(key string, value uint64) {
 	if value != 0 {
 		h.fields.Set(key, strconv.FormatUint(value, 10))

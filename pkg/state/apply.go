@@ -182,6 +182,7 @@ func (a *application) upsertNode(f events.Fact) error {
 	return nil
 }
 
+// replaceNode records one change of a node. The pods on it are found by the node's name and need no change.
 func (a *application) replaceNode(before, after *Node) {
 	a.changes.Nodes = append(a.changes.Nodes, NodeChange{Before: before, After: after})
 	a.nodes.replace(before, after)
@@ -209,6 +210,7 @@ func (a *application) upsertObject(f events.Fact) error {
 	return nil
 }
 
+// replaceObject records one change of another object.
 func (a *application) replaceObject(k events.Kind, before, after *Object) {
 	a.changes.Others = append(a.changes.Others, ObjectChange{Kind: k, Before: before, After: after})
 	a.objects.replace(before, after)

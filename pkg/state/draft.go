@@ -21,7 +21,7 @@ type draft[T any] struct {
 	order []*row[T]
 }
 
-// row is one object by its id: as it was, and as it is now; nil when there is none.
+// row is one object by its id: as it was in the table, and as it is now; nil when there is none.
 type row[T any] struct{ was, is *T }
 
 // byID returns the object with this id; nil when there is none.

@@ -94,6 +94,7 @@ type podLookup struct {
 	last *page
 }
 
+// newPodLookup returns a lookup in the table as it is in base.
 func newPodLookup(x podIndex, base *memdb.Txn) *podLookup {
 	return &podLookup{podIndex: x, base: base, pages: map[podKey]*page{}}
 }

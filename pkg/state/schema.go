@@ -116,6 +116,7 @@ func terminated(key string) []byte {
 	return append(append(b, key...), 0)
 }
 
+// oneString returns the only argument of a query, which must be a string.
 func oneString(args []any) (string, error) {
 	if len(args) == 1 {
 		if s, ok := args[0].(string); ok {

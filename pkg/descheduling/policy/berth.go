@@ -54,7 +54,8 @@ type Berth struct {
 	UsageHalfLife time.Duration
 }
 
-// AtOnce returns how many of an owner's pods may be evicted at once, at least 1.
+// AtOnce returns how many of an owner's pods may be evicted at once, at least 1. Example: 25% of 5 pods is 2, since
+// percentages are rounded up.
 func (b *Berth) AtOnce(pods int) int {
 	most, err := intstr.GetScaledValueFromIntOrPercent(&b.MaxPerOwner, pods, true)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 const CriticalPriority int32 = 2_000_000_000
 
 const (
+	// The values of noEvictionPolicy; empty means Preferred.
 	noEvictionPreferred = "Preferred"
 	noEvictionMandatory = "Mandatory"
 )

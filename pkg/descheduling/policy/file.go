@@ -28,6 +28,7 @@ type metricsCollector struct {
 	Enabled bool `json:"enabled"`
 }
 
+// metricsProvider is one entry of metricsProviders; prometheus is set for that source only.
 type metricsProvider struct {
 	Source     MetricsSource `json:"source"`
 	Prometheus *prometheus   `json:"prometheus"`
@@ -54,6 +55,7 @@ type profile struct {
 	Plugins      plugins        `json:"plugins"`
 }
 
+// pluginConfig holds the arguments of one plugin, which the plugin's reader decodes.
 type pluginConfig struct {
 	Name string               `json:"name"`
 	Args runtime.RawExtension `json:"args"`
@@ -100,6 +102,7 @@ type evictorSwitches struct {
 	IgnorePodsWithoutPDB    bool `json:"ignorePodsWithoutPDB"`
 }
 
+// priorityThreshold is a priority or the name of a priority class, not both.
 type priorityThreshold struct {
 	Value *int32 `json:"value"`
 	Name  string `json:"name"`
@@ -137,6 +140,7 @@ type namespaces struct {
 	Exclude []string `json:"exclude"`
 }
 
+// taintsArgs are those of RemovePodsViolatingNodeTaints.
 type taintsArgs struct {
 	podArgs                 `json:",inline"`
 	IncludePreferNoSchedule bool     `json:"includePreferNoSchedule"`
@@ -144,15 +148,18 @@ type taintsArgs struct {
 	IncludedTaints          []string `json:"includedTaints"`
 }
 
+// nodeAffinityArgs are those of RemovePodsViolatingNodeAffinity.
 type nodeAffinityArgs struct {
 	podArgs          `json:",inline"`
 	NodeAffinityType []string `json:"nodeAffinityType"`
 }
 
+// antiAffinityArgs are those of RemovePodsViolatingInterPodAntiAffinity.
 type antiAffinityArgs struct {
 	podArgs `json:",inline"`
 }
 
+// restartsArgs are those of RemovePodsHavingTooManyRestarts.
 type restartsArgs struct {
 	podArgs                 `json:",inline"`
 	PodRestartThreshold     int32    `json:"podRestartThreshold"`
@@ -160,6 +167,7 @@ type restartsArgs struct {
 	States                  []string `json:"states"`
 }
 
+// failedArgs are those of RemoveFailedPods.
 type failedArgs struct {
 	podArgs                 `json:",inline"`
 	ExcludeOwnerKinds       []string `json:"excludeOwnerKinds"`
@@ -169,6 +177,7 @@ type failedArgs struct {
 	IncludingInitContainers bool     `json:"includingInitContainers"`
 }
 
+// lifeTimeArgs are those of PodLifeTime.
 type lifeTimeArgs struct {
 	podArgs                      `json:",inline"`
 	OwnerKinds                   *namespaces       `json:"ownerKinds"`
@@ -188,18 +197,21 @@ type conditionFilter struct {
 	MinTimeSinceLastTransitionSeconds *uint  `json:"minTimeSinceLastTransitionSeconds"`
 }
 
+// duplicatesArgs are those of RemoveDuplicates, which selects pods by namespace only.
 type duplicatesArgs struct {
 	metav1.TypeMeta   `json:",inline"`
 	Namespaces        *namespaces `json:"namespaces"`
 	ExcludeOwnerKinds []string    `json:"excludeOwnerKinds"`
 }
 
+// spreadArgs are those of RemovePodsViolatingTopologySpreadConstraint. topologyBalanceNodeFit is true unless set.
 type spreadArgs struct {
 	podArgs                `json:",inline"`
 	Constraints            []corev1.UnsatisfiableConstraintAction `json:"constraints"`
 	TopologyBalanceNodeFit *bool                                  `json:"topologyBalanceNodeFit"`
 }
 
+// lowUtilizationArgs are those of LowNodeUtilization. Thresholds are percentages by resource name.
 type lowUtilizationArgs struct {
 	metav1.TypeMeta        `json:",inline"`
 	UseDeviationThresholds bool                `json:"useDeviationThresholds"`
@@ -226,6 +238,7 @@ type evictionLimits struct {
 	Node *uint `json:"node"`
 }
 
+// highUtilizationArgs are those of HighNodeUtilization.
 type highUtilizationArgs struct {
 	metav1.TypeMeta     `json:",inline"`
 	Thresholds          Thresholds  `json:"thresholds"`

@@ -18,6 +18,7 @@ func Load(path string) (*Policy, error) { return load(path, false) }
 // LoadStrict is Load for which every warning is a mistake.
 func LoadStrict(path string) (*Policy, error) { return load(path, true) }
 
+// load reads a file and parses it. Errors of the file system name the path.
 func load(path string, strict bool) (*Policy, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// Policy is a complete and checked DeschedulerPolicy. Immutable.
+// Policy is a complete and checked DeschedulerPolicy. Immutable: a running cycle keeps the Policy with which it
+// began when the file is read again.
 type Policy struct {
 	// Nodes selects the nodes whose pods are considered; never nil.
 	Nodes labels.Selector
@@ -72,7 +73,8 @@ type Profile struct {
 	Evictor             Evictor
 }
 
-// Strategy is one plugin that picks pods.
+// Strategy is one plugin that picks pods. The same plugin may be in several profiles, with other arguments, and at
+// most once in each.
 type Strategy struct {
 	// Name is the plugin's, as metrics and messages show it.
 	Name string
@@ -81,7 +83,8 @@ type Strategy struct {
 	Args Args
 }
 
-// Evictor holds the arguments of DefaultEvictor: which pods must not be evicted.
+// Evictor holds the arguments of DefaultEvictor: which pods must not be evicted. The zero value is not usable,
+// because its selectors are nil; a profile without DefaultEvictor gets the defaults.
 type Evictor struct {
 	// TargetNodes selects the nodes that NodeFit may consider; never nil.
 	TargetNodes labels.Selector
@@ -118,7 +121,8 @@ type Protections struct {
 }
 
 // Kinds lists the kinds of facts that the policy depends on: each must have arrived completely before a cycle may
-// run. Sorted; pods, nodes and disruption budgets are always included.
+// run. Sorted; pods, nodes and disruption budgets are always included. Others are included only if an option reads
+// them, so that a policy which does not is not held up by a kind that the queue may not read.
 func (p *Policy) Kinds() []events.Kind {
 	kinds := []events.Kind{events.KindPod, events.KindNode, events.KindDisruptionBudget}
 	if p.Berth.PauseDuringRollout {

@@ -10,7 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// OldVersion is the error for a file of descheduler/v1alpha1, which upstream removed in v0.31.
+// OldVersion is the error for a file of descheduler/v1alpha1, which upstream removed in v0.31. It is not read in
+// place of v1alpha2: users see the translation, and decide about it.
 type OldVersion struct {
 	File string
 	// Equivalent is the same policy as a descheduler/v1alpha2 document in YAML. It is empty if the file cannot be

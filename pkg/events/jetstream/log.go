@@ -256,7 +256,7 @@ func (l *Log) info(ctx context.Context, name eventlog.Stream) (info *jetstream.S
 	}
 }
 
-// check returns an error for streams that do not exist and on a closed Log.
+// check returns an error for streams that do not exist and on a closed Log. Operations on a stream begin with it.
 func (l *Log) check(name eventlog.Stream) error {
 	if err := name.Check(); err != nil {
 		return err

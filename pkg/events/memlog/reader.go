@@ -25,7 +25,7 @@ type reader struct {
 	closeOnce sync.Once
 }
 
-// Read implements eventlog.Log.
+// Read implements eventlog.Log. A reader may begin at any record that is kept, or right after the last one.
 func (l *Log) Read(ctx context.Context, name eventlog.Stream, from uint64) (eventlog.Reader, error) {
 	if err := errors.Join(name.Check(), ctx.Err()); err != nil {
 		return nil, err
@@ -42,8 +42,9 @@ func (l *Log) Read(ctx context.Context, name eventlog.Stream, from uint64) (even
 	return &reader{log: l, name: name, next: from, losses: len(s.losses), closed: make(chan struct{})}, nil
 }
 
-// Next implements eventlog.Reader. The records share their headers and data with every other reader and must only be
-// read.
+// Next implements eventlog.Reader. The records share their headers and data with every other reader and must only
+// be read. It waits on a channel that the next append closes, and then looks again: there is no queue per reader,
+// so a slow reader costs nothing.
 func (r *reader) Next(ctx context.Context) ([]eventlog.Record, error) {
 	for {
 		if err := ctx.Err(); err != nil {

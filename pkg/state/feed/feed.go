@@ -189,6 +189,7 @@ func (f *Feed) subscribe(ctx context.Context) (*reading, *reader) {
 	return f.mu.reading, f.mu.reading.subscribe()
 }
 
+// start begins to read the log. It runs until the last reader is gone, beyond the first reader's context.
 func (f *Feed) start(ctx context.Context) *reading {
 	ctx, stop := context.WithCancel(ctx)
 	r := &reading{stop: stop, done: make(chan struct{})}
@@ -265,6 +266,7 @@ func (r *reading) publish(step Step) {
 	}
 }
 
+// subscribe adds a reader. If there is a snapshot already, it is the reader's first step; else the first batch is.
 func (r *reading) subscribe() *reader {
 	reader := &reader{added: make(chan struct{}, 1), maxPending: maxPending, maxMerged: maxMerged}
 	r.mu.Lock()

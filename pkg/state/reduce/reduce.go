@@ -221,7 +221,7 @@ func loosest(a *corev1.Affinity) *corev1.Affinity {
 	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: all}}
 }
 
-// portsOf returns the ports that a pod occupies on its node.
+// portsOf returns the ports that a pod occupies on its node, as ports of one container.
 func portsOf(pod *corev1.Pod) []corev1.ContainerPort {
 	var out []corev1.ContainerPort
 	for _, p := range state.HostPorts(pod) {
@@ -238,7 +238,7 @@ func controller(obj metav1.Object) []metav1.OwnerReference {
 	return nil
 }
 
-// shortened returns conditions with reasons and messages of at most that many bytes.
+// shortened returns copies of conditions with reasons and messages of at most that many bytes.
 func shortened(conditions []corev1.PodCondition, most int) []corev1.PodCondition {
 	out := slices.Clone(conditions)
 	for i := range out {
@@ -248,7 +248,8 @@ func shortened(conditions []corev1.PodCondition, most int) []corev1.PodCondition
 }
 
 // keptLabels returns as many labels as an object has room for, in place of its present ones. Labels that name
-// domains come first, then the shortest.
+// domains come first, then the shortest. If any is left out, strip.LabelsCut is among the result: for rules about
+// the labels that are missing, both answers are possible then (state.MayMatch, state.MustMatch).
 func keptLabels(obj state.APIObject, all map[string]string, limit int) map[string]string {
 	const perLabel = 16 // more than the encoding adds to a label
 	obj.SetLabels(map[string]string{strip.LabelsCut: ""})

@@ -96,7 +96,7 @@ func (r Resources) Add(o Resources) Resources {
 	return r
 }
 
-// Sub returns r - o. Amounts may become negative.
+// Sub returns r - o. Amounts may become negative, as on a node that is overcommitted.
 func (r Resources) Sub(o Resources) Resources {
 	r.Extended = maps.Clone(r.Extended)
 	r.Deduct(o)
@@ -227,7 +227,7 @@ func isPrefixedNative(name string) bool {
 	return strings.Contains(name, corev1.ResourceDefaultNamespacePrefix)
 }
 
-// Equal reports whether both are the same amounts.
+// Equal reports whether both are the same amounts. A resource that is missing equals one of 0.
 func (r Resources) Equal(o Resources) bool {
 	return r.MilliCPU == o.MilliCPU && r.Memory == o.Memory &&
 		r.EphemeralStorage == o.EphemeralStorage && r.Pods == o.Pods && maps.Equal(r.Extended, o.Extended)

@@ -136,6 +136,7 @@ func Addresses(s *corev1.PodStatus) {
 	s.PodIP, s.PodIPs = "", nil
 }
 
+// stripContainerStatuses keeps names, images, states, restart counts and resources.
 func stripContainerStatuses(statuses []corev1.ContainerStatus) {
 	for i := range statuses {
 		s := &statuses[i]

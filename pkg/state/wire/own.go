@@ -167,6 +167,7 @@ func (r *ownReader) uvarint() uint64 {
 
 func (r *ownReader) varint() int64 { return unzigzag(r.uvarint()) }
 
+// unzigzag decodes a signed number as binary.AppendVarint encodes it: small in either direction, few bytes.
 func unzigzag(v uint64) int64 { return int64(v>>1) ^ -int64(v&1) }
 
 // part reads what AppendSized wrote.

@@ -52,6 +52,7 @@ func (c *Changing) Counts() []int32 { return c.counts }
 var errUnusual = errors.New("state: message in a non-canonical form")
 
 const (
+	// The numbers of the fields of a Pod.
 	podMetadata = protowire.Number(1)
 	podSpec     = protowire.Number(2)
 	podStatus   = protowire.Number(3)

@@ -36,6 +36,7 @@ type Promises interface {
 
 // Refused is an eviction that was decided and not requested.
 type Refused struct {
+	// Eviction is the decision as it was made; Because is the reason why it was not requested.
 	Eviction decide.Eviction
 	Because  descheduling.Refusal
 }

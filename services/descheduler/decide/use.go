@@ -36,7 +36,8 @@ func useOf(list corev1.ResourceList) use {
 	return out
 }
 
-// Averages smooth usage over time. It is for one goroutine; the result of Clone shares nothing that changes.
+// Averages smooth usage over time. It is for one goroutine; the result of Clone shares nothing that changes. It is
+// not stored: a new process begins with the samples in the facts.
 type Averages struct {
 	// nodes is keyed by name, and pods by "namespace/name".
 	nodes, pods map[string]average
@@ -93,7 +94,8 @@ func add(all map[string]average, key string, at time.Time, sampled corev1.Resour
 	all[key] = next
 }
 
-// Forget drops averages whose last sample is too old to be of use.
+// Forget drops averages whose last sample is too old to be of use, among them those of pods and nodes that are
+// gone.
 func (a *Averages) Forget(now time.Time) {
 	old := func(_ string, v average) bool { return now.Sub(v.at) > staleAfter }
 	maps.DeleteFunc(a.nodes, old)

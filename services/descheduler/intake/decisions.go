@@ -46,7 +46,8 @@ func afterGap(from uint64, gap *eventlog.ErrGap) uint64 {
 	return max(gap.Have, 1)
 }
 
-// readDecisions returns the last sequence applied, 0 for none, and the reason why it stopped.
+// readDecisions reads until an error or the end of ctx. It returns the last sequence applied, 0 for none, and the
+// reason why it stopped.
 func (r *Room) readDecisions(ctx context.Context, from uint64) (last uint64, err error) {
 	reader, err := r.deps.Log.Read(ctx, eventlog.Decisions, from)
 	if err != nil {

@@ -198,8 +198,9 @@ func (r *Room) wake() {
 	r.mu.changed = make(chan struct{})
 }
 
-// Least is the minimum that a View must contain: progress of some kinds of facts, the decisions up to a sequence, and
-// the ledger, if it is followed, up to a revision.
+// Least is the minimum that a View must contain: progress of some kinds of facts, the decisions up to a sequence,
+// and the ledger, if it is followed, up to a revision. The zero value requires only the first listing of the
+// ledger.
 type Least struct {
 	Kinds     []events.Kind
 	Decisions uint64

@@ -27,7 +27,8 @@ const (
 	instance = "instance"
 )
 
-// Config configures the connection to Prometheus; its address is in the policy.
+// Config configures the connection to Prometheus; its address is in the policy. The files are read for every cycle,
+// so that renewed ones are used.
 type Config struct {
 	// TokenFile holds a bearer token; if empty, none is sent.
 	TokenFile string
@@ -37,7 +38,8 @@ type Config struct {
 	longest int64
 }
 
-// Read sends every query of the policy, for the time now. Failures are in Failed, by query.
+// Read sends every query of the policy, for the time now. Failures are in Failed, by query: one that fails does not
+// keep the others from being sent. Without queries it does not connect.
 func Read(ctx context.Context, cfg Config, p *policy.Policy, now time.Time) descheduling.Usage {
 	out := descheduling.Usage{Queries: map[string]map[string]float64{}, Failed: map[string]error{}}
 	queries := queriesOf(p)
@@ -144,6 +146,7 @@ type bearer struct {
 	next  http.RoundTripper
 }
 
+// RoundTrip sends a copy of the request with the token.
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	if b.token != "" {
 		r = r.Clone(r.Context())
@@ -162,6 +165,7 @@ type bounded struct {
 	longest int64
 }
 
+// RoundTrip limits the body of the answer. A body that is too long fails while it is read.
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := b.next.RoundTrip(r)
 	if err == nil {
