@@ -24,14 +24,14 @@ func compareOwners(a, b ownerKey) int {
 		cmp.Compare(a.name, b.name), cmp.Compare(a.images, b.images))
 }
 
-// family is RemoveDuplicates' state about the pods of one template.
-type family struct {
+// ownerSet holds the owners of the pods of one template.
+type ownerSet struct {
 	owners []ownerKey
-	// alike identifies duplicates: two pods on a node are duplicates if it is equal.
-	alike string
+	// duplicateKey identifies duplicates: two pods on a node are duplicates if it is equal.
+	duplicateKey string
 }
 
-// copies holds the pods of one owner.
+// copies holds the pods of one owner that run the same images.
 type copies struct {
 	// count is the number of all of them, extra holds those on a node in addition to the first one there, and on is
 	// how many are on each node.
@@ -41,14 +41,15 @@ type copies struct {
 	// first is one of them; targets is how many nodes can take some, once weighed is set.
 	first   *Pod
 	targets int
-	weighed bool
+	counted bool
 }
 
-// crowding is RemoveDuplicates' state about all owners.
-type crowding struct {
+// duplicateIndex holds the pods of all owners, by owner. It is the strategy's concern too, and follows the moves of
+// all strategies.
+type duplicateIndex struct {
 	*pass
-	found    map[ownerKey]*copies
-	families map[*corev1.Pod]*family
+	found     map[ownerKey]*copies
+	ownerSets map[*corev1.Pod]*ownerSet
 	// eligible holds the nodes that can take pods with a placementKey.
 	eligible map[string][]*Node
 }
@@ -56,9 +57,9 @@ type crowding struct {
 // duplicates implements RemoveDuplicates: pods of one owner are spread evenly over the nodes that could take them,
 // resources aside.
 func (p *pass) duplicates(args *policy.Duplicates) {
-	c, ok := p.concerns[args].(*crowding)
+	c, ok := p.concerns[args].(*duplicateIndex)
 	if !ok {
-		c = p.crowding(args)
+		c = p.newDuplicateIndex(args)
 	}
 	p.leftOut = c.leftOut
 	for _, owner := range slices.SortedFunc(maps.Keys(c.found), compareOwners) {
@@ -66,27 +67,27 @@ func (p *pass) duplicates(args *policy.Duplicates) {
 		if len(copies.extra) == 0 {
 			continue
 		}
-		most, ok := c.share(copies)
+		most, ok := c.fairShare(copies)
 		if !ok {
 			continue
 		}
-		for _, n := range p.view.looked {
+		for _, n := range p.view.selected {
 			// The first pod on the node is not among the extra ones.
 			if len(copies.extra[n])+1 <= most {
 				continue
 			}
 			reason := fmt.Sprintf("one of %d pods of %s %s on node %s, of which each of %d nodes should have at most %d",
 				len(copies.extra[n])+1, owner.kind, owner.name, n.Name, copies.targets, most)
-			if !p.thinOut(copies, copies.extra[n][most-1:], most, reason) {
+			if !p.evictCopies(copies, copies.extra[n][most-1:], most, reason) {
 				return
 			}
 		}
 	}
 }
 
-// thinOut offers copies on one node, for which nodes with fewer than most are better, and reports whether the pass
+// evictCopies offers copies on one node, for which nodes with fewer than most are better, and reports whether the pass
 // should continue.
-func (p *pass) thinOut(c *copies, pods []*Pod, most int, reason string) bool {
+func (p *pass) evictCopies(c *copies, pods []*Pod, most int, reason string) bool {
 	better := func(to string) bool { return c.on[p.view.byName[to]] < most }
 	for _, pod := range pods {
 		if c.on[pod.Node] <= most {
@@ -102,45 +103,45 @@ func (p *pass) thinOut(c *copies, pods []*Pod, most int, reason string) bool {
 	return true
 }
 
-func (p *pass) crowding(args *policy.Duplicates) *crowding {
-	c := &crowding{
-		pass: p, found: map[ownerKey]*copies{}, families: map[*corev1.Pod]*family{}, eligible: map[string][]*Node{},
+func (p *pass) newDuplicateIndex(args *policy.Duplicates) *duplicateIndex {
+	c := &duplicateIndex{
+		pass: p, found: map[ownerKey]*copies{}, ownerSets: map[*corev1.Pod]*ownerSet{}, eligible: map[string][]*Node{},
 	}
-	for _, n := range p.view.looked {
+	for _, n := range p.view.selected {
 		seen := map[string]bool{}
 		for _, pod := range n.Pods {
 			if pod.Terminal || len(pod.Template.OwnerReferences) == 0 || !args.Namespaces.Has(pod.Namespace) ||
 				ownedBy(pod.Template.OwnerReferences, args.ExcludeOwnerKinds) || p.leaveOut(p.guard.refuse(pod)) {
 				continue
 			}
-			f := c.familyOf(pod)
+			f := c.ownerSetOf(pod)
 			for _, owner := range f.owners {
-				c.count(owner, pod, seen[f.alike])
+				c.count(owner, pod, seen[f.duplicateKey])
 			}
-			seen[f.alike] = true
+			seen[f.duplicateKey] = true
 		}
 	}
 	return c
 }
 
-func (c *crowding) familyOf(pod *Pod) *family {
-	f := c.families[pod.Template]
+func (c *duplicateIndex) ownerSetOf(pod *Pod) *ownerSet {
+	f := c.ownerSets[pod.Template]
 	if f == nil {
-		f = familyOf(pod.Template)
-		c.families[pod.Template] = f
+		f = newOwnerSet(pod.Template)
+		c.ownerSets[pod.Template] = f
 	}
 	return f
 }
 
 // ownersOf returns the owners of a counted pod; none for other pods.
-func (c *crowding) ownersOf(pod *Pod) []ownerKey {
-	if f := c.families[pod.Template]; f != nil {
+func (c *duplicateIndex) ownersOf(pod *Pod) []ownerKey {
+	if f := c.ownerSets[pod.Template]; f != nil {
 		return f.owners
 	}
 	return nil
 }
 
-func (c *crowding) count(owner ownerKey, pod *Pod, again bool) {
+func (c *duplicateIndex) count(owner ownerKey, pod *Pod, again bool) {
 	of := c.found[owner]
 	if of == nil {
 		of = &copies{extra: map[*Node][]*Pod{}, on: map[*Node]int{}, first: pod}
@@ -153,15 +154,15 @@ func (c *crowding) count(owner ownerKey, pod *Pod, again bool) {
 	}
 }
 
-// share returns how many of the copies each node should have at most; ok is false if there are not two nodes to
+// fairShare returns how many of the copies each node should have at most; ok is false if there are not two nodes to
 // spread them over.
-func (c *crowding) share(of *copies) (most int, ok bool) {
-	if !of.weighed {
+func (c *duplicateIndex) fairShare(of *copies) (most int, ok bool) {
+	if !of.counted {
 		pods := of.extra
 		if len(pods) == 0 {
 			pods = map[*Node][]*Pod{of.first.Node: {of.first}}
 		}
-		of.targets, of.weighed = c.targets(pods, c.eligible), true
+		of.targets, of.counted = c.countTargets(pods, c.eligible), true
 	}
 	if of.targets < 2 {
 		return 0, false
@@ -169,25 +170,26 @@ func (c *crowding) share(of *copies) (most int, ok bool) {
 	return (of.count + of.targets - 1) / of.targets, true
 }
 
-func familyOf(obj *corev1.Pod) *family {
+// newOwnerSet builds the set of a template: one key per owner reference, with the images of the pod's containers.
+func newOwnerSet(obj *corev1.Pod) *ownerSet {
 	images := make([]string, 0, len(obj.Spec.Containers))
 	for i := range obj.Spec.Containers {
 		images = append(images, obj.Spec.Containers[i].Image)
 	}
 	slices.Sort(images)
-	f, all := &family{}, strings.Join(images, "#")
+	f, all := &ownerSet{}, strings.Join(images, "#")
 	for _, o := range obj.OwnerReferences {
 		f.owners = append(f.owners, ownerKey{obj.Namespace, o.Kind, o.Name, all})
 	}
 	// Two references to one owner count twice, as they do upstream.
 	alike := slices.SortedFunc(slices.Values(f.owners), compareOwners)
-	f.alike = fmt.Sprint(alike)
+	f.duplicateKey = fmt.Sprint(alike)
 	return f
 }
 
-// targets counts the nodes that can take at least one sort of the pods; a sort that only one node can take cannot
+// countTargets counts the nodes that can take at least one sort of the pods; a sort that only one node can take cannot
 // be spread and adds none.
-func (p *pass) targets(extra map[*Node][]*Pod, eligible map[string][]*Node) int {
+func (p *pass) countTargets(extra map[*Node][]*Pod, eligible map[string][]*Node) int {
 	seen, all := map[*corev1.Pod]bool{}, map[*Node]bool{}
 	sorts := map[string]bool{}
 	for _, pods := range extra {
@@ -203,7 +205,7 @@ func (p *pass) targets(extra map[*Node][]*Pod, eligible map[string][]*Node) int 
 			sorts[key] = true
 			nodes, known := eligible[key]
 			if !known {
-				nodes = p.takers(pod)
+				nodes = p.eligible(pod)
 				eligible[key] = nodes
 			}
 			if len(nodes) < 2 {
@@ -217,12 +219,12 @@ func (p *pass) targets(extra map[*Node][]*Pod, eligible map[string][]*Node) int 
 	return len(all)
 }
 
-// takers lists the selected nodes whose taints the pod tolerates and whose labels it requires; requirements that
+// eligible lists the selected nodes whose taints the pod tolerates and whose labels it requires; requirements that
 // cannot be parsed exclude no node.
-func (p *pass) takers(pod *Pod) []*Node {
+func (p *pass) eligible(pod *Pod) []*Node {
 	required := nodeaffinity.GetRequiredNodeAffinity(pod.Template)
 	var nodes []*Node
-	for _, n := range p.view.looked {
+	for _, n := range p.view.selected {
 		match, err := required.Match(n.Object)
 		if toleratesHard(pod, n) && (match || err != nil) {
 			nodes = append(nodes, n)
@@ -231,15 +233,28 @@ func (p *pass) takers(pod *Pod) []*Node {
 	return nodes
 }
 
-// placementKey is equal for pods that the same nodes can take with respect to taints, node selector and required
-// node affinity. (Protobuf in Kubernetes writes maps sorted.)
-func placementKey(spec *corev1.PodSpec) string {
-	only := corev1.PodSpec{Tolerations: spec.Tolerations, NodeSelector: spec.NodeSelector}
-	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
-		only.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: spec.Affinity.NodeAffinity.
-				RequiredDuringSchedulingIgnoredDuringExecution,
-		}}
+// accepts reports whether the node would not have more than its share of the owner's pods.
+func (c *duplicateIndex) accepts(pod *Pod, to *Node) bool {
+	for _, owner := range c.ownersOf(pod) {
+		copies := c.found[owner]
+		if copies == nil || copies.on[pod.Node] == 0 {
+			continue
+		}
+		if most, ok := c.fairShare(copies); ok && copies.on[to] >= most {
+			return false
+		}
 	}
-	return only.String()
+	return true
+}
+
+// soft is false: evicting a duplicate gains nothing if its replacement becomes one.
+func (c *duplicateIndex) soft() bool { return false }
+
+func (c *duplicateIndex) moved(pod *Pod, to *Node) {
+	for _, owner := range c.ownersOf(pod) {
+		if copies := c.found[owner]; copies != nil {
+			copies.on[pod.Node]--
+			copies.on[to]++
+		}
+	}
 }

@@ -15,7 +15,8 @@ import (
 )
 
 // Guard is the DefaultEvictor of one profile during one run. (sigs.k8s.io/descheduler v0.36
-// pkg/framework/plugins/defaultevictor.)
+// pkg/framework/plugins/defaultevictor.) Its answers do not depend on earlier answers, so any order of calls is
+// possible; the checks themselves are in upstream's order because the first that applies is reported and counted.
 type Guard struct {
 	*policy.Evictor
 	view     *View
@@ -28,6 +29,8 @@ type Guard struct {
 	targets *nodeList
 }
 
+// newGuard resolves the priority class of the threshold once per run. A class that does not exist protects every
+// pod (PriorityClassUnknown), because no priority can be compared with it.
 func newGuard(e *policy.Evictor, v *View, upstream bool) *Guard {
 	g := &Guard{Evictor: e, view: v, upstream: upstream}
 	switch {
@@ -99,6 +102,7 @@ func (g *Guard) preFilter(pod *Pod) Refusal {
 	return ""
 }
 
+// refuseByConstraint applies the protections that the profile configures, in upstream's order.
 func (g *Guard) refuseByConstraint(pod *Pod) Refusal {
 	obj, p := pod.Template, g.Protect
 	switch {
@@ -138,6 +142,8 @@ func priorityAtLeast(pod *Pod, threshold int32) bool {
 	return ok && priority >= threshold
 }
 
+// isLocal reports whether evicting the pod loses data of the volume: that of an emptyDir is deleted with the pod,
+// and that of a hostPath stays behind on the node.
 func isLocal(v corev1.Volume) bool { return v.HostPath != nil || v.EmptyDir != nil }
 
 func isDaemonSet(o metav1.OwnerReference) bool { return o.Kind == "DaemonSet" }
@@ -162,6 +168,7 @@ func (g *Guard) usesProtectedClaim(pod *Pod) bool {
 	})
 }
 
+// hasBudget reports whether some disruption budget of the pod's namespace selects the pod.
 func (g *Guard) hasBudget(pod *Pod) bool {
 	return slices.ContainsFunc(g.view.budgetsIn(pod.Namespace), func(s labels.Selector) bool {
 		return s.Matches(labels.Set(pod.Template.Labels))
@@ -223,4 +230,15 @@ func (g *Guard) tooYoung(pod *Pod) bool {
 	}
 	start := pod.Object().Status.StartTime
 	return start == nil || g.view.now.Sub(start.Time) < *g.MinPodAge
+}
+
+// fits reports whether some ready node of the guard's targets other than the pod's own can take the pod. Targets
+// are ready nodes that match the evictor's node selector, whether or not the policy selects them for descheduling.
+func (g *Guard) fits(pod *Pod) bool {
+	if g.targets == nil {
+		g.targets = &nodeList{slices.DeleteFunc(slices.Clone(g.view.nodes), func(n *Node) bool {
+			return !g.TargetNodes.Matches(labels.Set(n.Object.Labels))
+		})}
+	}
+	return g.view.fitsOther(pod, g.targets)
 }

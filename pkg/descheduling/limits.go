@@ -2,7 +2,8 @@ package descheduling
 
 import "github.com/berth-scheduler/berth/pkg/descheduling/policy"
 
-// Limits counts the evictions of a run against the policy's limits. It is not safe for concurrent use.
+// Limits counts the evictions of a run against the policy's limits. It is not safe for concurrent use. Counts are
+// accepted evictions, whether or not they succeed later.
 type Limits struct {
 	policy.Limits
 	perNode, perNamespace map[string]uint
@@ -14,7 +15,8 @@ func NewLimits(l policy.Limits) *Limits {
 	return &Limits{Limits: l, perNode: map[string]uint{}, perNamespace: map[string]uint{}}
 }
 
-// Refuse checks total, node and namespace, in upstream's order (evictions.EvictPod).
+// Refuse checks total, node and namespace, in upstream's order (evictions.EvictPod); an empty Refusal means that
+// one more eviction is allowed. It counts nothing.
 func (l *Limits) Refuse(node, namespace string) Refusal {
 	reached := func(limit *uint, used uint) bool { return limit != nil && used >= *limit }
 	switch {
@@ -29,7 +31,7 @@ func (l *Limits) Refuse(node, namespace string) Refusal {
 	}
 }
 
-// Take counts one pod.
+// Take counts one accepted eviction of a pod on the node, in the namespace.
 func (l *Limits) Take(node, namespace string) {
 	l.perNode[node]++
 	l.perNamespace[namespace]++

@@ -1,16 +1,15 @@
 package descheduling
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 )
 
 // nodeAffinity implements RemovePodsViolatingNodeAffinity. It searches for another place as upstream does, whatever
-// the policy's nodeFit is.
+// the policy's nodeFit is. The types of affinity are processed one after the other, in the order of the arguments.
 func (p *pass) nodeAffinity(args *policy.NodeAffinity) {
-	rule := affinity{view: p.view, upstream: p.Upstream}
+	rule := affinityRule{view: p.view, upstream: p.Upstream}
 	for _, kind := range args.Types {
 		var picks func(*Pod) bool
 		as := func(pod *Pod) Candidate {
@@ -25,7 +24,7 @@ func (p *pass) nodeAffinity(args *policy.NodeAffinity) {
 		default:
 			continue
 		}
-		for _, n := range p.view.looked {
+		for _, n := range p.view.selected {
 			picked := selectPods(n.Pods, func(pod *Pod) bool {
 				return !pod.Terminal && args.Has(pod.Namespace, pod.Template.Labels) && !manyRules(pod) && picks(pod)
 			})
@@ -36,8 +35,8 @@ func (p *pass) nodeAffinity(args *policy.NodeAffinity) {
 	}
 }
 
-// affinity judges pods by their node affinity, on the nodes of a view.
-type affinity struct {
+// affinityRule judges pods by their node affinity, on the nodes of a view.
+type affinityRule struct {
 	view *View
 	// upstream reports whether pods are judged as upstream does.
 	upstream bool
@@ -45,7 +44,7 @@ type affinity struct {
 
 // missesRequired reports whether the pod violates its required node affinity and fits another place. A node
 // selector is evaluated only together with a required affinity, not alone.
-func (a affinity) missesRequired(pod *Pod) bool {
+func (a affinityRule) missesRequired(pod *Pod) bool {
 	terms := pod.spec().Affinity
 	if terms == nil || terms.NodeAffinity == nil ||
 		terms.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
@@ -57,14 +56,14 @@ func (a affinity) missesRequired(pod *Pod) bool {
 
 // prefersOther reports whether the pod prefers some node to its own, and fits one that it prefers. For upstream it
 // is enough that it fits any node, including its own, so that it may come back.
-func (a affinity) prefersOther(pod *Pod) bool {
+func (a affinityRule) prefersOther(pod *Pod) bool {
 	terms := pod.spec().Affinity
 	if terms == nil || terms.NodeAffinity == nil ||
 		len(terms.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) == 0 {
 		return false
 	}
-	w := a.view.wishOf(pod)
-	better := w.betterThan(w.weights[pod.Node], a.view.looked)
+	w := a.view.preferences.of(pod)
+	better := w.betterThan(w.weights[pod.Node], a.view.selected)
 	switch {
 	case len(better.nodes) == 0:
 		return false
@@ -76,75 +75,10 @@ func (a affinity) prefersOther(pod *Pod) bool {
 }
 
 // preferring returns a candidate whose replacement should be on a node that it prefers.
-func (a affinity) preferring(pod *Pod) Candidate {
-	w := a.view.wishOf(pod)
+func (a affinityRule) preferring(pod *Pod) Candidate {
+	w := a.view.preferences.of(pod)
 	return Candidate{
 		Pod: pod, Reason: "a node fits that it prefers to node " + pod.NodeName,
 		Better: func(to string) bool { return w.weights[a.view.byName[to]] > w.weights[pod.Node] },
 	}
-}
-
-// wish holds what each node of the view is worth to pods with equal preferred terms.
-type wish struct {
-	weights map[*Node]int32
-	// better holds the nodes worth more than some weight, built when first needed.
-	better map[int32]*nodeList
-}
-
-// wishOf returns the wish of a pod that has preferred terms.
-func (v *View) wishOf(pod *Pod) *wish {
-	if w, known := v.wanted[pod.Template]; known {
-		return w
-	}
-	a := &corev1.NodeAffinity{
-		PreferredDuringSchedulingIgnoredDuringExecution: pod.spec().Affinity.NodeAffinity.
-			PreferredDuringSchedulingIgnoredDuringExecution,
-	}
-	key := a.String()
-	w, known := v.wishes[key]
-	if !known {
-		w = &wish{weights: make(map[*Node]int32, len(v.looked)), better: map[int32]*nodeList{}}
-		terms := parsePreferred(a.PreferredDuringSchedulingIgnoredDuringExecution)
-		for _, n := range v.looked {
-			w.weights[n] = preference(terms, n)
-		}
-		v.wishes[key] = w
-	}
-	v.wanted[pod.Template] = w
-	return w
-}
-
-// betterThan lists the nodes that are worth more than own, and more than zero.
-func (w *wish) betterThan(own int32, nodes []*Node) *nodeList {
-	list := w.better[own]
-	if list == nil {
-		list = &nodeList{}
-		for _, n := range nodes {
-			if worth := w.weights[n]; worth > own && worth > 0 {
-				list.nodes = append(list.nodes, n)
-			}
-		}
-		w.better[own] = list
-	}
-	return list
-}
-
-// parsePreferred parses the terms once for all nodes, each separately. Terms that cannot be parsed are left out.
-func parsePreferred(list []corev1.PreferredSchedulingTerm) []*nodeaffinity.PreferredSchedulingTerms {
-	var terms []*nodeaffinity.PreferredSchedulingTerms
-	for i := range list {
-		if t, err := nodeaffinity.NewPreferredSchedulingTerms(list[i : i+1]); err == nil {
-			terms = append(terms, t)
-		}
-	}
-	return terms
-}
-
-// preference returns the sum of the weights of the terms that the node matches.
-func preference(terms []*nodeaffinity.PreferredSchedulingTerms, n *Node) int32 {
-	sum := int32(0)
-	for _, t := range terms {
-		sum += int32(t.Score(n.Object))
-	}
-	return sum
 }

@@ -2,7 +2,6 @@ package descheduling
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 )
@@ -11,91 +10,19 @@ import (
 // also skips the cycle).
 const minNodes = 2
 
-// Candidate is a pod that a strategy would evict.
-type Candidate struct {
-	Pod *Pod
-	// Profile and Strategy are those that picked it.
-	Profile, Strategy string
-	// Reason explains it to people: "taint gpu:NoSchedule of node a is not tolerated".
-	Reason string
-	// Better reports whether the strategy would accept the pod's replacement on a node, by name, in the current
-	// state. nil means that any node that can take it is acceptable.
-	Better func(node string) bool
-	// Best reports whether a node that is better creates no work for other strategies; nil if no strategy has
-	// concerns.
-	Best func(node string) bool
-}
-
-// Verdict is the result for a candidate.
-type Verdict uint8
-
-const (
-	// Kept: the pod stays; the strategy continues.
-	Kept Verdict = iota
-	// Accepted: the pod will be evicted, as far as this run is concerned.
-	Accepted
-	// NodeDone: no more pods may be evicted from the candidate's node.
-	NodeDone
-	// Done: no more pods may be evicted at all.
-	Done
-)
-
-// Offer decides about one candidate that no protection covers. It returns the reason against it, or nothing, and
-// the node where the replacement is expected, if it searched for one. It is called in the order in which strategies
-// pick.
-type Offer func(Candidate, *Guard) (landing string, against Refusal)
-
-// Input is everything a run depends on.
-type Input struct {
-	Cluster Cluster
-	Policy  *policy.Policy
-	// Usage is the actual utilisation, for strategies that need it.
-	Usage Usage
-	// Now is the time that ages of pods are measured against.
-	Now time.Time
-	// Upstream decides exactly as sigs.k8s.io/descheduler v0.36 would.
-	Upstream bool
-	// Kept, if set, is called for every candidate that stays, with the reason.
-	Kept func(Candidate, Refusal)
-	// Timed, if set, is called when a strategy begins; the function that it returns is called when the strategy has
-	// ended.
-	Timed func(profile, strategy string) (ended func())
-}
-
-// Refused identifies a pod that a strategy of a profile picked and that stays, for counting.
-type Refused struct {
-	Profile, Strategy, Namespace, Node string
-	Reason                             Refusal
-}
-
-// Outcome is the result of a run, in addition to what Offer accepted.
-type Outcome struct {
-	// Refused counts the pods that stay, by the strategy that picked them and the reason.
-	Refused map[Refused]int
-	// Nodes is how many nodes were considered; Picked is how many pods the strategies picked.
-	Nodes, Picked int
-	// Skipped explains why there was no run; empty if there was one.
-	Skipped string
-	// Failed holds the strategies that could not run, with the reason.
-	Failed []Failure
-	// Told holds the report of each strategy, in the order in which they ran.
-	Told []Told
-}
-
-// Failure is a strategy that could not run.
-type Failure struct {
-	Profile, Strategy string
-	Err               error
-}
-
-// Run lets every strategy of every profile pick once: first the deschedule strategies, then the balance strategies.
+// Run lets every strategy of every profile pick once: first the deschedule strategies, then the balance strategies,
+// as upstream does, so that what is wrong is removed before what remains is balanced.
+//
+// The steps: make the view of the selected nodes; resolve the protections of every profile; compute the concerns of
+// the balance strategies, which the deschedule strategies must respect already; run the strategies in order. A
+// strategy that fails is recorded and does not stop the others. Run never calls offer concurrently.
 func Run(in Input, offer Offer) Outcome {
 	r := &run{
 		Input: in, offer: offer, view: NewView(in.Cluster, in.Policy.Nodes, in.Now),
 		out: Outcome{Refused: map[Refused]int{}}, concerns: map[policy.Args]concern{},
 	}
 	r.view.upstream = in.Upstream
-	r.out.Nodes = len(r.view.looked)
+	r.out.Nodes = len(r.view.selected)
 	if r.out.Nodes < minNodes {
 		r.out.Skipped = fmt.Sprintf("%d ready nodes match the policy, at least %d are needed", r.out.Nodes, minNodes)
 		return r.out
@@ -105,7 +32,7 @@ func Run(in Input, offer Offer) Outcome {
 		guards[i] = newGuard(&in.Policy.Profiles[i].Evictor, r.view, in.Upstream)
 	}
 	if !in.Upstream {
-		r.concerned(guards)
+		r.collectConcerns(guards)
 	}
 	for i, p := range in.Policy.Profiles {
 		r.strategies(p.Name, p.Deschedule, guards[i])
@@ -116,32 +43,12 @@ func Run(in Input, offer Offer) Outcome {
 	return r.out
 }
 
-// run is one Run in progress.
-type run struct {
-	Input
-	offer Offer
-	view  *View
-	out   Outcome
-	// concerns holds the concerns of strategies by their arguments, of which each strategy has its own pointer;
-	// order holds those pointers in order.
-	concerns map[policy.Args]concern
-	order    []policy.Args
-}
-
-// pass is one strategy of one profile.
-type pass struct {
-	*run
-	profile, strategy string
-	guard             *Guard
-	told              Told
-	// leftOut counts the pods that the guard excluded from consideration.
-	leftOut map[Refusal]int
-}
-
+// strategies runs the strategies of one extension point of a profile, in the order of the policy, and adds a report
+// of each to the outcome.
 func (r *run) strategies(profile string, list []policy.Strategy, g *Guard) {
 	for _, s := range list {
 		p := &pass{
-			run: r, profile: profile, strategy: s.Name, guard: g, told: Told{Profile: profile, Strategy: s.Name},
+			run: r, profile: profile, strategy: s.Name, guard: g, report: StrategyReport{Profile: profile, Strategy: s.Name},
 		}
 		ended := func() {}
 		if r.Timed != nil {
@@ -153,10 +60,12 @@ func (r *run) strategies(profile string, list []policy.Strategy, g *Guard) {
 			p.conclude(s.Args)
 		}
 		ended()
-		r.out.Told = append(r.out.Told, p.told)
+		r.out.Reports = append(r.out.Reports, p.report)
 	}
 }
 
+// pick runs the strategy that the type of the arguments identifies. An error means that the strategy could not run;
+// it has picked nothing then.
 func (p *pass) pick(args policy.Args) error {
 	switch a := args.(type) {
 	case *policy.TooManyRestarts:
@@ -185,60 +94,28 @@ func (p *pass) pick(args policy.Args) error {
 	return nil
 }
 
-// try offers one pod whose replacement may be placed on any node.
-func (p *pass) try(pod *Pod, reason string) Verdict {
-	verdict, _ := p.propose(Candidate{Pod: pod, Reason: reason})
-	return verdict
-}
-
-// propose offers a candidate unless a protection covers it. The landing is empty when none was searched for.
-func (p *pass) propose(c Candidate) (v Verdict, landing string) {
-	c.Profile, c.Strategy = p.profile, p.strategy
-	c = p.content(c)
-	pod := c.Pod
-	p.out.Picked++
-	p.told.Picked++
-	refusal := p.guard.refuse(pod)
-	if refusal == "" && pod.accepted {
-		refusal = AskedNow
-	}
-	if refusal == "" {
-		landing, refusal = p.offer(c, p.guard)
-	}
-	if refusal == "" {
-		pod.accepted = true
-		p.moved(pod, landing)
-		return Accepted, landing
-	}
-	if p.Kept != nil {
-		p.Kept(c, refusal)
-	}
-	p.out.Refused[Refused{
-		Profile: p.profile, Strategy: p.strategy, Namespace: pod.Namespace, Node: pod.NodeName, Reason: refusal,
-	}]++
-	switch refusal {
-	case NodeLimit:
-		return NodeDone, ""
-	case TotalLimit, CycleFull:
-		return Done, ""
-	case UnderWay:
-		pod.accepted = true
-		return Accepted, ""
-	default:
-		return Kept, ""
-	}
-}
-
-// tryAll offers pods of one node in order and reports whether the pass should continue. as makes the candidate of a
-// pod immediately before it is offered.
-func (p *pass) tryAll(pods []*Pod, as func(*Pod) Candidate) bool {
-	for _, pod := range pods {
-		switch verdict, _ := p.propose(as(pod)); verdict {
-		case NodeDone:
-			return true
-		case Done:
-			return false
+// collectConcerns collects the concerns of all profiles. It runs before any strategy, on the cluster as it is.
+func (r *run) collectConcerns(guards []*Guard) {
+	for i, profile := range r.Policy.Profiles {
+		for _, s := range profile.Balance {
+			p := &pass{run: r, profile: profile.Name, strategy: s.Name, guard: guards[i]}
+			if c := p.newConcern(s.Args); c != nil {
+				r.concerns[s.Args] = c
+				r.order = append(r.order, s.Args)
+			}
 		}
 	}
-	return true
+}
+
+// newConcern returns the concern of a strategy; nil if it has none, or cannot determine it.
+func (p *pass) newConcern(args policy.Args) concern {
+	switch args := args.(type) {
+	case *policy.Duplicates:
+		return p.newDuplicateIndex(args)
+	case *policy.LowUtilization:
+		if l, err := p.newLevels(args); err == nil {
+			return l
+		}
+	}
+	return nil
 }

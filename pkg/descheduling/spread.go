@@ -7,53 +7,13 @@ import (
 	"math"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
-	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// spreadRule is one topology spread constraint of some pods of a namespace, with the properties of those pods that
-// determine which nodes count.
-type spreadRule struct {
-	maxSkew  int
-	key      string
-	selector labels.Selector
-	heeds    *heeded
-	// sizes counts the pods in each domain after the moves accepted so far.
-	sizes *sizes
-}
-
-// heeded holds the properties of its pods that a rule reads.
-type heeded struct {
-	// required and tolerations are nil when the rule ignores them.
-	required    *nodeaffinity.RequiredNodeAffinity
-	tolerations *[]corev1.Toleration
-	// terms is the number of terms of required, plus 1; it measures the cost of a match.
-	terms int
-	// included reports for each selected node, by its position, whether it counts; built when first needed.
-	included []bool
-}
-
-// ruleID is equal for equal rules of a namespace.
-type ruleID struct {
-	maxSkew       int
-	key, selector string
-	everything    bool
-	heeds         *heeded
-}
-
-// domain is one value of a rule's key with the pods there that the rule counts.
-type domain struct {
-	value string
-	pods  []*Pod
-}
-
-// move is a pod that a rule would move.
-type move struct {
+// spreadMove is a pod that a rule would move.
+type spreadMove struct {
 	pod    *Pod
 	rule   *spreadRule
 	reason string
@@ -61,10 +21,15 @@ type move struct {
 
 // topologySpread implements RemovePodsViolatingTopologySpreadConstraint. Only pods that could be evicted are
 // counted, and only their constraints are evaluated. Every constraint is balanced separately.
+//
+// It first collects the pods and distinct rules of each namespace, then picks the moves of all rules, namespaces by
+// name, and only then offers them. A pod moves once, for the first rule that picks it. Before a move is offered,
+// its domain is counted again: moves of other rules may have been enough. Accepted moves change the counts of all
+// rules of the namespace.
 func (p *pass) topologySpread(args *policy.TopologySpread) {
 	namespaces := map[string]*spreadNamespace{}
 	at := 0
-	for _, n := range p.view.looked {
+	for _, n := range p.view.selected {
 		for _, pod := range n.Pods {
 			if pod.Terminal || !args.Has(pod.Namespace, pod.Template.Labels) || p.protects(pod) {
 				continue
@@ -76,16 +41,16 @@ func (p *pass) topologySpread(args *policy.TopologySpread) {
 			at++
 		}
 	}
-	p.saySpread(namespaces, args)
-	var moves []move
+	p.noteConstraints(namespaces, args)
+	var moves []spreadMove
 	chosen := map[*Pod]bool{}
 	for _, name := range slices.Sorted(maps.Keys(namespaces)) {
 		ns := namespaces[name]
 		for _, rule := range ns.rules {
-			if ns.account.left < 0 {
+			if ns.account.remaining < 0 {
 				break
 			}
-			fresh := slices.DeleteFunc(p.balance(args, rule, ns), func(m move) bool { return chosen[m.pod] })
+			fresh := slices.DeleteFunc(p.balance(args, rule, ns), func(m spreadMove) bool { return chosen[m.pod] })
 			for _, m := range fresh {
 				chosen[m.pod] = true
 			}
@@ -100,10 +65,10 @@ func (p *pass) topologySpread(args *policy.TopologySpread) {
 		if !p.Upstream && !m.rule.skewed(m.pod.Node) {
 			continue // the moves of other rules were enough
 		}
-		verdict, landing := p.propose(Candidate{Pod: m.pod, Reason: m.reason, Better: p.evener(m)})
+		verdict, landing := p.propose(Candidate{Pod: m.pod, Reason: m.reason, Better: p.evensOut(m)})
 		switch verdict {
 		case Accepted:
-			p.settle(namespaces[m.pod.Namespace].rules, m.pod, landing)
+			p.recordMove(namespaces[m.pod.Namespace].rules, m.pod, landing)
 		case NodeDone:
 			full[m.pod.Node] = true
 		case Done:
@@ -112,158 +77,23 @@ func (p *pass) topologySpread(args *policy.TopologySpread) {
 	}
 }
 
-// spreadNamespace holds the pods of a namespace that count, and their distinct rules.
-type spreadNamespace struct {
-	view    *View
-	account *account
-	kinds   map[*state.Kind][]*Pod
-	// order is the position of each pod in the whole view.
-	order map[*Pod]int
-	rules []*spreadRule
-	known map[ruleID]bool
-	// heeded holds the properties that rules read, by one string that identifies them.
-	heeded map[string]*heeded
-	seen   map[*corev1.Pod]bool
-	// others reports that pods have constraints that the policy does not select; nowhere reports that pods have
-	// constraints whose key no node has.
-	others, nowhere bool
-}
-
-func newSpreadNamespace(v *View, name string) *spreadNamespace {
-	return &spreadNamespace{
-		view: v, account: v.account(name), kinds: map[*state.Kind][]*Pod{}, order: map[*Pod]int{},
-		known: map[ruleID]bool{}, heeded: map[string]*heeded{}, seen: map[*corev1.Pod]bool{},
-	}
-}
-
-func (s *spreadNamespace) add(pod *Pod, at int, actions []corev1.UnsatisfiableConstraintAction) {
-	s.kinds[pod.Kind] = append(s.kinds[pod.Kind], pod)
-	s.order[pod] = at
-	if s.seen[pod.Template] {
-		return
-	}
-	s.seen[pod.Template] = true
-	for i := range pod.spec().TopologySpreadConstraints {
-		c := &pod.spec().TopologySpreadConstraints[i]
-		switch {
-		case !slices.Contains(actions, c.WhenUnsatisfiable):
-			s.others = true
-		case len(s.view.keyOf(c.TopologyKey).nodes) == 0:
-			s.nowhere = true
-		case s.account.spend(newRuleCost):
-			s.addRule(c, pod.Template)
-		}
-	}
-}
-
-const (
-	// newRuleCost is the cost of parsing a constraint, in looks.
-	newRuleCost = 64
-	// movedCost is the cost of sorting a pod of a domain that is too large, or of picking it.
-	movedCost = 16
-)
-
-// addRule parses a constraint; one whose selector cannot be parsed is left out. minDomains is ignored.
-func (s *spreadNamespace) addRule(c *corev1.TopologySpreadConstraint, pod *corev1.Pod) {
-	selector, err := metav1.LabelSelectorAsSelector(c.LabelSelector)
-	if err != nil {
-		return
-	}
-	own := labels.Set{}
-	for _, key := range c.MatchLabelKeys {
-		if value, has := pod.Labels[key]; has {
-			own[key] = value
-		}
-	}
-	if requirements, selectable := selector.Requirements(); selectable && len(own) > 0 {
-		selector = labels.SelectorFromSet(own).Add(requirements...)
-	}
-	rule := &spreadRule{maxSkew: int(c.MaxSkew), key: c.TopologyKey, selector: selector, heeds: s.heededBy(c, pod)}
-	_, everything := selector.Requirements()
-	id := ruleID{rule.maxSkew, rule.key, selector.String(), everything, rule.heeds}
-	if !s.known[id] {
-		s.known[id] = true
-		s.rules = append(s.rules, rule)
-	}
-}
-
-// heededBy returns the properties that a constraint reads; constraints that read equal properties share them.
-func (s *spreadNamespace) heededBy(c *corev1.TopologySpreadConstraint, pod *corev1.Pod) *heeded {
-	h, only := &heeded{terms: 1}, corev1.PodSpec{}
-	if policyOf(c.NodeAffinityPolicy, corev1.NodeInclusionPolicyHonor) {
-		required := nodeaffinity.GetRequiredNodeAffinity(pod)
-		h.required = &required
-		only.NodeSelector, only.Affinity = pod.Spec.NodeSelector, pod.Spec.Affinity
-	}
-	if policyOf(c.NodeTaintsPolicy, corev1.NodeInclusionPolicyIgnore) {
-		h.tolerations = &pod.Spec.Tolerations
-		only.Tolerations = pod.Spec.Tolerations
-	}
-	identity := fmt.Sprint(h.required != nil, h.tolerations != nil, placementKey(&only))
-	if known := s.heeded[identity]; known != nil {
-		return known
-	}
-	if h.required != nil && hasRequired(&only) {
-		h.terms += len(only.NodeSelector)
-		if only.Affinity != nil && only.Affinity.NodeAffinity != nil {
-			if of := only.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; of != nil {
-				h.terms += len(of.NodeSelectorTerms)
-			}
-		}
-	}
-	s.heeded[identity] = h
-	return h
-}
-
-// policyOf reports whether an inclusion policy, or its default, is Honor.
-func policyOf(p *corev1.NodeInclusionPolicy, otherwise corev1.NodeInclusionPolicy) bool {
-	if p != nil {
-		otherwise = *p
-	}
-	return otherwise == corev1.NodeInclusionPolicyHonor
-}
-
-// includes reports whether a selected node forms a domain of the rule even without pods.
-func (s *spreadRule) includes(n *Node, nodes []*Node) bool {
-	h := s.heeds
-	if h.included == nil {
-		h.included = make([]bool, len(nodes))
-		for i, n := range nodes {
-			h.included[i] = h.includes(n)
-		}
-	}
-	return h.included[n.at]
-}
-
-// includes reports whether a node counts. Requirements that cannot be parsed match no node.
-func (h *heeded) includes(n *Node) bool {
-	if h.required != nil {
-		if match, err := h.required.Match(n.Object); err != nil || !match {
-			return false
-		}
-	}
-	return h.tolerations == nil || tolerates(*h.tolerations, n.Object.Spec.Taints, func(t *corev1.Taint) bool {
-		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
-	})
-}
-
 // domains lists the rule's domains, small ones first, then by value. Domains of nodes that the rule does not
 // include are listed only if they have pods. None are listed if none can be too large, or if the namespace has used
 // up its share of the run.
 func (p *pass) domains(rule *spreadRule, ns *spreadNamespace) []domain {
-	byValue, total, most := p.populated(rule, ns)
+	byValue, total, most := p.podsByDomain(rule, ns)
 	if most <= rule.maxSkew {
 		return nil
 	}
-	nodes, cost := p.view.keyOf(rule.key).nodes, movedCost*total
-	if rule.heeds.included == nil {
-		cost += len(p.view.looked) * rule.heeds.terms
+	nodes, cost := p.view.budget.nodesWith(rule.key).nodes, movedCost*total
+	if rule.inclusion.included == nil {
+		cost += len(p.view.selected) * rule.inclusion.terms
 	}
 	if !ns.account.spend(cost + 2*len(nodes)) {
 		return nil
 	}
 	for _, n := range nodes {
-		if value := n.Object.Labels[rule.key]; rule.includes(n, p.view.looked) && byValue[value] == nil {
+		if value := n.Object.Labels[rule.key]; rule.includes(n, p.view.selected) && byValue[value] == nil {
 			byValue[value] = nil
 		}
 	}
@@ -280,9 +110,9 @@ func (p *pass) domains(rule *spreadRule, ns *spreadNamespace) []domain {
 	return all
 }
 
-// populated returns the pods that a rule counts, by the value of its key, their number, and the number in the
+// podsByDomain returns the pods that a rule counts, by the value of its key, their number, and the number in the
 // largest domain.
-func (p *pass) populated(rule *spreadRule, ns *spreadNamespace) (byValue map[string][]*Pod, total, most int) {
+func (p *pass) podsByDomain(rule *spreadRule, ns *spreadNamespace) (byValue map[string][]*Pod, total, most int) {
 	if !ns.account.spend(len(ns.kinds) * costOf(rule.selector)) {
 		return nil, 0, 0
 	}
@@ -310,17 +140,18 @@ func (p *pass) populated(rule *spreadRule, ns *spreadNamespace) (byValue map[str
 func compareForSpread(a, b *Pod) int {
 	pa, oka := a.priority()
 	pb, okb := b.priority()
-	return cmp.Or(-compareBool(picky(a), picky(b)), compareBool(oka, okb), cmp.Compare(pa, pb))
+	return cmp.Or(-compareBool(constrained(a), constrained(b)), compareBool(oka, okb), cmp.Compare(pa, pb))
 }
 
-func picky(p *Pod) bool {
+// constrained reports whether the pod's spec restricts its nodes; such pods are moved last.
+func constrained(p *Pod) bool {
 	a := p.spec().Affinity
 	return p.spec().NodeSelector != nil || a != nil && a.NodeAffinity != nil
 }
 
 // balance picks the pods that one rule would move, with upstream's two pointers: from the largest domain to the
 // smallest, half of their difference beyond maxSkew at a time, and never past the mean.
-func (p *pass) balance(args *policy.TopologySpread, rule *spreadRule, ns *spreadNamespace) []move {
+func (p *pass) balance(args *policy.TopologySpread, rule *spreadRule, ns *spreadNamespace) []spreadMove {
 	all := p.domains(rule, ns)
 	if len(all) == 0 || len(all[len(all)-1].pods)-len(all[0].pods) <= rule.maxSkew {
 		return nil
@@ -331,10 +162,10 @@ func (p *pass) balance(args *policy.TopologySpread, rule *spreadRule, ns *spread
 		total += len(d.pods)
 	}
 	b := balancer{view: p.view, mean: float64(total) / float64(len(all))}
-	b.wanting = &nodeList{p.wanting(rule, all, b.mean)}
-	var moves []move
+	b.targets = &nodeList{p.belowMean(rule, all, b.mean)}
+	var moves []spreadMove
 	homeless := len(all) // the domain whose homeless pods were last put first
-	for i, j := 0, len(all)-1; i < j && ns.account.left >= 0; {
+	for i, j := 0, len(all)-1; i < j && ns.account.remaining >= 0; {
 		if float64(len(all[j].pods)) <= b.mean {
 			j--
 		}
@@ -346,14 +177,14 @@ func (p *pass) balance(args *policy.TopologySpread, rule *spreadRule, ns *spread
 		}
 		high := all[j].pods
 		if j < homeless {
-			b.homelessFirst(high)
+			b.unplaceableFirst(high)
 			homeless = j
 		}
 		ns.account.spend(n * movedCost)
 		taken := high[len(high)-n:]
 		for _, pod := range taken {
 			if !args.NodeFit || b.fits(pod) {
-				moves = append(moves, move{pod, rule, fmt.Sprintf("%s %q has %d more pods than %q, at most %d are allowed",
+				moves = append(moves, spreadMove{pod, rule, fmt.Sprintf("%s %q has %d more pods than %q, at most %d are allowed",
 					rule.key, all[j].value, skew, all[i].value, rule.maxSkew)})
 			}
 		}
@@ -368,29 +199,29 @@ func (p *pass) balance(args *policy.TopologySpread, rule *spreadRule, ns *spread
 type balancer struct {
 	view *View
 	mean float64
-	// wanting holds the nodes of domains that were below the mean at first.
-	wanting *nodeList
-	// fitting caches the result for pods with anti-affinity, which differs for each pod.
-	fitting map[*Pod]bool
+	// targets holds the nodes of domains that were below the mean at first.
+	targets *nodeList
+	// fitByPod caches the result for pods with anti-affinity, which differs for each pod.
+	fitByPod map[*Pod]bool
 }
 
 func (b *balancer) fits(pod *Pod) bool {
 	if !pod.Kind.RequiredAntiAffinity {
-		return b.view.fitsOther(pod, b.wanting)
+		return b.view.fitsOther(pod, b.targets)
 	}
-	fit, known := b.fitting[pod]
+	fit, known := b.fitByPod[pod]
 	if !known {
-		fit = b.view.fitsOther(pod, b.wanting)
-		if b.fitting == nil {
-			b.fitting = map[*Pod]bool{}
+		fit = b.view.fitsOther(pod, b.targets)
+		if b.fitByPod == nil {
+			b.fitByPod = map[*Pod]bool{}
 		}
-		b.fitting[pod] = fit
+		b.fitByPod[pod] = fit
 	}
 	return fit
 }
 
-// homelessFirst puts the pods that fit nowhere first, and otherwise keeps the order.
-func (b *balancer) homelessFirst(pods []*Pod) {
+// unplaceableFirst puts the pods that fit nowhere first, and otherwise keeps the order.
+func (b *balancer) unplaceableFirst(pods []*Pod) {
 	var fitting []*Pod
 	kept := pods[:0]
 	for _, pod := range pods {
@@ -413,17 +244,18 @@ func (b *balancer) step(skew, maxSkew, high, low int) int {
 	return int(min(above, below, half))
 }
 
-// wanting lists the nodes that the rule includes in domains below the mean, by domain.
-func (p *pass) wanting(rule *spreadRule, all []domain, mean float64) []*Node {
+// belowMean lists the nodes that the rule includes in domains below the mean, by domain: a moved pod must fit on
+// one of them.
+func (p *pass) belowMean(rule *spreadRule, all []domain, mean float64) []*Node {
 	below := map[string][]*Node{}
 	for _, d := range all {
 		if float64(len(d.pods)) < mean {
 			below[d.value] = nil
 		}
 	}
-	for _, n := range p.view.keyOf(rule.key).nodes {
+	for _, n := range p.view.budget.nodesWith(rule.key).nodes {
 		value := n.Object.Labels[rule.key]
-		if _, wants := below[value]; wants && rule.includes(n, p.view.looked) {
+		if _, wants := below[value]; wants && rule.includes(n, p.view.selected) {
 			below[value] = append(below[value], n)
 		}
 	}
@@ -432,4 +264,52 @@ func (p *pass) wanting(rule *spreadRule, all []domain, mean float64) []*Node {
 		nodes = append(nodes, below[d.value]...)
 	}
 	return nodes
+}
+
+// noteConstraints reports on the constraints of the pods, if there are none to evaluate.
+func (p *pass) noteConstraints(namespaces map[string]*spreadNamespace, args *policy.TopologySpread) {
+	rules := 0
+	others := false
+	nowhere := false
+	for _, ns := range namespaces {
+		rules += len(ns.rules)
+		others, nowhere = others || ns.others, nowhere || ns.nowhere
+	}
+	switch {
+	case rules == 0 && others:
+		p.note("no pod considered has a constraint of %v, which `constraints` of the policy requires; some have others",
+			args.Constraints)
+	case rules == 0 && nowhere:
+		p.note("no node has the topology labels of the constraints")
+	case rules == 0:
+		p.note("no pod considered has a topology spread constraint")
+	}
+}
+
+// evensOut reports whether a move to a node makes the two domains more equal than they are.
+func (p *pass) evensOut(m spreadMove) func(string) bool {
+	from := m.pod.Node.Object.Labels[m.rule.key]
+	return func(node string) bool {
+		to := p.view.byName[node]
+		if to == nil {
+			return false
+		}
+		size, known := m.rule.sizes.of[to.Object.Labels[m.rule.key]]
+		return known && size+1 < m.rule.sizes.of[from]
+	}
+}
+
+// recordMove counts a pod where it lands, for all rules that count it.
+func (p *pass) recordMove(rules []*spreadRule, pod *Pod, landing string) {
+	to := p.view.byName[landing]
+	if to == nil {
+		return
+	}
+	for _, rule := range rules {
+		if rule.sizes == nil || !rule.selector.Matches(labels.Set(pod.Template.Labels)) {
+			continue
+		}
+		rule.sizes.add(pod.Node.Object.Labels[rule.key], -1)
+		rule.sizes.add(to.Object.Labels[rule.key], 1)
+	}
 }

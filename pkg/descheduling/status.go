@@ -28,13 +28,13 @@ func statuses(s *corev1.PodStatus, initContainers, ephemeral bool) []corev1.Cont
 	return all
 }
 
-func waitsFor(list []corev1.ContainerStatus, reasons []string) bool {
+func waitingFor(list []corev1.ContainerStatus, reasons []string) bool {
 	return slices.ContainsFunc(list, func(c corev1.ContainerStatus) bool {
 		return c.State.Waiting != nil && slices.Contains(reasons, c.State.Waiting.Reason)
 	})
 }
 
-func endedBy(list []corev1.ContainerStatus, reasons []string) bool {
+func terminatedWith(list []corev1.ContainerStatus, reasons []string) bool {
 	return slices.ContainsFunc(list, func(c corev1.ContainerStatus) bool {
 		return c.State.Terminated != nil && slices.Contains(reasons, c.State.Terminated.Reason)
 	})
@@ -46,18 +46,14 @@ func exitedWith(list []corev1.ContainerStatus, codes []int32) bool {
 	})
 }
 
-func ownedBy(owners []metav1.OwnerReference, kinds []string) bool {
-	return slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return slices.Contains(kinds, o.Kind) })
-}
-
 // tooManyRestarts evicts, node by node, the pods that restarted most often first.
 func (p *pass) tooManyRestarts(args *policy.TooManyRestarts) {
 	inState := func(pod *Pod) bool {
 		s := pod.Status()
 		return len(args.States) == 0 || slices.Contains(args.States, string(s.Phase)) ||
-			waitsFor(statuses(s, args.InitContainers, false), args.States)
+			waitingFor(statuses(s, args.InitContainers, false), args.States)
 	}
-	for _, n := range p.view.looked {
+	for _, n := range p.view.selected {
 		var picked []*Pod
 		restarts := map[*Pod]int32{}
 		for _, pod := range n.Pods {
@@ -95,11 +91,11 @@ func (p *pass) failedPods(args *policy.FailedPods) {
 		}
 		list := statuses(s, args.InitContainers, false)
 		reason := len(args.Reasons) == 0 || slices.Contains(reasons, s.Reason) ||
-			waitsFor(list, reasons) || endedBy(list, reasons)
+			waitingFor(list, reasons) || terminatedWith(list, reasons)
 		return reason && (len(args.ExitCodes) == 0 || exitedWith(list, args.ExitCodes)) &&
 			olderThan(p.view.age(pod), args.MinSeconds)
 	}
-	for _, n := range p.view.looked {
+	for _, n := range p.view.selected {
 		picked := selectPods(n.Pods, picks)
 		as := func(pod *Pod) Candidate {
 			return Candidate{Pod: pod, Reason: "failed: " + cmp.Or(pod.Status().Reason, "no reason given")}
@@ -116,16 +112,6 @@ func olderThan(age time.Duration, seconds uint) bool {
 	return uint(max(age, 0).Seconds()) >= seconds
 }
 
-func selectPods(pods []*Pod, picks func(*Pod) bool) []*Pod {
-	var picked []*Pod
-	for _, pod := range pods {
-		if picks(pod) {
-			picked = append(picked, pod)
-		}
-	}
-	return picked
-}
-
 // podLifeTime evicts the oldest pods first, whatever their nodes.
 func (p *pass) podLifeTime(args *policy.PodLifeTime) {
 	type old struct {
@@ -133,9 +119,9 @@ func (p *pass) podLifeTime(args *policy.PodLifeTime) {
 		created int64
 	}
 	var picked []old
-	for _, n := range p.view.looked {
+	for _, n := range p.view.selected {
 		for _, pod := range n.Pods {
-			if p.view.outlived(args, pod) {
+			if p.view.exceedsLifetime(args, pod) {
 				picked = append(picked, old{pod, pod.Created().Unix()})
 			}
 		}
@@ -148,7 +134,7 @@ func (p *pass) podLifeTime(args *policy.PodLifeTime) {
 	}
 }
 
-func (v *View) outlived(args *policy.PodLifeTime, pod *Pod) bool {
+func (v *View) exceedsLifetime(args *policy.PodLifeTime, pod *Pod) bool {
 	s := pod.Status()
 	switch {
 	case !args.Has(pod.Namespace, pod.Template.Labels) || !ownerKind(args.OwnerKinds, pod.Template.OwnerReferences):
@@ -164,6 +150,8 @@ func (v *View) outlived(args *policy.PodLifeTime, pod *Pod) bool {
 	}
 }
 
+// ownerKind reports whether the kinds of a pod's owners are selected; a pod without owners is, unless kinds are
+// required.
 func ownerKind(kinds policy.OwnerKinds, owners []metav1.OwnerReference) bool {
 	if len(kinds.Include) > 0 {
 		return ownedBy(owners, kinds.Include)
@@ -174,7 +162,7 @@ func ownerKind(kinds policy.OwnerKinds, owners []metav1.OwnerReference) bool {
 func inLifeState(args *policy.PodLifeTime, s *corev1.PodStatus) bool {
 	list := statuses(s, args.InitContainers, args.EphemeralContainers)
 	return slices.Contains(args.States, string(s.Phase)) || slices.Contains(args.States, s.Reason) ||
-		waitsFor(list, args.States) || endedBy(list, args.States)
+		waitingFor(list, args.States) || terminatedWith(list, args.States)
 }
 
 // olderThanMax reports whether a pod exceeds an age. A pod created in the future is not old.
@@ -206,6 +194,7 @@ func (v *View) hasCondition(wanted []policy.PodCondition, pod *Pod) bool {
 	return false
 }
 
+// conditionIs reports whether a condition has everything that a filter names.
 func conditionIs(c *corev1.PodCondition, w *policy.PodCondition) bool {
 	agrees := func(want, is string) bool { return want == "" || want == is }
 	return agrees(w.Type, string(c.Type)) && agrees(w.Status, string(c.Status)) && agrees(w.Reason, c.Reason)

@@ -12,8 +12,8 @@ import (
 
 // nodeTaints implements RemovePodsViolatingNodeTaints.
 func (p *pass) nodeTaints(args *policy.NodeTaints) {
-	looksAt := func(t *corev1.Taint) bool { return regards(args, t) }
-	for _, n := range p.view.looked {
+	looksAt := func(t *corev1.Taint) bool { return considers(args, t) }
+	for _, n := range p.view.selected {
 		if !slices.ContainsFunc(n.Object.Spec.Taints, func(t corev1.Taint) bool { return looksAt(&t) }) {
 			continue
 		}
@@ -39,14 +39,14 @@ func (p *pass) nodeTaints(args *policy.NodeTaints) {
 	}
 }
 
-// regards reports whether the strategy considers a taint. NoExecute is left to the taint manager.
-func regards(args *policy.NodeTaints, t *corev1.Taint) bool {
+// considers reports whether the strategy considers a taint. NoExecute is left to the taint manager.
+func considers(args *policy.NodeTaints, t *corev1.Taint) bool {
 	effect := t.Effect == corev1.TaintEffectNoSchedule ||
 		args.PreferNoSchedule && t.Effect == corev1.TaintEffectPreferNoSchedule
-	return effect && !names(args.Excluded, t) && (args.Included == nil || names(args.Included, t))
+	return effect && !lists(args.Excluded, t) && (args.Included == nil || lists(args.Included, t))
 }
 
-// names reports whether a list of "key" and "key=value" contains the taint.
-func names(list []string, t *corev1.Taint) bool {
+// lists reports whether a list of "key" and "key=value" contains the taint.
+func lists(list []string, t *corev1.Taint) bool {
 	return slices.Contains(list, t.Key) || t.Value != "" && slices.Contains(list, t.Key+"="+t.Value)
 }

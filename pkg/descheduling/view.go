@@ -1,7 +1,6 @@
 package descheduling
 
 import (
-	"cmp"
 	"iter"
 	"slices"
 	"time"
@@ -13,28 +12,6 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Annotations that users set on pods (sigs.k8s.io/descheduler), and the one from which the kubelet's source of a
-// pod is known.
-const (
-	// AnnotationEvict, with any value, lifts the protections of the evictor, except those for terminating pods, for
-	// pods and nodes too large for the log, for too many rules, and by namespace labels.
-	AnnotationEvict = "descheduler.alpha.kubernetes.io/evict"
-	// AnnotationNoEviction makes a pod one of the last to be evicted, or protects it when the policy makes the
-	// annotation mandatory.
-	AnnotationNoEviction = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
-
-	annotationSource = "kubernetes.io/config.source"
-	sourceAPI        = "api"
-)
-
-// maxOwners is how many owner references of one pod are considered. Kubernetes sets no limit, and each costs
-// memory. A pod has one controller, and rarely another owner.
-const maxOwners = 16
-
-// maxOwnerUID is the largest length of an owner's UID in bytes: the log cuts a longer one, so that past evictions
-// could not be attributed to the owner. UIDs of real objects have 36.
-const maxOwnerUID = 1 << 10
-
 // Cluster is the part of the cluster's state that a run reads; *state.Snapshot is one.
 type Cluster interface {
 	Nodes() iter.Seq[*state.Node]
@@ -44,54 +21,37 @@ type Cluster interface {
 	ObjectByName(k events.Kind, namespace, name string) (*state.Object, bool)
 }
 
-// Pod is a pod with the properties that strategies read repeatedly.
-type Pod struct {
-	*state.Pod
-	Node *Node
-	// Forced reports AnnotationEvict, Reluctant AnnotationNoEviction.
-	Forced, Reluctant bool
-	// Mirror and Static report the kubelet's own pods.
-	Mirror, Static bool
-
-	// accepted reports that its eviction has been accepted in this run, or requested in an earlier one.
-	accepted bool
-}
-
-// Node is a node with the pods on it.
-type Node struct {
-	*state.Node
-	// Pods is sorted by priority (low first), then namespace, name and UID; terminal pods are included.
-	Pods []*Pod
-
-	at   int    // its position among the selected nodes
-	used *usage // what its running pods request; computed when first needed
-}
-
 // View is the cluster as one run sees it. It is made for one run and is not safe for concurrent use; what it points
 // to is shared and must not be changed.
+//
+// Its maps are caches, filled when first needed, whose keys are templates or the content that matters. A cluster
+// has many pods and few templates, so most questions about a pod are answered for its template once. NewView itself
+// costs a sort of the pods of each node.
 type View struct {
 	cluster Cluster
 	now     time.Time
 	// upstream counts what pods use in upstream's way.
 	upstream bool
-	// nodes holds all ready nodes, sorted by name; looked holds those of them that the policy selects (the selected
-	// nodes).
-	nodes, looked []*Node
-	byName        map[string]*Node
-	// places is looked as a list with an identity.
-	places *nodeList
+	// nodes holds all ready nodes, sorted by name; selected holds those of them that match the policy's node
+	// selector. Strategies pick only from the selected nodes; replacements may land on others if nodeFit's own
+	// selector allows.
+	nodes, selected []*Node
+	byName          map[string]*Node
+	// allSelected is selected as a list with an identity, so that results about it can be cached.
+	allSelected *nodeList
 
-	// templates and sorts hold the same traits, by template and by content.
-	templates map[*corev1.Pod]*traits
-	sorts     map[string]*traits
-	// owners is how many pods name an owner, by its UID and their namespace.
-	owners  map[string]map[string]uint
-	budgets map[string][]labels.Selector
-	work    work
-	terms   map[*corev1.Pod][]antiAffinityTerm
-	// wishes and wanted hold the same wishes, by content and by template.
-	wishes map[string]*wish
-	wanted map[*corev1.Pod]*wish
+	// traitsByTemplate and traitsByKey hold the same traits, by template and by content: templates that differ only
+	// in labels share traits.
+	traitsByTemplate map[*corev1.Pod]*traits
+	traitsByKey      map[string]*traits
+	// owners is how many pods name an owner, by its UID and their namespace. budgets holds the selectors of
+	// disruption budgets by namespace. terms holds required anti-affinity terms as upstream reads them, by
+	// template.
+	owners      map[string]map[string]uint
+	budgets     map[string][]labels.Selector
+	budget      budget
+	terms       map[*corev1.Pod][]antiAffinityTerm
+	preferences preferences
 }
 
 // NewView makes the view of cluster at a time against which pods' ages are measured. Nodes that are not ready are
@@ -99,8 +59,8 @@ type View struct {
 func NewView(cluster Cluster, nodes labels.Selector, now time.Time) *View {
 	v := &View{
 		cluster: cluster, now: now, byName: map[string]*Node{},
-		templates: map[*corev1.Pod]*traits{}, sorts: map[string]*traits{},
-		terms: map[*corev1.Pod][]antiAffinityTerm{}, wishes: map[string]*wish{}, wanted: map[*corev1.Pod]*wish{},
+		traitsByTemplate: map[*corev1.Pod]*traits{}, traitsByKey: map[string]*traits{},
+		terms: map[*corev1.Pod][]antiAffinityTerm{},
 	}
 	for n := range cluster.Nodes() {
 		if !Ready(n.Object) {
@@ -113,61 +73,17 @@ func NewView(cluster Cluster, nodes labels.Selector, now time.Time) *View {
 		slices.SortFunc(node.Pods, comparePods)
 		v.nodes, v.byName[n.Name] = append(v.nodes, node), node
 		if nodes.Matches(labels.Set(n.Object.Labels)) {
-			node.at = len(v.looked)
-			v.looked = append(v.looked, node)
+			node.at = len(v.selected)
+			v.selected = append(v.selected, node)
 		}
 	}
-	v.places = &nodeList{v.looked}
+	v.allSelected, v.budget.selected = &nodeList{v.selected}, v.selected
+	v.preferences = newPreferences(v.selected)
 	return v
 }
 
-func newPod(p *state.Pod, n *Node) *Pod {
-	pod := &Pod{Pod: p, Node: n}
-	p.EachAnnotation(func(name, value string) {
-		switch name {
-		case AnnotationEvict:
-			pod.Forced = true
-		case AnnotationNoEviction:
-			pod.Reluctant = true
-		case corev1.MirrorPodAnnotationKey:
-			pod.Mirror = true
-		case annotationSource:
-			pod.Static = value != sourceAPI
-		}
-	})
-	return pod
-}
-
-// comparePods is the order of pods on a node. A pod without a priority counts as one with 0.
-func comparePods(a, b *Pod) int {
-	return cmp.Or(
-		cmp.Compare(a.Priority, b.Priority),
-		cmp.Compare(a.Namespace, b.Namespace),
-		cmp.Compare(a.Name, b.Name),
-		cmp.Compare(a.UID, b.UID),
-	)
-}
-
-// Ready reports whether the pods of a node are considered. A node without a ready condition counts as ready
-// (upstream's nodeutil.IsReady).
-func Ready(n *corev1.Node) bool {
-	return !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
-	})
-}
-
-// spec returns what the pod shares with others of its template.
-func (p *Pod) spec() *corev1.PodSpec { return &p.Template.Spec }
-
-// priority returns the pod's own priority; ok is false when it has none.
-func (p *Pod) priority() (value int32, ok bool) {
-	if own := p.spec().Priority; own != nil {
-		return *own, true
-	}
-	return 0, false
-}
-
-// age returns the time since creation, which is in whole seconds; it is negative when the clocks disagree.
+// age returns the time since creation. Creation times are in whole seconds and come from the API server's clock, so
+// the age is negative when that clock is ahead.
 func (v *View) age(p *Pod) time.Duration { return v.now.Sub(p.Created().Time) }
 
 // replicas counts every pod of an owner in a namespace, whatever its phase, on nodes or not; without a namespace,
@@ -189,6 +105,7 @@ func (v *View) replicas(namespace, owner string) (n uint) {
 	return n
 }
 
+// countOwners counts one pod for each of its owner references.
 func (v *View) countOwners(p *state.Pod) {
 	refs := p.Template.OwnerReferences
 	for i := range refs[:min(len(refs), maxOwners)] {

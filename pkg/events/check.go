@@ -47,7 +47,8 @@ func CheckSubject(subject string) error {
 	return nil
 }
 
-// kinds is the set of Kind that this version knows.
+// kinds is the set of Kind that this version knows. A kind that is missing here is left out by readers of this
+// version.
 var kinds = map[Kind]bool{
 	KindPod: true, KindNode: true, KindNamespace: true, KindPriorityClass: true,
 	KindDisruptionBudget: true, KindPersistentVolume: true, KindVolumeClaim: true,

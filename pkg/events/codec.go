@@ -121,6 +121,7 @@ func (o Op) String() string {
 	return opNames[o]
 }
 
+// parseOp returns the Op of a word; false for one that this version does not know.
 func parseOp(word string) (Op, bool) {
 	for op, name := range opNames {
 		if op > 0 && name == word {

@@ -140,6 +140,7 @@ func encodeSecond(t time.Time) int64 {
 	return max(t.Unix(), 0)
 }
 
+// decodeSecond returns the zero time for 0, and otherwise a time in UTC.
 func decodeSecond(seconds int64) time.Time {
 	if seconds == 0 {
 		return time.Time{}
@@ -155,6 +156,7 @@ func encodeMilli(t time.Time) int64 {
 	return max(t.UnixMilli(), 0)
 }
 
+// decodeMilli returns the zero time for 0, and otherwise a time in UTC.
 func decodeMilli(millis int64) time.Time {
 	if millis == 0 {
 		return time.Time{}

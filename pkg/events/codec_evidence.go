@@ -27,6 +27,8 @@ func encodeEvidence(e *evidence.Evidence) []byte {
 	return nil
 }
 
+// evidenceBytes encodes evidence. Maps are written sorted, so that equal evidence gives equal bytes; durations lose
+// what is below a microsecond.
 func evidenceBytes(e *evidence.Evidence) []byte {
 	m := &eventspb.Evidence{
 		Config: e.Config, Class: e.Class, LedgerRevision: e.LedgerRevision,
@@ -51,6 +53,7 @@ func evidenceBytes(e *evidence.Evidence) []byte {
 	return Marshal(m)
 }
 
+// decodeEvidence is the inverse of evidenceBytes.
 func decodeEvidence(m *eventspb.Evidence) *evidence.Evidence {
 	e := &evidence.Evidence{
 		Config: m.GetConfig(), Class: m.GetClass(), LedgerRevision: m.GetLedgerRevision(),
@@ -90,6 +93,7 @@ func encodeBasis(b *evidence.Basis, revision int64) *eventspb.Basis {
 	return m
 }
 
+// decodeBasis is the inverse of encodeBasis; a missing basis gives the zero value.
 func decodeBasis(m *eventspb.Basis, revision int64) evidence.Basis {
 	b := evidence.Basis{
 		Moment: m.GetMoment(), FactEpoch: m.GetFactEpoch(), LeftAlone: m.GetLeftAlone(), Avoided: m.GetAvoided(),

@@ -14,6 +14,7 @@ type headerWriter struct{ fields eventlog.Header }
 // headerSizeHint is the number of headers a fact about an object has.
 const headerSizeHint = 12
 
+// newHeader returns a header with the fields that facts and decisions have in common.
 func newHeader(kind, uid, namespace, name, traceParent string) *headerWriter {
 	h := &headerWriter{fields: make(eventlog.Header, 0, headerSizeHint)}
 	h.fields.Set(eventlog.HeaderSchema, strconv.Itoa(SchemaVersion))
@@ -25,12 +26,14 @@ func newHeader(kind, uid, namespace, name, traceParent string) *headerWriter {
 	return h
 }
 
+// set adds a text, escaped, unless it is empty.
 func (h *headerWriter) set(key, value string) {
 	if value != "" {
 		h.fields.Set(key, eventlog.EscapeHeader(value))
 	}
 }
 
+// setNumber adds a number unless it is 0.
 func (h *headerWriter) setNumber(key string, value uint64) {
 	if value != 0 {
 		h.fields.Set(key, strconv.FormatUint(value, 10))
@@ -43,6 +46,7 @@ type decoder struct {
 	err    error
 }
 
+// fail records an error; later ones are consequences of the first, and are dropped.
 func (d *decoder) fail(field, value, want string) {
 	if d.err == nil {
 		d.err = &DecodeError{
@@ -78,6 +82,7 @@ func (d *decoder) checkSubject(begin, end string) {
 	}
 }
 
+// text returns the unescaped value of a header field, empty if there is none.
 func (d *decoder) text(key string) string {
 	value := d.record.Header.Get(key)
 	plain, ok := eventlog.UnescapeHeader(value)
@@ -87,6 +92,7 @@ func (d *decoder) text(key string) string {
 	return plain
 }
 
+// number returns the value of a header field, 0 if there is none.
 func (d *decoder) number(key string) uint64 {
 	value := d.record.Header.Get(key)
 	if value == "" {

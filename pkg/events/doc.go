@@ -1,9 +1,18 @@
 // Package events records what happened: the facts that the queue saw in Kubernetes and the decisions and outcomes
 // of every service, as an ordered, durable, replayable log.
 //
-// Start reading at Fact and Decision (the two things that can be written), then package eventlog (how they are stored).
-// What a decision records about itself is in package evidence, the messages that are not kept in package work. How a
-// service reads the facts, and what it may conclude from its position, is in package state/follow.
+// Start reading at Fact and Decision (the two things that can be written), then package eventlog (how they are
+// stored). What a decision records about itself is in package evidence, the messages that are not kept in package
+// work. How a service reads the facts, and what it may conclude from its position, is in package state/follow.
+//
+// The way of a fact: the leading queue builds a Fact of a watch event, EncodeFact makes a message of it (the object
+// unchanged as data, everything else in the header), Place notes the sequence for which the fenced append is meant,
+// and a reader gets the record, checks its sequence and subject (DecodeFact) and applies it to its state.
+//
+// The messages are a stored format. A field may be added, and is zero in old records; the meaning of a field, a
+// word of an Op or of a kind, and a number in eventspb never change. Records of kinds that a version does not know
+// are readable for it, and ignored, because services of two versions run at the same time during an upgrade.
+// testdata contains a recorded message of each shape (golden_test.go).
 //
 // Guarantees of the log, all of them checked by the contract suite in eventstest:
 //

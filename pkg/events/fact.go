@@ -33,7 +33,7 @@ const (
 	KindDeviceClass      Kind = "deviceclass"
 )
 
-// Op is what a Fact does to the state of its kind.
+// Op names the effect of a Fact on the state of its kind. The numbers are part of the stored format.
 type Op uint8
 
 const (

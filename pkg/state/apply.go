@@ -13,14 +13,16 @@ import (
 
 // application is one Apply in progress. It reads the tables as they were before and keeps its changes in drafts
 // until all facts are applied: a memdb transaction that is read between writes copies its paths again for each
-// write.
+// write. An error leaves the tables as they are, because nothing has been written.
 type application struct {
 	pods    draft[Pod]
 	nodes   draft[Node]
 	objects draft[Object]
 	sites   siteDraft
+	// changes is the result; its position advances with each fact.
 	changes Changes
-	reader  podReader
+	// reader reuses its buffers for all pods of the application.
+	reader podReader
 	// byUID and byName are the tables of pods.
 	byUID, byName *podLookup
 	// partial: facts of kinds of a later version were left out.
@@ -29,6 +31,8 @@ type application struct {
 	unreadable error
 }
 
+// newApplication begins an application on the tables as they are. The two lookups of pods cache the pages that they
+// find, for the drafts and for the write.
 func newApplication(db *memdb.MemDB, p Position) *application {
 	base := db.Txn(false)
 	byUID, byName := newPodLookup(podsByUID, base), newPodLookup(podsByName, base)
@@ -44,7 +48,8 @@ func newApplication(db *memdb.MemDB, p Position) *application {
 	}
 }
 
-// write writes the drafts to the tables, in one transaction.
+// write writes the drafts to the tables, in one transaction. The order of tables does not matter to readers, who
+// see all of them or none.
 func (a *application) write(db *memdb.MemDB) error {
 	txn := db.Txn(true)
 	defer txn.Abort()
@@ -68,6 +73,8 @@ func (a *application) write(db *memdb.MemDB) error {
 	return nil
 }
 
+// apply applies the content of one fact; its position has been checked. Facts of unknown kinds are skipped and make
+// the state partial. Facts about progress and epochs change only the position.
 func (a *application) apply(f events.Fact) error {
 	if f.Kind != "" && !f.Kind.Known() {
 		a.partial = true
@@ -100,6 +107,9 @@ func (a *application) upsert(f events.Fact) error {
 	}
 }
 
+// upsertPod adds or replaces a pod. The steps: skip a version that is held; decode and check the identity; delete
+// another pod that has the name, since its own deletion was missed or comes later; replace. The lookup by name is
+// left out when the pod has kept its name, which is the frequent case and saves a search.
 func (a *application) upsertPod(f events.Fact) error {
 	before, err := a.pods.byID(f.UID)
 	if err != nil || before != nil && !before.TooLarge() && isRepeated(f, before.ResourceVersion) {
@@ -132,6 +142,8 @@ func isRepeated(f events.Fact, held uint64) bool {
 	return held == f.ResourceVersion && f.ResourceVersion != 0
 }
 
+// replacePod records one change of a pod in all drafts. Before and After may be on different nodes only if the pod
+// was replaced: the API server does not move a bound pod. The old place is given up first in any case.
 func (a *application) replacePod(c PodChange) error {
 	if c.Before != nil && c.Before.NodeName != "" {
 		if err := a.sites.remove(c.Before); err != nil {
@@ -148,6 +160,7 @@ func (a *application) replacePod(c PodChange) error {
 	return nil
 }
 
+// upsertNode adds or replaces a node, with the same steps as upsertPod.
 func (a *application) upsertNode(f events.Fact) error {
 	before, err := a.nodes.byID(f.UID)
 	if err != nil || before != nil && !strip.Reduced(before.Object) && isRepeated(f, before.ResourceVersion) {
@@ -169,11 +182,13 @@ func (a *application) upsertNode(f events.Fact) error {
 	return nil
 }
 
+// replaceNode records one change of a node. The pods on it are found by the node's name and need no change.
 func (a *application) replaceNode(before, after *Node) {
 	a.changes.Nodes = append(a.changes.Nodes, NodeChange{Before: before, After: after})
 	a.nodes.replace(before, after)
 }
 
+// upsertObject adds or replaces an object of another kind, with the same steps as upsertPod.
 func (a *application) upsertObject(f events.Fact) error {
 	before, err := a.objects.byID(objectKey(f.Kind, f.UID))
 	if err != nil || before != nil && !strip.Reduced(before.API) && isRepeated(f, before.ResourceVersion) {
@@ -195,12 +210,14 @@ func (a *application) upsertObject(f events.Fact) error {
 	return nil
 }
 
+// replaceObject records one change of another object.
 func (a *application) replaceObject(k events.Kind, before, after *Object) {
 	a.changes.Others = append(a.changes.Others, ObjectChange{Kind: k, Before: before, After: after})
 	a.objects.replace(before, after)
 }
 
-// remove deletes one object; an unknown one is no error.
+// remove deletes one object; an unknown one is no error: its deletion may be delivered again, or the object may
+// have lost its name to another one before.
 func (a *application) remove(f events.Fact) error {
 	switch f.Kind {
 	case events.KindPod:

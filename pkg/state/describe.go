@@ -30,6 +30,7 @@ func (s *Snapshot) Describe() string {
 	return b.String()
 }
 
+// nodeFlags returns the words about a node that follow its version.
 func nodeFlags(n *Node) string {
 	if n.Object != nil && n.Object.Spec.Unschedulable {
 		return " unschedulable"
@@ -37,6 +38,7 @@ func nodeFlags(n *Node) string {
 	return ""
 }
 
+// podPhase returns where a pod is in its life, in words: its node or its state before the bind, then what ends it.
 func podPhase(p *Pod) string {
 	var words []string
 	switch {

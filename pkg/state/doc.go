@@ -2,9 +2,35 @@
 // other kinds, in memory, with snapshots that never change.
 //
 // Start reading at Store.Apply (how a fact changes the state) and Position.Progress (what a member may conclude
-// from its position), then Pod, Node and NodeInfo (the values on which decisions are made). The memory layout that
-// makes a million pods fit is in podParts, which splits the bytes of a pod, form, which a pod shares with
-// others, and podIndex, where it is stored. What objects lose before they become facts is in packages strip and reduce.
+// from its position), then Pod, Node and NodeInfo (the values on which decisions are made). What objects lose
+// before they become facts is in packages strip and reduce; package follow reads the log for a store, and package
+// feed shares one store among the services of a process.
+//
+// The way of a fact about a pod: Apply computes the next position and rejects a gap or an unseen epoch. The
+// application looks up the pod by UID, and skips a version that it has. podReader splits the message into what is
+// individual to the pod and what it shares with others (package wire), finds or builds the shared part (form,
+// package intern) and makes a Pod of both. The change goes into drafts of the tables: the pods by UID and by name,
+// and the pods of the node. After the last fact of the batch the drafts are written in one transaction, and a new
+// Snapshot is published.
+//
+// Who owns what: one goroutine applies facts to a Store. Everything that it publishes is immutable, so any number
+// of goroutines may read snapshots without a lock, and a snapshot stays valid for as long as it is referenced.
+// NodeInfo is the exception: a mutable sum for one goroutine, such as a shard's. The tables of shared content are
+// global to the process and have their own locks.
+//
+// The layout makes a million pods fit:
+//
+//   - A Pod has the fields that decisions read, a pointer to its form, and one string with the rest (wire.Own).
+//   - Pods of one template in the same condition share a form: the template, the status without times, and all
+//     values that are derived from them.
+//   - The tables of pods are pages of up to 64 pods (podIndex), because a row of memdb costs more than a pod.
+//
+// A crash leaves nothing: a process starts from a stored snapshot (Restore) or from an empty store, and replays the
+// log.
+//
+// To add a kind: name it in events.Kind, and here in kinds, newAPIObject and, if its objects have namespaces,
+// namespaced; decide what strip removes from it. Readers of an earlier version leave its facts out
+// (Snapshot.Partial).
 //
 // Invariants:
 //

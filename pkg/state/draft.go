@@ -7,18 +7,21 @@ import (
 	memdb "github.com/hashicorp/go-memdb"
 )
 
-// draft holds the changes to the objects of one table.
+// draft holds the changes to the objects of one table, by id and by name, until they are written. Lookups in a
+// draft see its changes.
 type draft[T any] struct {
+	// keys returns the two keys of an object.
 	keys func(*T) (id, name string)
 	// find looks up the tables as they were, by an index.
-	find  func(index, key string) (*T, error)
+	find func(index, key string) (*T, error)
+	// ids holds the rows that changed; names the present holder of each name that changed.
 	ids   map[string]*row[T]
 	names map[string]*T // nil for a name that is free now
 	// order is that of the first change, so that tables are written the same way every time.
 	order []*row[T]
 }
 
-// row is one object by its id: as it was, and as it is now; nil when there is none.
+// row is one object by its id: as it was in the table, and as it is now; nil when there is none.
 type row[T any] struct{ was, is *T }
 
 // byID returns the object with this id; nil when there is none.
@@ -122,6 +125,7 @@ func writeRows[T any](txn *memdb.Txn, table string, d *draft[T]) error {
 	return nil
 }
 
+// renamed reports whether an object has another name than its row in the table: its index entry is deleted then.
 func (d *draft[T]) renamed(r *row[T]) bool {
 	_, was := d.keys(r.was)
 	_, is := d.keys(r.is)
@@ -134,7 +138,8 @@ type site struct {
 	pods []*Pod
 }
 
-// siteDraft holds the changes to the table of sites.
+// siteDraft holds the changes to the table of sites. Each changed site is copied once per application, and written
+// once, however many of its pods changed.
 type siteDraft struct {
 	base   *memdb.Txn
 	byNode map[string]*siteChange
@@ -147,6 +152,7 @@ type siteChange struct {
 	is  site
 }
 
+// at returns the change of a node's site, with a copy of the table's list that may be changed.
 func (d *siteDraft) at(node string) (*siteChange, error) {
 	if c, ok := d.byNode[node]; ok {
 		return c, nil
@@ -176,6 +182,7 @@ func (d *siteDraft) add(pod *Pod) error {
 	return nil
 }
 
+// remove records that a pod is not on its node any more; an unknown pod is ignored.
 func (d *siteDraft) remove(pod *Pod) error {
 	c, err := d.at(pod.NodeName)
 	if err != nil {
@@ -187,6 +194,8 @@ func (d *siteDraft) remove(pod *Pod) error {
 	return nil
 }
 
+// write writes the changed sites, trimmed to their size: lists live as long as the pods on the node. A site without
+// pods has no row.
 func (d *siteDraft) write(txn *memdb.Txn) error {
 	for _, c := range d.order {
 		switch {

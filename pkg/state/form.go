@@ -8,11 +8,13 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/state/intern"
 	"github.com/berth-scheduler/berth/pkg/state/resources"
+	"github.com/berth-scheduler/berth/pkg/state/wire"
 )
 
 // form is the common part of pods of one template in the same condition: everything except names, times, node and
 // annotations. All values that are derived from a pod are derived once per form. It is immutable, and unique for
-// its content in this process.
+// its content in this process. A Deployment whose pods are all running has one form; a pod that starts passes
+// through a few.
 type form struct {
 	template *template
 	status   *status
@@ -26,44 +28,45 @@ type form struct {
 
 var forms intern.Table[form]
 
-// maxUsual is the number of usual annotations for which the mask in a pod has room.
-const maxUsual = 64
-
-// form returns the form of a pod that has been split into parts. buf is working space, and is returned.
-func (p *podParts) form(buf []byte) (*form, []byte, error) {
-	buf = append(buf[:0], flag(p.deleting), flag(len(p.uid) > 0))
-	buf = appendBytes(buf, p.skeleton)
+// formOf returns the form of a pod that has been split into parts. buf is working space, and is returned.
+//
+// The key is the content: whether the pod is being deleted, whether it has a UID (one without is not described),
+// the skeleton of the status, and the template. An existing form is found by the hash of these bytes, without
+// decoding any.
+func formOf(p *wire.Parts, buf []byte) (*form, []byte, error) {
+	buf = append(buf[:0], flag(p.Deleting), flag(len(p.UID) > 0))
+	buf = wire.AppendSized(buf, p.Skeleton)
 	start := len(buf)
-	buf = appendBytes(appendBytes(buf, p.metadata), p.spec)
-	f, err := forms.TryGet(buf, func() (*form, error) { return p.newForm(buf[start:]) })
+	buf = wire.AppendSized(wire.AppendSized(buf, p.Metadata), p.Spec)
+	f, err := forms.TryGet(buf, func() (*form, error) { return newForm(p, buf[start:]) })
 	return f, buf, err
 }
 
-// newForm builds a form; template is the bytes that the template stands for.
-func (p *podParts) newForm(template []byte) (*form, error) {
-	t, err := templates.TryGet(template, p.newTemplate)
+// newForm builds a form; key is the bytes that identify its template.
+func newForm(p *wire.Parts, key []byte) (*form, error) {
+	t, err := templates.TryGet(key, func() (*template, error) { return newTemplate(p) })
 	if err != nil {
 		return nil, err
 	}
-	s, err := statuses.TryGet(p.skeleton, p.newStatus)
+	s, err := statuses.TryGet(p.Skeleton, func() (*status, error) { return newStatus(p) })
 	if err != nil {
 		return nil, err
 	}
 	obj := t.pod
 	obj.Status = s.api
-	if p.deleting {
+	if p.Deleting {
 		obj.DeletionTimestamp = &metav1.Time{}
 	}
-	f := &form{template: t, status: s, demand: p.demand(&obj)}
-	if len(p.uid) > 0 {
+	f := &form{template: t, status: s, demand: demandOf(p, &obj)}
+	if len(p.UID) > 0 {
 		f.kind = kindOf(&obj)
 		f.terms = f.kind.Terms
 	} else {
 		f.terms = newPodTerms(&obj)
 	}
-	f.usual = make([]string, min(len(p.annotations), maxUsual))
+	f.usual = make([]string, min(len(p.Annotations), wire.MaxUsual))
 	for i := range f.usual {
-		f.usual[i] = string(p.annotations[i])
+		f.usual[i] = string(p.Annotations[i])
 	}
 	return f, nil
 }
@@ -77,15 +80,15 @@ type demand struct {
 
 var demands intern.Table[demand]
 
-// demand returns the demand of obj, whose parts are p.
-func (p *podParts) demand(obj *corev1.Pod) *demand {
-	key := make([]byte, 0, binary.MaxVarintLen64+len(p.skeleton)+len(p.spec))
-	key = appendBytes(key, p.skeleton) // whose resources, and conditions about resizing, matter
+// demandOf returns the demand of obj, whose parts are p.
+func demandOf(p *wire.Parts, obj *corev1.Pod) *demand {
+	key := make([]byte, 0, binary.MaxVarintLen64+len(p.Skeleton)+len(p.Spec))
+	key = wire.AppendSized(key, p.Skeleton) // whose resources, and conditions about resizing, matter
 	// The fields have been visited before, so no error is possible.
-	_ = eachField(p.spec, func(f field) error {
-		switch f.number {
+	_ = wire.EachField(p.Spec, func(f wire.Field) error {
+		switch f.Number {
 		case specContainers, specInitContainers, specOverhead, specResources:
-			key = append(key, f.raw...)
+			key = append(key, f.Raw...)
 		}
 		return nil
 	})
@@ -98,14 +101,10 @@ func (p *podParts) demand(obj *corev1.Pod) *demand {
 	})
 }
 
+// flag encodes a bool as one byte of a key.
 func flag(b bool) byte {
 	if b {
 		return 1
 	}
 	return 0
-}
-
-// appendBytes writes a part preceded by its length, so that parts cannot run together.
-func appendBytes[T string | []byte](b []byte, part T) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(part))), part...)
 }

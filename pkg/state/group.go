@@ -43,7 +43,8 @@ func (p *Pod) Group() string {
 }
 
 // groupName writes a rule so that equal names are equal rules. Its form is part of the data format, like the
-// partition that is derived from it.
+// partition that is derived from it: two versions that named a rule differently would have its pods decided by two
+// shards during an upgrade.
 func groupName(kind, namespace string, t *corev1.PodAffinityTerm) string {
 	namespaces := strings.Join(t.Namespaces, ",")
 	return strings.Join([]string{

@@ -10,7 +10,8 @@ import (
 )
 
 // Images are the images on a node. They are immutable. Nodes of this process with the same images have the same
-// pointer, and nil means no images. All methods accept nil.
+// pointer, and nil means no images. All methods accept nil. They are not part of the node's form, because they
+// change independently of the rest of the status.
 type Images struct {
 	list []*image
 	// twice: some name occurs more than once.
@@ -29,7 +30,8 @@ var (
 	imageLists  intern.Table[Images]
 )
 
-// newImages keeps no reference to list.
+// newImages returns the shared images of a node. Nodes of one pool have mostly the same images, and each list is
+// kept once. It keeps no reference to list.
 func newImages(list []corev1.ContainerImage) *Images {
 	if len(list) == 0 {
 		return nil
@@ -65,7 +67,8 @@ func (i *Images) Bytes(name string) (bytes int64, ok bool) {
 	return 0, false
 }
 
-// All yields every name once, with the size that Bytes returns.
+// All yields every name once, with the size that Bytes returns. Its cost is linear in the number of names unless
+// some name occurs twice on the node.
 func (i *Images) All() iter.Seq2[string, int64] {
 	return func(yield func(string, int64) bool) {
 		if i == nil {

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/state/intern"
+	"github.com/berth-scheduler/berth/pkg/state/wire"
 )
 
 // Kind is everything that the placement rules of other pods see of a pod: its namespace and labels, whether it is
@@ -15,7 +16,7 @@ import (
 // included.
 //
 // The pointer is an identity and nothing else: it has no order, and no meaning after the last pod of the kind is
-// gone.
+// gone. Code that iterates over a map of kinds must not let the order of the map reach a decision.
 type Kind struct {
 	Namespace string
 	Labels    map[string]string
@@ -35,6 +36,7 @@ func kindOf(obj *corev1.Pod) *Kind {
 	return podKinds.Get(kindKey(obj), func() *Kind { return newKind(obj) })
 }
 
+// newKind derives a kind from a pod.
 func newKind(obj *corev1.Pod) *Kind {
 	k := &Kind{
 		Namespace: obj.Namespace,
@@ -55,7 +57,7 @@ func newKind(obj *corev1.Pod) *Kind {
 // maps are sorted, and affinity is encoded as its own protobuf, whose maps are sorted too.
 func kindKey(obj *corev1.Pod) []byte {
 	key := make([]byte, 0, kindKeySize)
-	key = appendBytes(key, obj.Namespace)
+	key = wire.AppendSized(key, obj.Namespace)
 	key = append(key, flag(obj.DeletionTimestamp != nil))
 	key = appendLabels(key, obj.Labels)
 	a := obj.Spec.Affinity
@@ -63,10 +65,10 @@ func kindKey(obj *corev1.Pod) []byte {
 		return key
 	}
 	if a.PodAffinity != nil {
-		key = appendBytes(append(key, 'w'), Marshalled(a.PodAffinity))
+		key = wire.AppendSized(append(key, 'w'), Marshalled(a.PodAffinity))
 	}
 	if a.PodAntiAffinity != nil {
-		key = appendBytes(append(key, 'a'), Marshalled(a.PodAntiAffinity))
+		key = wire.AppendSized(append(key, 'a'), Marshalled(a.PodAntiAffinity))
 	}
 	return key
 }
@@ -78,6 +80,7 @@ const (
 	usualLabels = 16
 )
 
+// appendLabels writes labels in the order of their names, preceded by their number.
 func appendLabels(b []byte, set map[string]string) []byte {
 	var room [usualLabels]string
 	names := room[:0]
@@ -87,7 +90,7 @@ func appendLabels(b []byte, set map[string]string) []byte {
 	slices.Sort(names)
 	b = binary.AppendUvarint(b, uint64(len(names)))
 	for _, name := range names {
-		b = appendBytes(appendBytes(b, name), set[name])
+		b = wire.AppendSized(wire.AppendSized(b, name), set[name])
 	}
 	return b
 }

@@ -24,10 +24,10 @@ func MustMatch(s labels.Selector, set map[string]string) bool {
 	return matchesKnown(s, set, false)
 }
 
-// MayMatch reports whether a selector may select pods of this kind, see MayMatch.
+// MayMatch reports whether a selector may select pods of this kind, see the function MayMatch.
 func (k *Kind) MayMatch(s labels.Selector) bool { return MayMatch(s, k.Labels) }
 
-// MustMatch reports whether a selector selects all pods of this kind, see MustMatch.
+// MustMatch reports whether a selector selects all pods of this kind, see the function MustMatch.
 func (k *Kind) MustMatch(s labels.Selector) bool { return MustMatch(s, k.Labels) }
 
 // matchesKnown evaluates each requirement about a known label, and uses unknown as the result for any other.

@@ -9,7 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
-// AnnotationsFull reports whether the pod's annotations have no room for the token of an attempt.
+// AnnotationsFull reports whether the pod's annotations have no room for the token of an attempt; the token is then
+// in a condition of the pod, see Attempt.
 func (p *Pod) AnnotationsFull() bool { return p.Annotation(strip.FullAnnotation) != "" }
 
 // Attempt returns the token of the attempt that has placed the pod where it is; empty if it is not bound, or not by

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state/wire"
 )
 
 // SnapshotVersion is the version that Marshal writes. Restore reads it and all earlier versions.
@@ -45,7 +46,8 @@ const (
 // the reader and is not part of it.
 func (s *Store) Marshal() ([]byte, uint64, error) { return s.Snapshot().Marshal() }
 
-// Marshal encodes the state for eventlog.Snapshots; any goroutine may call it.
+// Marshal encodes the state for eventlog.Snapshots; any goroutine may call it. It assembles every object, so its
+// cost is that of the whole state. On an error the bytes are incomplete.
 func (s *Snapshot) Marshal() ([]byte, uint64, error) {
 	p := s.position
 	b := p.appendTo(nil)
@@ -84,6 +86,7 @@ func (s *Snapshot) eachObject(visit func(events.Kind, uint64, APIObject) bool) {
 	}
 }
 
+// appendUint writes a varint field, and appendItem a Progress or an Item.
 func appendUint(b []byte, field protowire.Number, v uint64) []byte {
 	b = protowire.AppendTag(b, field, protowire.VarintType)
 	return protowire.AppendVarint(b, v)
@@ -104,6 +107,9 @@ func appendItem(b []byte, field protowire.Number, k events.Kind, rv uint64, obje
 // Restore decodes what Marshal wrote; nil or empty data gives an empty store. The result equals the store that was
 // marshalled and continues after its sequence (I4), except for objects of kinds that only a later version knows:
 // see Snapshot.Partial.
+//
+// It writes restoreBatch objects at a time, so that drafts stay small. On an error the half-built store is
+// discarded. Pods are read without decoding, as facts are; objects of other kinds are decoded.
 func Restore(data []byte) (*Store, error) {
 	s := New()
 	if len(data) == 0 {
@@ -171,7 +177,7 @@ func SnapshotPosition(data []byte) (Position, error) {
 	return parseStore(data, func(item) error { return nil })
 }
 
-// item is a Progress or an Item as read.
+// item is a Progress or an Item as read; object is part of the message and must not be kept.
 type item struct {
 	kind            events.Kind
 	resourceVersion uint64
@@ -179,29 +185,29 @@ type item struct {
 }
 
 // parseStore decodes the message and passes each Item to visit. It skips unknown fields and refuses an unknown
-// version.
+// version. The position is complete only when all of the message has been read, since fields may come in any order.
 func parseStore(data []byte, visit func(item) error) (Position, error) {
 	var p Position
 	var version uint64
-	err := eachField(data, func(f field) error {
-		switch f.number {
+	err := wire.EachField(data, func(f wire.Field) error {
+		switch f.Number {
 		case fieldVersion:
-			version = f.varint
+			version = f.Varint
 			if version == 0 || version > SnapshotVersion {
 				return fmt.Errorf("state: snapshot version %d, want 1 to %d", version, SnapshotVersion)
 			}
 		case fieldSequence:
-			p.Sequence = f.varint
+			p.Sequence = f.Varint
 		case fieldEpoch:
-			p.Epoch = f.varint
+			p.Epoch = f.Varint
 		case fieldRepairing:
-			p.repairing = protowire.DecodeBool(f.varint)
+			p.repairing = protowire.DecodeBool(f.Varint)
 		case fieldProgress, fieldItem:
-			it, err := parseItem(f.bytes)
+			it, err := parseItem(f.Bytes)
 			if err != nil {
 				return err
 			}
-			if f.number == fieldItem {
+			if f.Number == fieldItem {
 				return visit(it)
 			}
 			if i, err := kindIndex(it.kind); err == nil { // other kinds are those of a later version
@@ -216,16 +222,17 @@ func parseStore(data []byte, visit func(item) error) (Position, error) {
 	return p, err
 }
 
+// parseItem decodes a Progress or an Item, and ignores unknown fields.
 func parseItem(data []byte) (item, error) {
 	var it item
-	err := eachField(data, func(f field) error {
-		switch f.number {
+	err := wire.EachField(data, func(f wire.Field) error {
+		switch f.Number {
 		case fieldKind:
-			it.kind = events.Kind(f.bytes)
+			it.kind = events.Kind(f.Bytes)
 		case fieldResourceVersion:
-			it.resourceVersion = f.varint
+			it.resourceVersion = f.Varint
 		case fieldObject:
-			it.object = f.bytes
+			it.object = f.Bytes
 		}
 		return nil
 	})

@@ -18,6 +18,7 @@ import (
 
 // Node is one node as a fact described it. It is immutable and shared.
 type Node struct {
+	// UID and Name are the object's own.
 	UID, Name       string
 	ResourceVersion uint64
 	Allocatable     resources.Resources
@@ -28,6 +29,7 @@ type Node struct {
 	// Object is the stripped object without status.images, which are in Images.
 	Object *corev1.Node
 
+	// form keeps the shared part of Object.Status alive, and with it the uniqueness of its content.
 	form *nodeForm
 }
 
@@ -67,6 +69,8 @@ func newNode(obj *corev1.Node, rv uint64) *Node {
 	}
 }
 
+// nodeFormOf returns the shared part of a status. Times differ between nodes and between versions of one node, so
+// they are left out of the key.
 func nodeFormOf(s *corev1.NodeStatus) *nodeForm {
 	hollow := *s
 	hollow.Images = nil
@@ -102,6 +106,9 @@ var generation atomic.Uint64
 
 // NodeInfo is one node and the sum of the pods on it: pods that the API shows there and, in a shard's view,
 // reservations. It belongs to one goroutine; Clone it before passing it on.
+//
+// Adding and removing a pod cost a binary search and a copy of part of a list; the sums are up to date at any time.
+// A NodeInfo does not check that its pods fit: it may be overcommitted, as a real node may.
 type NodeInfo struct {
 	Node *Node
 	// Requested and NonZeroRequested are the sums over the pods. Read only.
@@ -223,6 +230,7 @@ func (n *NodeInfo) Clone() *NodeInfo {
 	return &c
 }
 
+// usePort changes the number of pods that use a port.
 func (n *NodeInfo) usePort(p HostPort, delta int) {
 	i := slices.IndexFunc(n.ports, func(u portUse) bool { return u.HostPort == p })
 	if i < 0 {
@@ -235,10 +243,12 @@ func (n *NodeInfo) usePort(p HostPort, delta int) {
 	}
 }
 
+// findPod returns the position of a UID among pods that are sorted by UID, and whether it is there.
 func findPod(pods []*Pod, uid string) (int, bool) {
 	return slices.BinarySearchFunc(pods, uid, func(p *Pod, uid string) int { return strings.Compare(p.UID, uid) })
 }
 
+// insertPod inserts a pod in the order of UIDs; no pod with its UID may be in the list.
 func insertPod(pods []*Pod, pod *Pod) []*Pod {
 	i, _ := findPod(pods, pod.UID)
 	return slices.Insert(pods, i, pod)

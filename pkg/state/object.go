@@ -38,8 +38,9 @@ func Marshalled(v interface{ Marshal() ([]byte, error) }) []byte {
 type Object struct {
 	Kind                 events.Kind
 	UID, Namespace, Name string
-	ResourceVersion      uint64
-	// API is the stripped object, of the Go type that belongs to Kind.
+	// ResourceVersion is the greater of the fact's and the object's own.
+	ResourceVersion uint64
+	// API is the stripped object, of the Go type that belongs to Kind. Readers must not change it.
 	API APIObject
 }
 
@@ -84,6 +85,7 @@ var kinds = [...]events.Kind{
 // Kinds lists the kinds a Store holds.
 func Kinds() []events.Kind { return slices.Clone(kinds[:]) }
 
+// kindIndex returns the position of a kind in kinds, by which Position stores progress.
 func kindIndex(k events.Kind) (int, error) {
 	i := slices.Index(kinds[:], k)
 	if i < 0 {
@@ -92,7 +94,7 @@ func kindIndex(k events.Kind) (int, error) {
 	return i, nil
 }
 
-// newAPIObject returns an empty object of the kind's Go type.
+// newAPIObject returns an empty object of the kind's Go type; an error for a kind that this version does not know.
 func newAPIObject(k events.Kind) (APIObject, error) {
 	switch k {
 	case events.KindPod:
@@ -163,6 +165,7 @@ func (e *FactError) Error() string { return e.Err.Error() }
 // Unwrap returns the decoder's error.
 func (e *FactError) Unwrap() error { return e.Err }
 
+// decodeError wraps the decoder's error as a FactError: the fact is a hole.
 func decodeError(f events.Fact, err error) error {
 	return &FactError{fmt.Errorf("state: %s %s: object: %w", f.Kind, f.UID, err)}
 }

@@ -38,6 +38,8 @@ func (k podKey) compare(o podKey) int {
 }
 
 var (
+	// podsByUID and podsByName are the two tables of pods. Both hold the same pods; UIDs are random, so changes of
+	// a namespace's pods touch many pages by UID and few by name.
 	podsByUID  = podIndex{tablePods, func(p *Pod) podKey { return podKey{first: p.UID} }}
 	podsByName = podIndex{tableNames, func(p *Pod) podKey { return podKey{p.Namespace, p.Name} }}
 )
@@ -92,10 +94,12 @@ type podLookup struct {
 	last *page
 }
 
+// newPodLookup returns a lookup in the table as it is in base.
 func newPodLookup(x podIndex, base *memdb.Txn) *podLookup {
 	return &podLookup{podIndex: x, base: base, pages: map[podKey]*page{}}
 }
 
+// pageOf is podIndex.pageOf with a cache: first the page found last, then the pages found by exactly this key.
 func (l *podLookup) pageOf(k podKey) (*page, error) {
 	if l.last != nil && l.covers(l.last, k) {
 		return l.last, nil
@@ -116,6 +120,7 @@ func (x podIndex) covers(p *page, k podKey) bool {
 	return x.key(p.pods[0]).compare(k) <= 0 && k.compare(p.to) <= 0
 }
 
+// find returns the pod with this key as it was before the application; nil when there is none.
 func (l *podLookup) find(k podKey) (*Pod, error) {
 	p, err := l.pageOf(k)
 	return l.on(p, k), err
@@ -153,7 +158,8 @@ func (x podIndex) from(s *Snapshot, k podKey, wanted func(*Pod) bool) iter.Seq[*
 	}
 }
 
-// podEdit puts a pod at a key, or removes the pod that is there.
+// podEdit puts a pod at a key, or removes the pod that is there. Edits of one index are sorted by key before they
+// are applied.
 type podEdit struct {
 	key podKey
 	pod *Pod // nil to remove
@@ -177,7 +183,8 @@ func (x podIndex) edits(rows []*row[Pod]) []podEdit {
 	return list
 }
 
-// write writes rows to the table.
+// write applies rows to the table, page by page: the edits of a page are adjacent in the order of keys, so that
+// each page is replaced once.
 func (l *podLookup) write(txn *memdb.Txn, rows []*row[Pod]) error {
 	edits := l.edits(rows)
 	for len(edits) > 0 {
@@ -198,7 +205,8 @@ func (l *podLookup) write(txn *memdb.Txn, rows []*row[Pod]) error {
 }
 
 // replace replaces a page by the result of applying edits to it: no page, one or several. p is nil for keys after
-// all pages.
+// all pages. The last of several pages keeps the key of the old one, so that the keys of other pages remain valid;
+// pods are divided evenly, so that the next insert does not split a page again.
 func (x podIndex) replace(txn *memdb.Txn, p *page, edits []podEdit) error {
 	if p == nil {
 		p = &page{to: lastKey}

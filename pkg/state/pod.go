@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/state/resources"
 	"github.com/berth-scheduler/berth/pkg/state/strip"
+	"github.com/berth-scheduler/berth/pkg/state/wire"
 )
 
 // What a container without a request counts as when nodes are scored, so that pods without requests do not all look
@@ -59,8 +60,9 @@ type Pod struct {
 	// to room (see Selectable).
 	Template *corev1.Pod
 
+	// form holds the data that the pod shares with others, nil like Template; own holds the rest.
 	form *form  // nil like Template
-	own  string // see appendOwn
+	own  string // see wire.Parts.AppendOwn
 }
 
 // NewPod derives the values of a pod. It keeps no reference to obj.
@@ -72,9 +74,9 @@ func NewPod(obj *corev1.Pod) *Pod {
 	return pod
 }
 
-// podReader builds pods from their protobuf. It reuses its buffers.
+// podReader builds pods from their protobuf. It reuses its buffers, so it is for one goroutine.
 type podReader struct {
-	parts podParts
+	parts wire.Parts
 	buf   []byte
 }
 
@@ -98,33 +100,36 @@ func (r *podReader) read(data []byte, rv uint64) (*Pod, error) {
 	return r.pod(f, rv), nil
 }
 
+// form returns the form of a pod whose message is canonical. The slices in parts are valid until the next call.
 func (r *podReader) form(data []byte) (*form, error) {
-	if err := r.parts.read(data); err != nil {
+	if err := r.parts.Read(data); err != nil {
 		return nil, err
 	}
 	var (
 		f   *form
 		err error
 	)
-	f, r.buf, err = r.parts.form(r.buf)
+	f, r.buf, err = formOf(&r.parts, r.buf)
 	return f, err
 }
 
-// pod builds the pod from the parts read last. One string holds all of its individual data.
+// pod builds the pod from the parts read last. One string holds all of its individual data: UID, name, and what
+// wire.Parts.AppendOwn packs. One allocation of the exact size costs less than three, and the fields are
+// substrings.
 func (r *podReader) pod(f *form, rv uint64) *Pod {
 	p := &r.parts
-	rv = max(parseResourceVersion(string(p.resourceVersion)), rv)
-	r.buf = append(append(r.buf[:0], p.uid...), p.name...)
-	r.buf = p.appendOwn(r.buf, f, rv)
+	rv = max(parseResourceVersion(string(p.ResourceVersion)), rv)
+	r.buf = append(append(r.buf[:0], p.UID...), p.Name...)
+	r.buf = p.AppendOwn(r.buf, f.usual, rv)
 	text := string(r.buf)
-	uid, rest := text[:len(p.uid)], text[len(p.uid):]
-	name, own := rest[:len(p.name)], rest[len(p.name):]
+	uid, rest := text[:len(p.UID)], text[len(p.UID):]
+	name, own := rest[:len(p.Name)], rest[len(p.Name):]
 	spec := &f.template.pod.Spec
 	pod := &Pod{
 		UID:             uid,
 		Namespace:       f.template.pod.Namespace,
 		Name:            name,
-		NodeName:        string(p.nodeName),
+		NodeName:        string(p.NodeName),
 		ResourceVersion: rv,
 		SchedulerName:   spec.SchedulerName,
 		Requests:        f.demand.requests,
@@ -132,7 +137,7 @@ func (r *podReader) pod(f *form, rv uint64) *Pod {
 		Ports:           f.demand.ports,
 		Gated:           len(spec.SchedulingGates) > 0,
 		Terminal:        f.status.api.Phase == corev1.PodSucceeded || f.status.api.Phase == corev1.PodFailed,
-		Deleting:        p.deleting,
+		Deleting:        p.Deleting,
 		Terms:           f.terms,
 		Kind:            f.kind,
 		Template:        &f.template.pod,
@@ -159,13 +164,17 @@ func (p *Pod) Selectable() bool { return p.Kind != nil && p.Template != nil }
 // Key returns "namespace/name".
 func (p *Pod) Key() string { return p.Namespace + "/" + p.Name }
 
+// readOwn reads all of the pod's individual data, or stops after the creation time.
+func (p *Pod) readOwn(all bool) wire.Own { return wire.ReadOwn(p.own, p.ResourceVersion, all) }
+
 // Created returns metadata.creationTimestamp; the zero time if there is none.
-func (p *Pod) Created() metav1.Time { return p.readOwn(false).created.time() }
+func (p *Pod) Created() metav1.Time { return p.readOwn(false).Created.Time() }
 
 // Generation returns metadata.generation.
-func (p *Pod) Generation() int64 { return p.readOwn(false).generation }
+func (p *Pod) Generation() int64 { return p.readOwn(false).Generation }
 
-// Annotation returns the value of one annotation; empty if there is none.
+// Annotation returns the value of one annotation; empty if there is none. It decodes the pod's packed data: read it
+// once, and keep the result, where a pod is asked about repeatedly.
 func (p *Pod) Annotation(name string) string {
 	found := ""
 	p.eachAnnotation(p.readOwn(true), func(n, value string) {
@@ -184,7 +193,7 @@ func (p *Pod) EachAnnotation(visit func(name, value string)) {
 	p.eachAnnotation(p.readOwn(true), visit)
 }
 
-func (p *Pod) annotations(own ownParts) map[string]string {
+func (p *Pod) annotations(own wire.Own) map[string]string {
 	var all map[string]string
 	p.eachAnnotation(own, func(name, value string) {
 		if all == nil {
@@ -195,9 +204,10 @@ func (p *Pod) annotations(own ownParts) map[string]string {
 	return all
 }
 
-func (p *Pod) eachAnnotation(own ownParts, visit func(name, value string)) {
+// eachAnnotation visits the annotations in own, which readOwn has returned for this pod.
+func (p *Pod) eachAnnotation(own wire.Own, visit func(name, value string)) {
 	if p.form != nil {
-		own.rest.annotations(p.form, visit)
+		own.Annotations(p.form.usual, visit)
 	}
 }
 
@@ -221,15 +231,15 @@ func (p *Pod) Object() *corev1.Pod {
 	obj.UID = types.UID(p.UID)
 	obj.Namespace = p.Namespace
 	obj.Name = p.Name
-	obj.ResourceVersion, obj.Generation = own.resourceVersion, own.generation
-	obj.CreationTimestamp, obj.DeletionGracePeriodSeconds = own.created.time(), own.grace
-	if own.deleting {
-		deleted := own.deleted.time()
+	obj.ResourceVersion, obj.Generation = own.ResourceVersion, own.Generation
+	obj.CreationTimestamp, obj.DeletionGracePeriodSeconds = own.Created.Time(), own.Grace
+	if own.Deleting {
+		deleted := own.Deleted.Time()
 		obj.DeletionTimestamp = &deleted
 	}
 	obj.Spec.NodeName = p.NodeName
 	if p.form != nil {
-		obj.Status = p.form.status.with(own.changing)
+		obj.Status = p.form.status.with(&own.Changing)
 	}
 	obj.Annotations = p.annotations(own)
 	return obj
@@ -244,7 +254,8 @@ func (p *Pod) RequiredAntiAffinity() []corev1.PodAffinityTerm {
 }
 
 // PodRequests is the formula of upstream's NodeInfo with the feature gates of 1.36
-// (pkg/scheduler/framework/types.go PodInfo.CalculateResource).
+// (pkg/scheduler/framework/types.go PodInfo.CalculateResource). missing holds the requests that a container without
+// a request counts with; nil means none.
 func PodRequests(obj *corev1.Pod, missing corev1.ResourceList) corev1.ResourceList {
 	return podresource.PodRequests(obj, podresource.PodResourcesOptions{
 		UseStatusResources: true,

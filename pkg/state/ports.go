@@ -6,7 +6,8 @@ import corev1 "k8s.io/api/core/v1"
 const AnyIP = "0.0.0.0"
 
 // HostPort is one port of a node that a pod occupies, normalised: IP is AnyIP and Protocol TCP where the pod left
-// them empty. It converts to and from ledger.HostPort.
+// them empty. It converts to and from ledger.HostPort. It is comparable; ports that are different may still
+// conflict.
 type HostPort struct {
 	IP, Protocol string
 	Port         int32
@@ -30,7 +31,8 @@ func (p HostPort) Conflicts(o HostPort) bool {
 		(p.IP == o.IP || p.IP == AnyIP || o.IP == AnyIP)
 }
 
-// HostPorts lists the ports of containers that run for the whole life of the pod (pkg/scheduler/util GetHostPorts).
+// HostPorts lists the ports of containers that run for the whole life of the pod, restartable init containers
+// included (pkg/scheduler/util GetHostPorts).
 func HostPorts(obj *corev1.Pod) []HostPort {
 	var ports []HostPort
 	collect := func(c *corev1.Container) {

@@ -11,21 +11,28 @@ import (
 // Position is the position of a Store in the log of facts, with what the store may conclude from it. It is a
 // comparable value.
 type Position struct {
-	// Sequence of the last fact applied; 0 before the first.
+	// Sequence is that of the last fact applied; 0 before the first.
 	Sequence uint64
 	// Epoch is the fact epoch of the last fact applied.
 	Epoch uint64
 
+	// barrier is the sequence that must be reached before there is progress; 0 for none. repairing is true between
+	// the begin and the end of an epoch.
 	barrier   uint64
 	repairing bool
 	// hole is the sequence of the first fact that could not be read; 0 for none.
-	hole     uint64
+	hole uint64
+	// progress holds the progress of each kind, by the kind's index; 0 for none.
 	progress [len(kinds)]uint64
 }
 
 // Progress returns the resourceVersion up to which every fact of kind k has been applied. It is undefined (ok
 // false), so that no node may be used, until the start barrier has been applied, inside an epoch repair, after a
 // hole, and for a kind without a statement of progress since.
+//
+// Example: a document in the ledger has the high-water mark 4711 for pods. A shard that has progress 4700 does not
+// know yet whether the pods that the document has handed over to the facts are all in its state, so it must not
+// place a pod on that node; with progress 4711 it does, and may.
 func (p Position) Progress(k events.Kind) (rv uint64, ok bool) {
 	i, err := kindIndex(k)
 	if err != nil || p.repairing || p.hole != 0 || p.Sequence < p.barrier {
@@ -73,6 +80,10 @@ func (p Position) String() string {
 // next returns the position after fact f, which must be the one after p. It implements the rule about progress:
 // progress comes only from the facts' Progress field, and a new epoch discards all of it. Inside the repair a kind
 // has progress from its marker on, because the items before it still carry the value of the previous epoch.
+//
+// The cases are in order of precedence: a hole hides everything after it; an epoch may begin anywhere but must
+// follow the previous one; the first fact of the log sets the epoch without a begin; any other change of the epoch
+// means that a tail was lost.
 func (p Position) next(f events.SequencedFact) (Position, error) {
 	if f.Sequence != p.Sequence+1 {
 		return p, &eventlog.ErrGap{Stream: eventlog.Facts, Want: p.Sequence + 1, Have: f.Sequence}
@@ -134,7 +145,7 @@ func Follows(epoch uint64, f events.Fact) bool {
 }
 
 // EpochError reports a fact of another epoch whose begin was not seen: the log lost a tail that had been applied
-// and was repaired since. The store must be rebuilt.
+// and was repaired since. The store must be rebuilt. Have is the epoch of the store, Got that of the fact.
 type EpochError struct {
 	Sequence, Have, Got uint64
 }

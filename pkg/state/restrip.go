@@ -10,7 +10,8 @@ import (
 )
 
 // StripFact returns the object of a fact without what Strip removes. An object that is stripped already is returned
-// byte for byte. The error explains why the object cannot be decoded.
+// byte for byte. The error explains why the object cannot be decoded. It is for facts that leave the cluster: the
+// queue keeps more of pods and nodes where extenders or custom plugins are configured (strip.KeepSpec).
 func StripFact(f events.Fact) ([]byte, error) {
 	obj, err := decodeObject(f)
 	if err != nil {
@@ -19,6 +20,7 @@ func StripFact(f events.Fact) ([]byte, error) {
 	return strippedBytes(obj)
 }
 
+// strippedBytes strips an object that the caller owns, and encodes it.
 func strippedBytes(obj APIObject) ([]byte, error) {
 	strip.Strip(obj)
 	return obj.Marshal()

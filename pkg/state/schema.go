@@ -62,6 +62,8 @@ func schema() *memdb.DBSchema {
 // namespace does not find another.
 const separator = "\x00"
 
+// objectKey is the id of an object: UIDs are unique within a kind. objectNameKey is its name index, ordered by
+// kind, namespace and name.
 func objectKey(k events.Kind, uid string) string { return string(k) + separator + uid }
 
 func objectNameKey(o *Object) string {
@@ -77,6 +79,7 @@ func objectFileKey(o *Object) string {
 	return filePrefix(o.Kind, key) + o.Namespace + "/" + o.Name
 }
 
+// filePrefix is the prefix of the index keys of all objects filed under a key, ordered by namespace and name.
 func filePrefix(k events.Kind, key string) string {
 	return string(k) + separator + key + separator
 }
@@ -113,6 +116,7 @@ func terminated(key string) []byte {
 	return append(append(b, key...), 0)
 }
 
+// oneString returns the only argument of a query, which must be a string.
 func oneString(args []any) (string, error) {
 	if len(args) == 1 {
 		if s, ok := args[0].(string); ok {

@@ -13,6 +13,9 @@ import (
 // Snapshot is the state at one Position. It never changes, costs nothing to hold and may be read by any number of
 // goroutines. It serves lookups of objects and operators' questions; a scheduling cycle keeps its own NodeInfos and
 // does not scan it.
+//
+// Lookups cost the depth of a radix tree; iterators cost that and the number of objects that they yield. Iterators
+// may be stopped and started again, and see the same objects each time.
 type Snapshot struct {
 	// read is a read-only transaction. Lookups do not change it, so goroutines may share it.
 	read     *memdb.Txn
@@ -51,6 +54,7 @@ func (s *Snapshot) PodByName(namespace, name string) (*Pod, bool) {
 	return s.pod(podsByName, podKey{namespace, name})
 }
 
+// pod looks a pod up in one of the two tables of pods.
 func (s *Snapshot) pod(x podIndex, k podKey) (*Pod, bool) {
 	pod, err := x.find(s.read, k)
 	if err != nil {
@@ -117,7 +121,7 @@ func (s *Snapshot) ObjectsOf(k events.Kind, key string) iter.Seq[*Object] {
 	return all[Object](s, tableObjects, indexFile+"_prefix", filePrefix(k, key))
 }
 
-// one looks up a key.
+// one looks up a key; ok is false if no object has it.
 func one[T any](s *Snapshot, table, index, key string) (*T, bool) {
 	raw, err := s.read.First(table, index, key)
 	if err != nil {
@@ -127,6 +131,7 @@ func one[T any](s *Snapshot, table, index, key string) (*T, bool) {
 	return v, ok
 }
 
+// all yields the rows of an index whose keys have a prefix, in the order of keys.
 func all[T any](s *Snapshot, table, index, prefix string) iter.Seq[*T] {
 	return func(yield func(*T) bool) {
 		rows, err := s.read.Get(table, index, prefix)

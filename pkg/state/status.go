@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/state/intern"
+	"github.com/berth-scheduler/berth/pkg/state/wire"
 )
 
 // status is the status of pods without addresses and without each pod's individual data: times and restart counts,
@@ -21,15 +22,16 @@ type status struct {
 var statuses intern.Table[status]
 
 // newStatus decodes the status and removes the pod's individual data from it again. That data must be the content
-// of p, in the same order: only then can it be put back.
-func (p *podParts) newStatus() (*status, error) {
+// of p, in the same order: only then can it be put back. The check at the end makes a mistake an error instead of a
+// pod with the times of another.
+func newStatus(p *wire.Parts) (*status, error) {
 	s := &status{}
-	if err := s.api.Unmarshal(p.status); err != nil {
+	if err := s.api.Unmarshal(p.Status); err != nil {
 		return nil, err
 	}
-	times, counts := p.changing.times, p.changing.counts
+	times, counts := p.Changing.Times(), p.Changing.Counts()
 	eachTime(&s.api, func(t *metav1.Time) {
-		if len(times) > 0 && *t == times[0].time() {
+		if len(times) > 0 && *t == times[0].Time() {
 			*t, times = metav1.Time{}, times[1:]
 		}
 	})
@@ -41,8 +43,8 @@ func (p *podParts) newStatus() (*status, error) {
 	places := 0
 	eachTime(&s.api, func(*metav1.Time) { places++ })
 	eachCount(&s.api, func(*int32) { places++ })
-	if len(times)+len(counts) > 0 || places != len(p.changing.times)+len(p.changing.counts) {
-		return nil, fmt.Errorf("status: times or restart counts at unexpected positions: %+v", p.changing)
+	if len(times)+len(counts) > 0 || places != len(p.Changing.Times())+len(p.Changing.Counts()) {
+		return nil, fmt.Errorf("status: times or restart counts at unexpected positions: %+v", p.Changing)
 	}
 	eachContainer(&s.api, func(c *corev1.ContainerStatus) {
 		s.lists = shareList(shareRequirements(s.lists, c.Resources), &c.AllocatedResources)
@@ -65,6 +67,7 @@ func eachTime(s *corev1.PodStatus, visit func(*metav1.Time)) {
 	})
 }
 
+// eachTimeOf visits the times of one state of a container.
 func eachTimeOf(s *corev1.ContainerState, visit func(*metav1.Time)) {
 	if s.Running != nil {
 		visit(&s.Running.StartedAt)
@@ -83,8 +86,8 @@ func (p *Pod) Started() (at time.Time, ok bool) {
 	if p.form == nil || p.form.status.api.StartTime == nil {
 		return time.Time{}, false
 	}
-	times := p.readOwn(true).changing.times
-	return times[timesPerCondition*len(p.form.status.api.Conditions)].time().Time, true
+	own := p.readOwn(true)
+	return own.Changing.Times()[timesPerCondition*len(p.form.status.api.Conditions)].Time().Time, true
 }
 
 // eachCount visits the restart counts, in the order of their protobuf fields.
@@ -92,6 +95,7 @@ func eachCount(s *corev1.PodStatus, visit func(*int32)) {
 	eachContainer(s, func(c *corev1.ContainerStatus) { visit(&c.RestartCount) })
 }
 
+// eachContainer visits the statuses of containers, in the order of their protobuf fields.
 func eachContainer(s *corev1.PodStatus, visit func(*corev1.ContainerStatus)) {
 	for _, list := range [][]corev1.ContainerStatus{
 		s.ContainerStatuses, s.InitContainerStatuses, s.EphemeralContainerStatuses,
@@ -103,7 +107,7 @@ func eachContainer(s *corev1.PodStatus, visit func(*corev1.ContainerStatus)) {
 }
 
 // with returns a copy of the status with the individual data put into it. Parts without such data are shared.
-func (s *status) with(own changing) corev1.PodStatus {
+func (s *status) with(own *wire.Changing) corev1.PodStatus {
 	c := s.api
 	c.Conditions = slices.Clone(c.Conditions)
 	if c.StartTime != nil {
@@ -116,8 +120,9 @@ func (s *status) with(own changing) corev1.PodStatus {
 		ownTimes(&c.State)
 		ownTimes(&c.LastTerminationState)
 	})
-	eachTime(&c, func(t *metav1.Time) { *t, own.times = own.times[0].time(), own.times[1:] })
-	eachCount(&c, func(n *int32) { *n, own.counts = own.counts[0], own.counts[1:] })
+	times, counts := own.Times(), own.Counts()
+	eachTime(&c, func(t *metav1.Time) { *t, times = times[0].Time(), times[1:] })
+	eachCount(&c, func(n *int32) { *n, counts = counts[0], counts[1:] })
 	return c
 }
 
@@ -131,12 +136,4 @@ func ownTimes(s *corev1.ContainerState) {
 		terminated := *s.Terminated
 		s.Terminated = &terminated
 	}
-}
-
-// time returns the metav1.Time from which the stamp was read, as Kubernetes decodes it.
-func (s stamp) time() metav1.Time {
-	if !s.set {
-		return metav1.Time{}
-	}
-	return metav1.Time{Time: time.Unix(s.seconds, 0).Local()}
 }

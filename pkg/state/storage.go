@@ -27,7 +27,7 @@ func ClaimClass(c *corev1.PersistentVolumeClaim) string {
 }
 
 // FileOf returns the key under which an object is filed, see Snapshot.ObjectsOf; false for an object that is not
-// filed.
+// filed. It is a function of the object alone: the index must give the same key when a row is deleted.
 func FileOf(o APIObject) (key string, filed bool) {
 	switch obj := o.(type) {
 	case *corev1.PersistentVolume:

@@ -14,6 +14,7 @@ import (
 // Store is the state at one Position. Apply and SetBarrier belong to one goroutine; Snapshot and Position may be
 // called by any goroutine at any time and never block.
 type Store struct {
+	// db is written by the goroutine that applies facts; readers use the transaction in published.
 	db        *memdb.MemDB
 	published atomic.Pointer[Snapshot]
 }
@@ -44,29 +45,32 @@ func (s *Store) SetBarrier(sequence uint64) {
 }
 
 // StartBehind positions an empty store that has applied nothing at a sequence, so that the next fact may be one
-// that starts from scratch (events.Fact.Anew).
+// that starts from scratch (events.Fact.Anew). Must not be called after Apply.
 func (s *Store) StartBehind(sequence uint64) {
 	snapshot := *s.published.Load()
 	snapshot.position.Sequence = sequence
 	s.published.Store(&snapshot)
 }
 
-// Changes describes what one Apply did, in the order of the facts. An object that changed twice is listed twice.
+// Changes describes what one Apply did, in the order of the facts. An object that changed twice is listed twice:
+// its first After is the second Before. Facts that changed nothing are not listed.
 type Changes struct {
-	Pods     []PodChange
-	Nodes    []NodeChange
-	Others   []ObjectChange
+	Pods   []PodChange
+	Nodes  []NodeChange
+	Others []ObjectChange
+	// Position is the position after the last fact.
 	Position Position
 }
 
 // PodChange is one change of one pod. Before is nil for a new pod. After is nil for a deleted pod, and then
-// DeletedRV is the resourceVersion of the deletion (or of the list that no longer contained the pod).
+// DeletedRV is the resourceVersion of the deletion (or of the list that no longer contained the pod). A pod whose
+// name has passed to another UID is listed as deleted, with the resourceVersion of the fact about the new one.
 type PodChange struct {
 	Before, After *Pod
 	DeletedRV     uint64
 }
 
-// NodeChange is one change of one node; nil as in PodChange.
+// NodeChange is one change of one node; nil as in PodChange. The pods on the node do not change with it.
 type NodeChange struct{ Before, After *Node }
 
 // ObjectChange is one change of one object of another kind; nil as in PodChange.
@@ -117,6 +121,8 @@ func (a *application) applyAt(p Position, f events.SequencedFact) error {
 	return a.apply(f.Fact)
 }
 
+// publish makes the state visible to readers. That a store is partial, or why a fact could not be read, stays true
+// for all later snapshots of the store: only a rebuild changes it.
 func (s *Store) publish(p Position, partial bool, unreadable error) {
 	if before := s.published.Load(); before != nil {
 		partial, unreadable = partial || before.partial, cmp.Or(before.unreadable, unreadable)

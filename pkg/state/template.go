@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/berth-scheduler/berth/pkg/state/intern"
+	"github.com/berth-scheduler/berth/pkg/state/wire"
 )
 
 // template is Pod.Template, with references that keep the parts it shares with other templates alive. It is
@@ -33,7 +34,6 @@ var (
 
 const (
 	specContainers     = protowire.Number(2)
-	specNodeName       = protowire.Number(10)
 	specAffinity       = protowire.Number(18)
 	specInitContainers = protowire.Number(20)
 	specTolerations    = protowire.Number(22)
@@ -42,15 +42,17 @@ const (
 	specResources      = protowire.Number(40)
 )
 
-func (p *podParts) newTemplate() (*template, error) {
+// newTemplate decodes a template: the metadata and the rest of the spec on its own, and each of the sharedFields by
+// way of the part that other templates may have too.
+func newTemplate(p *wire.Parts) (*template, error) {
 	t := &template{}
-	if err := t.pod.ObjectMeta.Unmarshal(p.metadata); err != nil {
+	if err := t.pod.ObjectMeta.Unmarshal(p.Metadata); err != nil {
 		return nil, err
 	}
 	if len(t.pod.Labels) == 0 {
 		t.pod.Labels = nil
 	}
-	rest, shared, err := p.splitSpec()
+	rest, shared, err := splitSpec(p.Spec)
 	if err != nil {
 		return nil, err
 	}
@@ -85,24 +87,25 @@ var sharedFields = [...]struct {
 
 // splitSpec divides the spec into the sharedFields, each a message, and the rest. Since fields ascend, those with
 // one number are adjacent.
-func (p *podParts) splitSpec() (rest []byte, shared [len(sharedFields)][]byte, err error) {
-	rest = make([]byte, 0, len(p.spec))
+func splitSpec(spec []byte) (rest []byte, shared [len(sharedFields)][]byte, err error) {
+	rest = make([]byte, 0, len(spec))
 	at := 0
-	err = eachField(p.spec, func(f field) error {
+	err = wire.EachField(spec, func(f wire.Field) error {
 		from := at
-		at += len(f.raw)
+		at += len(f.Raw)
 		for i := range sharedFields {
-			if sharedFields[i].number == f.number {
-				shared[i] = p.spec[from-len(shared[i]) : at]
+			if sharedFields[i].number == f.Number {
+				shared[i] = spec[from-len(shared[i]) : at]
 				return nil
 			}
 		}
-		rest = append(rest, f.raw...)
+		rest = append(rest, f.Raw...)
 		return nil
 	})
 	return rest, shared, err
 }
 
+// newSpecPart decodes a part, and shares the resource lists of its containers.
 func newSpecPart(data []byte) (*specPart, error) {
 	part := &specPart{}
 	if err := part.spec.Unmarshal(data); err != nil {
@@ -131,6 +134,7 @@ func shareRequirements(held []*resourceList, r *corev1.ResourceRequirements) []*
 	return shareList(shareList(held, &r.Requests), &r.Limits)
 }
 
+// shareList replaces one list by a shared one.
 func shareList(held []*resourceList, list *corev1.ResourceList) []*resourceList {
 	if len(*list) == 0 {
 		return held
@@ -152,13 +156,13 @@ func listKey(list corev1.ResourceList) []byte {
 	key := make([]byte, 0, listKeySize)
 	for _, name := range names {
 		q := list[corev1.ResourceName(name)]
-		key = appendBytes(appendBytes(key, name), string(q.Format))
+		key = wire.AppendSized(wire.AppendSized(key, name), string(q.Format))
 		if v, whole := q.AsInt64(); whole {
 			key = binary.AppendVarint(append(key, 'i'), v)
 		} else if m := q.MilliValue(); resource.NewMilliQuantity(m, q.Format).Cmp(q) == 0 {
 			key = binary.AppendVarint(append(key, 'm'), m)
 		} else {
-			key = appendBytes(append(key, 's'), q.String())
+			key = wire.AppendSized(append(key, 's'), q.String())
 		}
 	}
 	return key

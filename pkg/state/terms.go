@@ -88,6 +88,7 @@ func newPodTerms(obj *corev1.Pod) *PodTerms {
 	return &t
 }
 
+// orEmpty returns the value, or an empty one for nil.
 func orEmpty[T any](p *T) *T {
 	if p == nil {
 		return new(T)

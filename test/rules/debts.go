@@ -14,12 +14,11 @@ var (
 
 // backDebt is in percent.
 var backDebt = debt{
-	"pkg/descheduling":                  25,
-	"pkg/ledger/etcd":                   23,
-	"pkg/placement":                     25,
-	"pkg/placement/config":              21,
-	"pkg/placement/devices":             27,
-	"pkg/placement/engine":              29,
+	"pkg/ledger/etcd":       23,
+	"pkg/placement":         25,
+	"pkg/placement/config":  21,
+	"pkg/placement/devices": 27,
+	"pkg/placement/engine":  29,
 }
 
 // The debts of the house's measures, see House.

@@ -40,7 +40,7 @@ func (b *budgets) refuse(pod *state.Pod) (uids []string, r descheduling.Refusal)
 	return uids, ""
 }
 
-// limit returns how much may be taken in total according to the pods in the facts.
+// limit returns how much may be taken from a budget in total, according to the pods in the facts; see Input.Spare.
 func (b *budgets) limit(uid string) int {
 	if b.spare == nil {
 		return math.MaxInt
@@ -53,6 +53,7 @@ func (b *budgets) limit(uid string) int {
 	return limit
 }
 
+// take counts one planned eviction against each budget.
 func (b *budgets) take(uids []string) {
 	for _, uid := range uids {
 		b.taken[uid]++

@@ -2,20 +2,18 @@ package plan
 
 import (
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/descheduling"
-	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
 const (
-	// InFlight is how long an ask without an outcome is valid. A binder settles an ask in seconds; after this time
-	// the ask, or its outcome, is considered lost.
+	// InFlight is how long a request without an outcome is valid. A binder settles a request in seconds; after this time
+	// the request, or its outcome, is considered lost.
 	InFlight = 10 * time.Minute
-	// Standing is how long after the decision binders may start the eviction of an ask. The rest of InFlight allows
-	// for the difference of the clocks of two machines, and for a call in progress: an ask that replaces a lost one
+	// Standing is how long after the decision binders may start the eviction of a request. The rest of InFlight allows
+	// for the difference of the clocks of two machines, and for a call in progress: a request that replaces a lost one
 	// is then not carried out concurrently with it.
 	Standing = InFlight / 2
 	// Cooldown is how long a pod is left alone after an outcome, or the first refusal in a row: a budget that
@@ -23,42 +21,31 @@ const (
 	// needs time to terminate. It is at least as long as the usual interval between cycles, so that it bridges one.
 	Cooldown = 5 * time.Minute
 
-	// maxRest is the bound up to which Cooldown doubles with each refusal in a row; after twice this time without
+	// maxBackoff is the bound up to which Cooldown doubles with each refusal in a row; after twice this time without
 	// one it starts over.
-	maxRest = time.Hour
-	// ownerMemory is how long an owner's past is kept; its pauses are shorter (policy.MaxCooldownLimit).
-	ownerMemory = 24 * time.Hour
-	// maxStays is how many nodes are kept that an owner's pods have left or landed on.
-	maxStays = 256
-	// oneStay is the time after an eviction within which others from (or to) the same node count as the same stay.
-	oneStay = time.Minute
-	// comebackSlack is by how much the API server's clock may be behind, plus the fraction of a second that it
-	// truncates, so that a replacement seems to be older than the pod it replaces. It is for asks that do not
-	// report the youngest pod of their owner.
-	comebackSlack = 5 * time.Second
-	// maxRounds is how many of an owner's last rounds are kept: more do not double the pause further.
-	maxRounds = 16
+	maxBackoff = time.Hour
 )
 
-// stage is the progress of an eviction.
+// stage is the progress of an eviction. Stages of one attempt only grow; a report of a lower or an equal one is a
+// redelivery and is ignored.
 type stage uint8
 
 const (
-	asked stage = iota + 1
+	requested stage = iota + 1
 	evicted
 	refused
 )
 
-// ask is the newest eviction that was requested for one pod.
-type ask struct {
+// request is the newest eviction that was requested for one pod.
+type request struct {
 	attempt int32
 	stage   stage
-	// owner is the owner of the pod. facts is the fact sequence at which the ask was decided: asks of one cycle
-	// have the same. The pod was to move from the node from to the node to, which may be empty.
+	// owner is the owner of the pod. facts is the fact sequence at which the request was decided: requests of one
+	// cycle have the same. The pod was to move from the node from to the node to, which may be empty.
 	owner    ownerID
 	facts    uint64
 	from, to string
-	// youngest is the creation time of the youngest pod of the owner that the ask knew of; zero means not reported.
+	// youngest is the creation time of the youngest pod of the owner that the request knew of; zero means not reported.
 	youngest time.Time
 	// since is when this process first saw the stage, by its own clock; at is when the stage was reached, as far as
 	// the log shows (see Recall).
@@ -67,62 +54,45 @@ type ask struct {
 	refusals int
 }
 
-// unkept is a pod for whose replacement the ledger could not keep a place: how often in a row, and when last, by
-// the clock of this process.
-type unkept struct {
+// failedKeeps is a pod for whose replacement the ledger could not keep a place: how often in a row, and when last,
+// by the clock of this process.
+type failedKeeps struct {
 	times int
 	since time.Time
 }
 
-// past is an owner's record of evictions: the rounds in which pods of it were evicted, the nodes that those have
-// left, and the nodes where their replacements were to land. Immutable.
-type past struct {
-	rounds       []round
-	left, landed []stay
-	// refused is the last round in which evictions were refused; refusals is the number of such rounds since the
-	// last one in which pods were evicted.
-	refused  round
-	refusals int
-}
-
-// stay is a node, and the times of the first and, not long after, the last eviction that concerned it. Replacements
-// of those pods were created later than after, by the API server's clock; zero means not reported.
-type stay struct {
-	node            string
-	at, last, after time.Time
-}
-
-type round struct {
-	facts uint64
-	at    time.Time
-}
-
-// History holds the newest ask of each pod, and what has been done to each owner. It is derived from the decisions
-// in the log, and can be discarded and read again. It is not safe for concurrent use; the zero value is not usable.
+// History holds the newest request for each pod, and what has been done to each owner. It is derived from the
+// decisions in the log, and can be discarded and read again. It is not safe for concurrent use; the zero value is
+// not usable.
 type History struct {
-	asks   map[string]ask
-	owners map[ownerID]past
-	// ofOwner holds the pods with asks, by owner.
+	// requests holds the newest request for each pod, by UID.
+	requests map[string]request
+	owners   map[ownerID]ownerHistory
+	// ofOwner holds the pods with requests, by owner: an index of requests.
 	ofOwner map[ownerID]map[string]bool
-	// told holds the UIDs of the pods whose return has been reported.
-	told map[string]bool
-	// unkept is recorded only by this process: refusals by the ledger are in no log.
-	unkept map[string]unkept
+	// returnReported holds the UIDs of the pods whose return has been reported.
+	returnReported map[string]bool
+	// unkept is recorded only by this process: refusals by the ledger are in no log. After a fail-over the next leader
+	// tries once more, which costs one transaction at most.
+	unkept map[string]failedKeeps
 }
 
 // NewHistory returns an empty history.
 func NewHistory() *History {
 	return &History{
-		asks: map[string]ask{}, owners: map[ownerID]past{}, ofOwner: map[ownerID]map[string]bool{}, told: map[string]bool{},
-		unkept: map[string]unkept{},
+		requests: map[string]request{}, owners: map[ownerID]ownerHistory{}, ofOwner: map[ownerID]map[string]bool{},
+		returnReported: map[string]bool{},
+		unkept:         map[string]failedKeeps{},
 	}
 }
 
-// Clone returns a history that shares no mutable state with h.
+// Clone returns a history that shares no mutable state with h. It copies all maps; the values in them are
+// immutable.
 func (h *History) Clone() *History {
 	c := &History{
-		asks: maps.Clone(h.asks), owners: maps.Clone(h.owners), ofOwner: maps.Clone(h.ofOwner), told: maps.Clone(h.told),
-		unkept: maps.Clone(h.unkept),
+		requests: maps.Clone(h.requests), owners: maps.Clone(h.owners), ofOwner: maps.Clone(h.ofOwner),
+		returnReported: maps.Clone(h.returnReported),
+		unkept:         maps.Clone(h.unkept),
 	}
 	for owner, pods := range c.ofOwner {
 		c.ofOwner[owner] = maps.Clone(pods)
@@ -130,13 +100,13 @@ func (h *History) Clone() *History {
 	return c
 }
 
-// Knows reports whether an ask is known for a pod.
+// Knows reports whether a request is known for a pod.
 func (h *History) Knows(uid string) bool {
-	_, known := h.asks[uid]
+	_, known := h.requests[uid]
 	return known
 }
 
-// Observe applies one decision, new or redelivered, and reports whether it changed anything. An ask and its outcome
+// Observe applies one decision, new or redelivered, and reports whether it changed anything. A request and its outcome
 // are matched by Attempt; a decision that is older than what is known is ignored.
 func (h *History) Observe(d events.Decision, now time.Time) (changed bool) {
 	return h.Recall(d, now, 0)
@@ -148,24 +118,24 @@ func (h *History) Observe(d events.Decision, now time.Time) (changed bool) {
 // age, but counted from now.
 func (h *History) Recall(d events.Decision, now time.Time, age time.Duration) (changed bool) {
 	if d.Kind == events.DecisionReturned {
-		h.told[d.Pod.UID] = true
+		h.returnReported[d.Pod.UID] = true
 		return true
 	}
 	s := stageOf(d.Kind)
-	known := h.asks[d.Pod.UID]
+	known := h.requests[d.Pod.UID]
 	if s == 0 || d.Attempt < known.attempt || d.Attempt == known.attempt && s <= known.stage {
 		return false
 	}
 	at := now.Add(-max(age, 0))
 	a := known.next(s, at)
 	a.attempt, a.since = d.Attempt, now
-	if s == asked {
+	if s == requested {
 		a.owner, a.facts = ownerIn(d.Pod.Namespace, d.Owner), d.FactSequence
 		a.from = d.NodeName
 		a.to = d.Landing
 		a.youngest = d.Youngest
 	}
-	h.asks[d.Pod.UID] = a
+	h.requests[d.Pod.UID] = a
 	if a.owner == (ownerID{}) {
 		return true
 	}
@@ -175,48 +145,49 @@ func (h *History) Recall(d events.Decision, now time.Time, age time.Duration) (c
 	h.ofOwner[a.owner][d.Pod.UID] = true
 	switch s {
 	case evicted:
-		h.owners[a.owner] = h.owners[a.owner].with(a, at)
+		h.owners[a.owner] = h.owners[a.owner].withEviction(a, at)
 	case refused:
-		h.owners[a.owner] = h.owners[a.owner].without(a, at)
+		h.owners[a.owner] = h.owners[a.owner].withRefusal(a, at)
 	}
 	return true
 }
 
-// next returns an ask at a new stage, which was reached at the given time.
-func (a ask) next(s stage, at time.Time) ask {
+// next returns a request at a new stage, which was reached at the given time.
+func (a request) next(s stage, at time.Time) request {
 	switch {
 	case s == refused:
 		a.refusals++
-	case s == evicted, at.Sub(a.at) >= 2*maxRest:
+	case s == evicted, at.Sub(a.at) >= 2*maxBackoff:
 		a.refusals = 0
 	}
 	a.stage, a.at = s, at
 	return a
 }
 
-// Unkept records that the ledger cannot keep a place for the replacement of a pod, by UID: the pod rests as after a
-// refused eviction.
-func (h *History) Unkept(uid string, now time.Time) {
+// RecordUnkept records that the ledger cannot keep a place for the replacement of a pod, by UID: the pod rests as
+// after a refused eviction.
+func (h *History) RecordUnkept(uid string, now time.Time) {
 	u := h.unkept[uid]
-	if now.Sub(u.since) >= 2*maxRest {
+	if now.Sub(u.since) >= 2*maxBackoff {
 		u.times = 0
 	}
-	h.unkept[uid] = unkept{u.times + 1, now}
+	h.unkept[uid] = failedKeeps{u.times + 1, now}
 }
 
-// rest returns how long to leave a pod or an owner alone after this many refusals in a row.
-func rest(refusals int) time.Duration {
+// backoff returns how long to leave a pod or an owner alone after this many refusals in a row.
+func backoff(refusals int) time.Duration {
 	pause := Cooldown
-	for ; refusals > 1 && pause < maxRest; refusals-- {
+	for ; refusals > 1 && pause < maxBackoff; refusals-- {
 		pause *= 2
 	}
-	return min(pause, maxRest)
+	return min(pause, maxBackoff)
 }
 
+// stageOf returns the stage that a decision reports, 0 for decisions that are not about evictions.
 func stageOf(k events.DecisionKind) stage {
 	switch k {
 	case events.DecisionEvict:
-		return asked
+		return requested
 	case events.DecisionEvicted:
 		return evicted
 	case events.DecisionEvictRefused:
@@ -226,120 +197,38 @@ func stageOf(k events.DecisionKind) stage {
 	}
 }
 
-// with adds an eviction: to the round of its cycle if that is the last one.
-func (p past) with(a ask, at time.Time) past {
-	rounds := slices.Clone(p.rounds)
-	if n := len(rounds); n > 0 && rounds[n-1].facts == a.facts {
-		rounds[n-1].at = at
-	} else {
-		rounds = append(rounds, round{a.facts, at})
-	}
-	return past{
-		rounds: rounds[max(0, len(rounds)-maxRounds):],
-		left:   withStay(p.left, stay{a.from, at, at, a.youngest}),
-		landed: withStay(p.landed, stay{a.to, at, at, a.youngest}),
-	}
-}
-
-// without adds a refused eviction: to the round of its cycle if that is the last one. A refusal in a round that has
-// evicted other pods says nothing about the owner.
-func (p past) without(a ask, at time.Time) past {
-	if n := len(p.rounds); n > 0 && p.rounds[n-1].facts == a.facts {
-		return p
-	}
-	switch {
-	case at.Sub(p.refused.at) >= 2*maxRest:
-		p.refusals = 1
-	case p.refused.facts != a.facts:
-		p.refusals++
-	}
-	p.refused = round{a.facts, at}
-	return p
-}
-
-// refusing reports whether evictions are currently refused for every pod of the owner.
-func (p past) refusing(now time.Time) bool {
-	return p.refusals > 1 && now.Sub(p.refused.at) < rest(p.refusals-1)
-}
-
-// withStay returns a list with one more stay, or with an existing one that covers it prolonged, and without the
-// oldest if there are too many.
-func withStay(list []stay, s stay) []stay {
-	if s.node == "" {
-		return list
-	}
-	list = slices.Clone(list)
-	i := slices.IndexFunc(list, func(o stay) bool {
-		later := s.at.Sub(o.at)
-		return o.node == s.node && later >= 0 && later < oneStay
-	})
-	if i >= 0 {
-		list[i].last = s.at
-		return list
-	}
-	return append(list, s)[max(0, len(list)+1-maxStays):]
-}
-
-// moved reports whether a pod on a node, created at a time, is the replacement of a pod that was moved there.
-// cameBack reports whether it is on the node that the pod it replaces had left, and no pod has been moved to that
-// node since. Creation times of pods are the API server's, in seconds.
-func (p past) moved(node string, made time.Time) bool {
-	return slices.ContainsFunc(p.landed, func(s stay) bool { return s.replaced(node, made) })
-}
-
-func (p past) cameBack(node string, made time.Time) bool {
-	return slices.ContainsFunc(p.left, func(left stay) bool {
-		return left.replaced(node, made) && !slices.ContainsFunc(p.landed, func(s stay) bool {
-			return s.last.After(left.last) && s.mayHaveReplaced(node, made)
-		})
-	})
-}
-
-// replaced reports whether a pod created then, on that node, may replace a pod of the stay.
-func (s stay) replaced(node string, made time.Time) bool {
-	return s.mayHaveReplaced(node, made) && !made.Equal(s.after)
-}
-
-// mayHaveReplaced is replaced that also accepts a pod created in the same second as the youngest of the earlier
-// pods.
-func (s stay) mayHaveReplaced(node string, made time.Time) bool {
-	later := made.Sub(s.at) >= -comebackSlack
-	if !s.after.IsZero() {
-		later = !made.Before(s.after)
-	}
-	return s.node == node && later && made.Sub(s.at) <= InFlight
-}
-
 // Forget drops pods that no longer exist once no eviction of them can be in progress, and owners of which no pod
-// was evicted for long. Pods that exist stay: their next ask continues the count.
+// was evicted for long. Pods that exist stay: their next request continues the count.
 func (h *History) Forget(exists func(uid string) bool, now time.Time) {
-	for uid, a := range h.asks {
+	for uid, a := range h.requests {
 		if now.Sub(a.since) < InFlight || exists(uid) {
 			continue
 		}
-		delete(h.asks, uid)
+		delete(h.requests, uid)
 		delete(h.ofOwner[a.owner], uid)
 		if len(h.ofOwner[a.owner]) == 0 {
 			delete(h.ofOwner, a.owner)
 		}
 	}
-	maps.DeleteFunc(h.unkept, func(uid string, _ unkept) bool { return !exists(uid) })
-	maps.DeleteFunc(h.told, func(uid string, _ bool) bool { return !exists(uid) })
-	maps.DeleteFunc(h.owners, func(_ ownerID, p past) bool {
+	maps.DeleteFunc(h.unkept, func(uid string, _ failedKeeps) bool { return !exists(uid) })
+	maps.DeleteFunc(h.returnReported, func(uid string, _ bool) bool { return !exists(uid) })
+	maps.DeleteFunc(h.owners, func(_ ownerID, p ownerHistory) bool {
 		return now.Sub(p.last()) >= ownerMemory && now.Sub(p.refused.at) >= ownerMemory
 	})
 }
 
-// refuse returns why an eviction of the pod must not be requested now.
+// refuse returns why an eviction of the pod must not be requested now: an eviction is under way, the pod rests
+// after an outcome, or it rests because the ledger could not keep a place. The first counts by since, which is this
+// process's own clock: concurrent evictions of one pod must not depend on the clock of another machine.
 func (h *History) refuse(uid string, now time.Time) descheduling.Refusal {
-	a, known := h.asks[uid]
+	a, known := h.requests[uid]
 	u := h.unkept[uid]
 	switch {
-	case known && a.stage == asked && now.Sub(a.since) < InFlight:
+	case known && a.stage == requested && now.Sub(a.since) < InFlight:
 		return UnderWay
-	case known && a.stage != asked && now.Sub(a.at) < rest(a.refusals):
+	case known && a.stage != requested && now.Sub(a.at) < backoff(a.refusals):
 		return CoolingDown
-	case u.times > 0 && now.Sub(u.since) < rest(u.times):
+	case u.times > 0 && now.Sub(u.since) < backoff(u.times):
 		return Unkeepable
 	default:
 		return ""
@@ -350,7 +239,7 @@ func (h *History) refuse(uid string, now time.Time) descheduling.Refusal {
 func (h *History) underWay(owner ownerID, now time.Time, exists func(uid string) bool) int {
 	n := 0
 	for uid := range h.ofOwner[owner] {
-		a := h.asks[uid]
+		a := h.requests[uid]
 		if a.stage != refused && now.Sub(a.since) < InFlight && exists(uid) {
 			n++
 		}
@@ -358,55 +247,24 @@ func (h *History) underWay(owner ownerID, now time.Time, exists func(uid string)
 	return n
 }
 
-// asking reports whether evictions of an owner's pods have been requested whose outcome is not known yet.
-func (h *History) asking(owner ownerID, now time.Time) bool {
+// awaitingOutcome reports whether evictions of an owner's pods have been requested whose outcome is not known yet.
+func (h *History) awaitingOutcome(owner ownerID, now time.Time) bool {
 	for uid := range h.ofOwner[owner] {
-		if a := h.asks[uid]; a.stage == asked && now.Sub(a.since) < InFlight {
+		if a := h.requests[uid]; a.stage == requested && now.Sub(a.since) < InFlight {
 			return true
 		}
 	}
 	return false
 }
 
-// Stands reports whether an ask may still lead to the eviction of its pod, or has led to it not long ago.
-func (h *History) Stands(uid string, attempt int32, now time.Time) bool {
-	a, known := h.asks[uid]
+// InProgress reports whether a request may still lead to the eviction of its pod, or has led to it not long ago.
+func (h *History) InProgress(uid string, attempt int32, now time.Time) bool {
+	a, known := h.requests[uid]
 	return known && a.attempt == attempt && a.stage != refused && now.Sub(a.since) < InFlight
 }
 
-// Told reports whether it has been recorded that a pod came back (DecisionReturned).
-func (h *History) Told(podUID string) bool { return h.told[podUID] }
+// ReturnReported reports whether it has been recorded that a pod came back (DecisionReturned).
+func (h *History) ReturnReported(podUID string) bool { return h.returnReported[podUID] }
 
-// Next returns the number of the next ask for a pod, from 1.
-func (h *History) Next(uid string) int32 { return h.asks[uid].attempt + 1 }
-
-// last returns the time of the last eviction; zero if there was none.
-func (p past) last() time.Time {
-	if len(p.rounds) == 0 {
-		return time.Time{}
-	}
-	return p.rounds[len(p.rounds)-1].at
-}
-
-// pause returns how long an owner is left alone after its last round: twice as long for every round before it, back
-// to the first that came long after the one before.
-func (p past) pause(b *policy.Berth) time.Duration {
-	pause := b.Cooldown
-	for i := len(p.rounds) - 1; i > 0 && pause < b.MaxCooldown; i-- {
-		if p.rounds[i].at.Sub(p.rounds[i-1].at) >= 2*b.MaxCooldown {
-			break
-		}
-		pause *= 2
-	}
-	return min(pause, b.MaxCooldown)
-}
-
-func (p past) resting(b *policy.Berth, now time.Time) bool {
-	return len(p.rounds) > 0 && now.Sub(p.last()) < p.pause(b)
-}
-
-// recent reports whether replacements of the last round may still be pending. After the longest pause they are no
-// longer waited for: something else is wrong with them.
-func (p past) recent(b *policy.Berth, now time.Time) bool {
-	return len(p.rounds) > 0 && now.Sub(p.last()) < max(b.MaxCooldown, InFlight)
-}
+// Next returns the number of the next request for a pod, from 1.
+func (h *History) Next(uid string) int32 { return h.requests[uid].attempt + 1 }

@@ -13,30 +13,34 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// ground is the cluster as the scheduler will see it when the replacements of the plan's moves arrive.
-type ground struct {
+// futureCluster is the cluster as the scheduler will see it when the replacements of the plan's moves arrive. It
+// owns the NodeInfos of Input.Nodes and changes them and the engine together: a change to one alone would make the
+// engine's cached results wrong.
+type futureCluster struct {
 	*Input
 	engine *engine.Engine
 	byName map[string]*state.NodeInfo
-	// casts are created once per template.
-	casts map[*corev1.Pod]*cast
+	// variants are created once per template.
+	variants map[*corev1.Pod]*podVariants
 	// changes counts what was planned; hopeless is the value of changes at which a pod of a template was last found
 	// to fit nowhere. Until the next change that is true for all pods of the template.
 	changes  int
 	hopeless map[*corev1.Pod]int
 }
 
-// cast holds how pods of one template look in other roles; it is copied for each pod.
-type cast struct {
+// podVariants holds how pods of one template look in other roles; it is copied for each pod.
+type podVariants struct {
 	// replacement is the pod as its owner would create it again: not bound, without a status. leaving is the pod
 	// while it terminates.
-	replacement, leaving *state.Pod
+	replacement, terminating *state.Pod
 }
 
-func newGround(in *Input) *ground {
-	g := &ground{
+// newFutureCluster loads all nodes into an engine of its own. The engine caches results by class of pod, so that
+// many candidates of few templates cost little more than one.
+func newFutureCluster(in *Input) *futureCluster {
+	g := &futureCluster{
 		Input: in, engine: engine.New(engine.Config{}), byName: map[string]*state.NodeInfo{},
-		casts: map[*corev1.Pod]*cast{}, hopeless: map[*corev1.Pod]int{},
+		variants: map[*corev1.Pod]*podVariants{}, hopeless: map[*corev1.Pod]int{},
 	}
 	if in.Nodes == nil {
 		in.Nodes = nodesOf(in.Cluster)
@@ -65,8 +69,12 @@ func nodesOf(cluster *state.Snapshot) []*state.NodeInfo {
 	return all
 }
 
-// land finds the place of a candidate's replacement and occupies it.
-func (g *ground) land(
+// findLanding finds the place of a candidate's replacement and occupies it.
+//
+// The pod is first replaced by its terminating version, which the scheduler will see; then the nodes
+// are ranked for the replacement, graded by the strategy, and one is chosen. If none is, the pod is put back, and
+// the cluster is as before.
+func (g *futureCluster) findLanding(
 	c *descheduling.Candidate, e *policy.Evictor,
 ) (*state.Node, *state.Pod, descheduling.Refusal) {
 	pod := c.Pod.Pod
@@ -74,7 +82,7 @@ func (g *ground) land(
 		return nil, nil, descheduling.FitsNowhere
 	}
 	own := g.byName[pod.NodeName]
-	leaving := g.leave(own, pod)
+	leaving := g.markTerminating(own, pod)
 	profile, replacement := g.Placement(pod.SchedulerName), g.replacementOf(pod)
 	to, refusal := g.choose(profile, replacement, func(n *state.Node) grade {
 		switch {
@@ -87,9 +95,9 @@ func (g *ground) land(
 		default:
 			return best
 		}
-	}, c.Better == nil || g.keeps(pod))
+	}, c.Better == nil || g.placeKept(pod))
 	if to == nil {
-		g.stay(own, pod, leaving)
+		g.restore(own, pod, leaving)
 		return nil, nil, refusal
 	}
 	to.AddPod(replacement)
@@ -98,8 +106,8 @@ func (g *ground) land(
 	return to.Node, replacement, ""
 }
 
-// keeps reports whether a place is kept for the replacement of a pod.
-func (g *ground) keeps(pod *state.Pod) bool {
+// placeKept reports whether a place is kept for the replacement of a pod.
+func (g *futureCluster) placeKept(pod *state.Pod) bool {
 	_, replaced := view.ReplacementOf(pod)
 	return g.Pinned && replaced
 }
@@ -120,13 +128,13 @@ const (
 // choose selects the landing place of a replacement: the first in the scheduler's ranking that is best, or else
 // better. The scheduler follows only its ranking: unless the choice is free, because the place is kept or any node
 // is acceptable, all nodes that share the first rank must be best.
-func (g *ground) choose(
+func (g *futureCluster) choose(
 	profile *placement.Profile, replacement *state.Pod, judge func(*state.Node) grade, free bool,
 ) (*state.NodeInfo, descheduling.Refusal) {
 	q := engine.Query{Pod: replacement}
 	result := g.engine.Evaluate(profile, q)
 	if result.Err != nil || result.FeasibleCount == 0 {
-		g.despair(replacement)
+		g.recordHopeless(replacement)
 		return nil, descheduling.FitsNowhere
 	}
 	to, is := first(result.Feasible, judge)
@@ -154,9 +162,9 @@ func (g *ground) choose(
 	return to, ""
 }
 
-// despair records that no pod of the template fits anywhere until something is planned; not for a template with
-// spread constraints, for which it matters which domain a pod leaves.
-func (g *ground) despair(replacement *state.Pod) {
+// recordHopeless records that no pod of the template fits anywhere until something is planned; not for a template
+// with spread constraints, for which it matters which domain a pod leaves.
+func (g *futureCluster) recordHopeless(replacement *state.Pod) {
 	if len(replacement.Template.Spec.TopologySpreadConstraints) == 0 {
 		g.hopeless[replacement.Template] = g.changes
 	}
@@ -175,20 +183,20 @@ func first(ranked []placement.Scored, judge func(*state.Node) grade) (to *state.
 	return to, highest
 }
 
-// leave replaces a pod, where it counts, by its terminating version.
-func (g *ground) leave(n *state.NodeInfo, pod *state.Pod) (leaving *state.Pod) {
+// markTerminating replaces a pod, where it counts, by its terminating version.
+func (g *futureCluster) markTerminating(n *state.NodeInfo, pod *state.Pod) (leaving *state.Pod) {
 	if n == nil || !pod.Occupies() || !n.RemovePod(pod.UID) {
 		return nil
 	}
 	g.engine.RemovePod(n, pod)
-	leaving = g.leavingOf(pod)
+	leaving = g.terminatingOf(pod)
 	n.AddPod(leaving)
 	g.engine.AddPod(n, leaving)
 	return leaving
 }
 
-// stay undoes leave.
-func (g *ground) stay(n *state.NodeInfo, pod, leaving *state.Pod) {
+// restore undoes markTerminating.
+func (g *futureCluster) restore(n *state.NodeInfo, pod, leaving *state.Pod) {
 	if leaving == nil {
 		return
 	}
@@ -198,28 +206,31 @@ func (g *ground) stay(n *state.NodeInfo, pod, leaving *state.Pod) {
 	g.engine.AddPod(n, pod)
 }
 
-func (g *ground) castOf(pod *state.Pod) *cast {
-	c := g.casts[pod.Template]
+// variantsOf returns the variants of a pod's template, built from the first candidate that has the template.
+func (g *futureCluster) variantsOf(pod *state.Pod) *podVariants {
+	c := g.variants[pod.Template]
 	if c == nil {
 		obj := pod.Object()
 		obj.Spec.NodeName, obj.Status = "", corev1.PodStatus{}
 		fresh := state.NewPod(obj)
 		obj.DeletionTimestamp = &metav1.Time{Time: g.Now}
-		c = &cast{replacement: fresh, leaving: state.NewPod(obj)}
-		g.casts[pod.Template] = c
+		c = &podVariants{replacement: fresh, terminating: state.NewPod(obj)}
+		g.variants[pod.Template] = c
 	}
 	return c
 }
 
-func (g *ground) replacementOf(pod *state.Pod) *state.Pod {
-	p := *g.castOf(pod).replacement
+// replacementOf returns the pod as its owner would create it again, under a UID that no pod has: the pod itself
+// still exists while the place is searched for.
+func (g *futureCluster) replacementOf(pod *state.Pod) *state.Pod {
+	p := *g.variantsOf(pod).replacement
 	p.UID = "replacement-of-" + pod.UID
 	return &p
 }
 
-// leavingOf returns the terminating pod; it still uses what the pod uses, which may have been resized.
-func (g *ground) leavingOf(pod *state.Pod) *state.Pod {
-	p := *g.castOf(pod).leaving
+// terminatingOf returns the terminating pod; it still uses what the pod uses, which may have been resized.
+func (g *futureCluster) terminatingOf(pod *state.Pod) *state.Pod {
+	p := *g.variantsOf(pod).terminating
 	p.UID = pod.UID
 	p.Name = pod.Name
 	p.NodeName = pod.NodeName

@@ -13,27 +13,24 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// owners protects the owners of pods: it limits how many of an owner's pods are evicted, and when.
+// owners protects the owners of pods: it limits how many of an owner's pods are evicted, and when. An owner is a
+// pod's controller; for pods of a Deployment, that is the ReplicaSet.
 type owners struct {
 	*Input
-	// crowds holds the pods of each owner, built when first needed; going is how many of an owner's pods this plan
+	// pods holds the pods of each owner, built when first needed; evicting is how many of an owner's pods this plan
 	// and earlier ones evict; rolling caches whether an owner is rolling out.
-	crowds  map[ownerID]*crowd
-	going   map[ownerID]int
-	rolling map[ownerID]bool
-	// back is the creation time of the last replacement that came back, by owner.
-	back map[ownerID]time.Time
+	pods     map[ownerID]*ownerPods
+	evicting map[ownerID]int
+	rolling  map[ownerID]bool
+	// returnedAt is the creation time of the last replacement that came back, by owner.
+	returnedAt map[ownerID]time.Time
 	// active is, by controller, the number of its ReplicaSets that want pods.
 	active map[ownerID]int
 }
 
-// ownerID identifies an owner of pods: an object in their namespace. The UID alone would not be enough: the creator
-// of a pod writes its references and may copy the UID of an object in another namespace.
-type ownerID struct{ namespace, uid string }
-
-// crowd counts the pods of one owner that have not ended, and holds the creation time of the youngest, ended or
+// ownerPods counts the pods of one owner that have not ended, and holds the creation time of the youngest, ended or
 // not.
-type crowd struct {
+type ownerPods struct {
 	// pods is the number of those that have not ended; staying is the number of those that are not terminating
 	// either.
 	pods, staying, unready int
@@ -41,22 +38,12 @@ type crowd struct {
 }
 
 func newOwners(in *Input) *owners {
-	return &owners{Input: in, going: map[ownerID]int{}, rolling: map[ownerID]bool{}}
-}
-
-// ownerOf returns a pod's controller; the zero value if it has none.
-func ownerOf(pod *state.Pod) ownerID { return ownerIn(pod.Namespace, view.OwnerOf(pod)) }
-
-// ownerIn returns the owner with a UID in a namespace; the zero value without a UID.
-func ownerIn(namespace, uid string) ownerID {
-	if uid == "" {
-		return ownerID{}
-	}
-	return ownerID{namespace, uid}
+	return &owners{Input: in, evicting: map[ownerID]int{}, rolling: map[ownerID]bool{}}
 }
 
 // refuse returns why no pod of an owner may be evicted now. For a pod without an owner only its namespace is
-// checked.
+// checked. The pauses come first because they need no look at the cluster; the counts of pods are built for the
+// first owner that is not paused.
 func (o *owners) refuse(pod *state.Pod, owner ownerID) descheduling.Refusal {
 	b := &o.Policy.Berth
 	if slices.Contains(b.ExcludeNamespaces, pod.Namespace) {
@@ -67,31 +54,31 @@ func (o *owners) refuse(pod *state.Pod, owner ownerID) descheduling.Refusal {
 	}
 	past := o.History.owners[owner]
 	switch {
-	case past.resting(b, o.Now):
+	case past.coolingDown(b, o.Now):
 		return OwnerCoolingDown
-	case b.Cooldown > 0 && past.refusing(o.Now):
+	case b.Cooldown > 0 && past.refusedLately(o.Now):
 		return OwnerRefused
-	case o.Now.Sub(o.back[owner]) < b.MaxCooldown:
+	case o.Now.Sub(o.returnedAt[owner]) < b.MaxCooldown:
 		return OwnerReturned
-	case o.underWay(owner) >= b.AtOnce(o.crowdOf(owner).pods):
+	case o.underWay(owner) >= b.AtOnce(o.podsOf(owner).pods):
 		return OwnerBusy
-	case b.Cooldown > 0 && o.History.asking(owner, o.Now):
+	case b.Cooldown > 0 && o.History.awaitingOutcome(owner, o.Now):
 		return OwnerCoolingDown // its round has not ended
 	case b.PauseDuringRollout && o.rollingOut(owner):
 		return RollingOut
 	case o.surplus(owner):
 		return Surplus
-	case b.WaitForReady && past.recent(b, o.Now) && o.crowdOf(owner).unready > 0:
+	case b.WaitForReady && past.recent(b, o.Now) && o.podsOf(owner).unready > 0:
 		return ReplacementUnready
 	default:
 		return ""
 	}
 }
 
-// returns returns the pods that came back, and records their owners. It costs a look at all pods if any pod was
-// evicted not long ago.
-func (o *owners) returns() (back []*state.Pod) {
-	o.back = map[ownerID]time.Time{}
+// findReturned returns the pods that came back, and records their owners. It costs a look at all pods if any pod
+// was evicted not long ago, and nothing otherwise.
+func (o *owners) findReturned() (back []*state.Pod) {
+	o.returnedAt = map[ownerID]time.Time{}
 	if len(o.History.owners) == 0 {
 		return nil
 	}
@@ -101,59 +88,64 @@ func (o *owners) returns() (back []*state.Pod) {
 			continue
 		}
 		made := p.Created().Time
-		if !o.History.owners[owner].cameBack(p.NodeName, made) {
+		if !o.History.owners[owner].returned(p.NodeName, made) {
 			continue
 		}
 		back = append(back, p)
-		if made.After(o.back[owner]) {
-			o.back[owner] = made
+		if made.After(o.returnedAt[owner]) {
+			o.returnedAt[owner] = made
 		}
 	}
 	return back
 }
 
-func (o *owners) take(owner ownerID) {
+// countEviction counts a planned eviction of a pod of the owner.
+func (o *owners) countEviction(owner ownerID) {
 	if owner != (ownerID{}) {
-		o.going[owner] = o.underWay(owner) + 1
+		o.evicting[owner] = o.underWay(owner) + 1
 	}
 }
 
 // underWay returns how many pods of an owner are being evicted: those of the plan, and those requested before that
 // still exist.
 func (o *owners) underWay(owner ownerID) int {
-	n, known := o.going[owner]
+	n, known := o.evicting[owner]
 	if !known {
 		n = o.History.underWay(owner, o.Now, func(uid string) bool {
 			_, exists := o.Cluster.Pod(uid)
 			return exists
 		})
-		o.going[owner] = n
+		o.evicting[owner] = n
 	}
 	return n
 }
 
-func (o *owners) crowdOf(owner ownerID) crowd {
-	if o.crowds == nil {
-		o.crowds = map[ownerID]*crowd{}
+// podsOf returns the counts of an owner's pods; zero for an owner without pods. The first call counts all pods of
+// the cluster.
+func (o *owners) podsOf(owner ownerID) ownerPods {
+	if o.pods == nil {
+		o.pods = map[ownerID]*ownerPods{}
 		for p := range o.Cluster.Pods() {
 			o.count(p)
 		}
 	}
-	if c := o.crowds[owner]; c != nil {
+	if c := o.pods[owner]; c != nil {
 		return *c
 	}
-	return crowd{}
+	return ownerPods{}
 }
 
+// count adds a pod to the counts of its owner. A terminating pod counts as unready: its replacement is still
+// missing.
 func (o *owners) count(p *state.Pod) {
 	owner := ownerOf(p)
 	if owner == (ownerID{}) {
 		return
 	}
-	c := o.crowds[owner]
+	c := o.pods[owner]
 	if c == nil {
-		c = &crowd{}
-		o.crowds[owner] = c
+		c = &ownerPods{}
+		o.pods[owner] = c
 	}
 	if made := p.Created().Time; made.After(c.youngest) {
 		c.youngest = made
@@ -178,12 +170,12 @@ func (o *owners) rollingOut(owner ownerID) bool {
 	if known {
 		return is
 	}
-	if object := o.object(events.KindReplicaSet, owner); object != nil {
+	if object := o.objectOf(events.KindReplicaSet, owner); object != nil {
 		set, _ := object.API.(*appsv1.ReplicaSet)
-		is = set != nil && (o.lacking(set) || o.siblings(set) > 1)
-	} else if object := o.object(events.KindStatefulSet, owner); object != nil {
+		is = set != nil && (o.incomplete(set) || o.siblings(set) > 1)
+	} else if object := o.objectOf(events.KindStatefulSet, owner); object != nil {
 		set, _ := object.API.(*appsv1.StatefulSet)
-		is = set != nil && revising(set)
+		is = set != nil && updating(set)
 	}
 	o.rolling[owner] = is
 	return is
@@ -192,14 +184,14 @@ func (o *owners) rollingOut(owner ownerID) bool {
 // surplus reports whether a ReplicaSet or StatefulSet should have fewer pods than it has, or is deleted. Its
 // evicted pods are not created again.
 func (o *owners) surplus(owner ownerID) bool {
-	wanted, known := o.wanted(owner)
-	return known && o.crowdOf(owner).staying > wanted
+	wanted, known := o.desired(owner)
+	return known && o.podsOf(owner).staying > wanted
 }
 
-// wanted returns how many pods an owner should have, if that is specified.
-func (o *owners) wanted(owner ownerID) (pods int, known bool) {
+// desired returns how many pods an owner should have, if that is specified.
+func (o *owners) desired(owner ownerID) (pods int, known bool) {
 	for _, k := range []events.Kind{events.KindReplicaSet, events.KindStatefulSet} {
-		object := o.object(k, owner)
+		object := o.objectOf(k, owner)
 		if object == nil {
 			continue
 		}
@@ -220,8 +212,8 @@ func (o *owners) wanted(owner ownerID) (pods int, known bool) {
 	return 0, false
 }
 
-// object returns the owner itself; nil if it has another kind, is unknown, or is not in the namespace of its pods.
-func (o *owners) object(k events.Kind, owner ownerID) *state.Object {
+// objectOf returns the owner itself; nil if it has another kind, is unknown, or is not in the namespace of its pods.
+func (o *owners) objectOf(k events.Kind, owner ownerID) *state.Object {
 	object, ok := o.Cluster.Object(k, owner.uid)
 	if !ok || object.Namespace != owner.namespace {
 		return nil
@@ -247,17 +239,36 @@ func (o *owners) siblings(set *appsv1.ReplicaSet) int {
 	return o.active[ownerID{set.Namespace, string(ref.UID)}]
 }
 
-// lacking reports whether pods of the set are still to be created. If the set cannot create them, none should be
+// incomplete reports whether pods of the set are still to be created. If the set cannot create them, none should be
 // evicted.
-func (o *owners) lacking(set *appsv1.ReplicaSet) bool {
-	return set.Spec.Replicas != nil && o.crowdOf(ownerID{set.Namespace, string(set.UID)}).pods < int(*set.Spec.Replicas)
+func (o *owners) incomplete(set *appsv1.ReplicaSet) bool {
+	return set.Spec.Replicas != nil && o.podsOf(ownerID{set.Namespace, string(set.UID)}).pods < int(*set.Spec.Replicas)
 }
 
+// wantsPods reports whether a ReplicaSet should have pods, or still has some. Old revisions of a Deployment have
+// neither.
 func wantsPods(set *appsv1.ReplicaSet) bool {
 	return set.Spec.Replicas == nil || *set.Spec.Replicas > 0 || set.Status.Replicas > 0
 }
 
-func revising(set *appsv1.StatefulSet) bool {
+// updating reports whether a StatefulSet is between two revisions, or its controller has not seen the newest
+// specification yet.
+func updating(set *appsv1.StatefulSet) bool {
 	s := &set.Status
 	return s.ObservedGeneration < set.Generation || s.UpdateRevision != "" && s.UpdateRevision != s.CurrentRevision
+}
+
+// ownerID identifies an owner of pods: an object in their namespace. The UID alone would not be enough: the creator
+// of a pod writes its references and may copy the UID of an object in another namespace.
+type ownerID struct{ namespace, uid string }
+
+// ownerOf returns a pod's controller; the zero value if it has none.
+func ownerOf(pod *state.Pod) ownerID { return ownerIn(pod.Namespace, view.OwnerOf(pod)) }
+
+// ownerIn returns the owner with a UID in a namespace; the zero value without a UID.
+func ownerIn(namespace, uid string) ownerID {
+	if uid == "" {
+		return ownerID{}
+	}
+	return ownerID{namespace, uid}
 }

@@ -5,44 +5,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/descheduling"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
-	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
-
-// Input is everything a plan depends on.
-type Input struct {
-	Cluster *state.Snapshot
-	// Nodes holds all nodes with everything that counts on them, promises included. The plan modifies them. nil
-	// means those of Cluster, with the pods in the snapshot.
-	Nodes  []*state.NodeInfo
-	Policy *policy.Policy
-	// Usage is the actual utilisation, for strategies that need it.
-	Usage descheduling.Usage
-	// Placement returns the profile with which a pod of this scheduler would be placed.
-	Placement func(schedulerName string) *placement.Profile
-	// History is that of earlier cycles; it is only read.
-	History *History
-	// Claimed returns how many disruptions of a budget, by UID, have been promised and do not show in its status;
-	// nil means none.
-	Claimed func(budgetUID string) int32
-	// Spare returns how many pods of a budget, by UID, are healthy and not needed, without promised ones: once a
-	// disruption has been claimed, the ledger allows no more than that, whatever the status is. It is called for
-	// budgets from which the plan takes more than one disruption. nil means no limit.
-	Spare func(budgetUID string) int
-	// Promised reports whether a plan or a placement relies on a pod, by UID: as a victim, or as a pod that stays.
-	// nil means that none does.
-	Promised func(podUID string) bool
-	// Pinned means that landing places are kept for the replacements, where it can be determined which pods those
-	// are (view.ReplacementOf).
-	Pinned bool
-	// Now is compared with the times in History, and with those of pods.
-	Now time.Time
-	// Kept, if set, is called for every candidate that stays, with the reason.
-	Kept func(descheduling.Candidate, descheduling.Refusal)
-	// Timed, if set, is called when a strategy begins; the function that it returns is called when the strategy has
-	// ended.
-	Timed func(profile, strategy string) (ended func())
-}
 
 // Move is one pod to evict.
 type Move struct {
@@ -69,7 +33,11 @@ type Plan struct {
 	Returned []*state.Pod
 }
 
-// Make runs every strategy of the policy once and plans the moves.
+// Make runs every strategy of the policy once and plans the moves. Owners whose replacements came back are found
+// before the strategies run, because none of their pods may be moved in this cycle.
+//
+// Its cost is that of the strategies, plus a landing search for each candidate that passes the cheaper checks
+// (bench_test.go).
 func Make(in Input) Plan {
 	if in.History == nil {
 		in.History = NewHistory()
@@ -78,7 +46,7 @@ func Make(in Input) Plan {
 		Input: in, limits: descheduling.NewLimits(in.Policy.Limits),
 		budgets: newBudgets(&in), owners: newOwners(&in),
 	}
-	back := p.owners.returns()
+	back := p.owners.findReturned()
 	out := descheduling.Run(descheduling.Input{
 		Cluster: in.Cluster, Policy: in.Policy, Usage: in.Usage, Now: in.Now, Kept: in.Kept, Timed: in.Timed,
 	}, p.offer)
@@ -92,20 +60,24 @@ type planner struct {
 	limits  *descheduling.Limits
 	budgets *budgets
 	owners  *owners
-	// ground, turns and tenants are created when first needed.
-	ground  *ground
-	turns   map[turn]int
-	tenants *tenants
+	// cluster, laterRuns and shares are created when first needed: most cycles of a balanced cluster pick no pod.
+	cluster   *futureCluster
+	laterRuns map[strategyRun]int
+	shares    *namespaceShares
 }
 
-// offer plans the move of one pod unless a check refuses it. Cheap checks come first; a landing place is searched
-// for, and occupied, last.
+// offer plans the move of one pod unless a check refuses it. It is the Offer of descheduling.Run.
+//
+// The order is that of cost: the pod's own past and the limits; claims of other plans; the owner's past and state;
+// the time since the pod was moved, for strategies that balance; disruption budgets; and a landing place last,
+// because its search evaluates all nodes. A place that is found is occupied at once, so nothing may refuse the pod
+// after that. Only an accepted pod is counted anywhere.
 func (p *planner) offer(c descheduling.Candidate, g *descheduling.Guard) (string, descheduling.Refusal) {
 	if c.Pod.Terminal {
 		return "", p.remove(c)
 	}
 	pod, owner := c.Pod, ownerOf(c.Pod.Pod)
-	if r := p.restrained(c); r != "" {
+	if r := p.refuseByLimits(c); r != "" {
 		return "", r
 	}
 	if p.Promised != nil && p.Promised(pod.UID) {
@@ -122,14 +94,14 @@ func (p *planner) offer(c descheduling.Candidate, g *descheduling.Guard) (string
 	if r != "" {
 		return "", r
 	}
-	m := Move{Candidate: c, Owner: owner.uid, Youngest: p.owners.crowdOf(owner).youngest, Budgets: budgets}
+	m := Move{Candidate: c, Owner: owner.uid, Youngest: p.owners.podsOf(owner).youngest, Budgets: budgets}
 	if g.WantsNodeFit() {
-		if m.To, m.Replacement, r = p.land(&c, g); r != "" {
+		if m.To, m.Replacement, r = p.findLanding(&c, g); r != "" {
 			return "", r
 		}
 	}
-	p.take(pod.Pod)
-	p.owners.take(owner)
+	p.count(pod.Pod)
+	p.owners.countEviction(owner)
 	p.budgets.take(budgets)
 	p.moves = append(p.moves, m)
 	if m.To == nil {
@@ -138,8 +110,10 @@ func (p *planner) offer(c descheduling.Candidate, g *descheduling.Guard) (string
 	return m.To.Name, ""
 }
 
-// restrained returns a refusal that follows from the pod's past, or from a limit of the cycle.
-func (p *planner) restrained(c descheduling.Candidate) descheduling.Refusal {
+// refuseByLimits returns a refusal that follows from the pod's past, or from a limit of the cycle: first upstream's
+// limits, whose refusals end a node or a strategy, then MaxPerCycle less what is reserved for later strategies,
+// then the share of the pod's namespace.
+func (p *planner) refuseByLimits(c descheduling.Candidate) descheduling.Refusal {
 	if r := p.History.refuse(c.Pod.UID, p.Now); r != "" {
 		return r
 	}
@@ -148,52 +122,52 @@ func (p *planner) restrained(c descheduling.Candidate) descheduling.Refusal {
 	}
 	most := p.Policy.Berth.MaxPerCycle
 	if most > 0 {
-		most -= p.kept(c.Profile, c.Strategy)
+		most -= p.reserved(c.Profile, c.Strategy)
 		if len(p.moves) >= most {
 			return descheduling.CycleFull
 		}
 	}
-	if p.tenants == nil {
-		p.tenants = newTenants(&p.Input)
+	if p.shares == nil {
+		p.shares = newNamespaceShares(&p.Input)
 	}
-	return p.tenants.refuse(c.Pod.Pod, most)
+	return p.shares.refuse(c.Pod.Pod, most)
 }
 
-// take counts a move against the limits.
-func (p *planner) take(pod *state.Pod) {
+// count counts a move against the limits.
+func (p *planner) count(pod *state.Pod) {
 	p.limits.Take(pod.NodeName, pod.Namespace)
-	p.tenants.take(pod)
+	p.shares.count(pod)
 }
 
-// kept returns how much of a cycle's limit is reserved for the strategies that run after this one, so that a
+// reserved returns how much of a cycle's limit is reserved for the strategies that run after this one, so that a
 // strategy which always finds work leaves some to them: a twentieth for each, half of it at most. What they do not
 // use stays unused until the next cycle.
-func (p *planner) kept(profile, strategy string) int {
+func (p *planner) reserved(profile, strategy string) int {
 	const share, half = 20, 2
-	if p.turns == nil {
-		p.turns = turnsOf(p.Policy)
+	if p.laterRuns == nil {
+		p.laterRuns = countLaterRuns(p.Policy)
 	}
 	most := p.Policy.Berth.MaxPerCycle
-	return min(p.turns[turn{profile, strategy}]*most/share, most/half)
+	return min(p.laterRuns[strategyRun{profile, strategy}]*most/share, most/half)
 }
 
-// turn is one strategy of a profile.
-type turn struct{ profile, strategy string }
+// strategyRun identifies one strategy of a profile.
+type strategyRun struct{ profile, strategy string }
 
-// turnsOf returns how many strategies run after each.
-func turnsOf(p *policy.Policy) map[turn]int {
-	var order []turn
+// countLaterRuns returns how many strategies run after each, in the order of descheduling.Run.
+func countLaterRuns(p *policy.Policy) map[strategyRun]int {
+	var order []strategyRun
 	for _, profile := range p.Profiles {
 		for _, s := range profile.Deschedule {
-			order = append(order, turn{profile.Name, s.Name})
+			order = append(order, strategyRun{profile.Name, s.Name})
 		}
 	}
 	for _, profile := range p.Profiles {
 		for _, s := range profile.Balance {
-			order = append(order, turn{profile.Name, s.Name})
+			order = append(order, strategyRun{profile.Name, s.Name})
 		}
 	}
-	after := make(map[turn]int, len(order))
+	after := make(map[strategyRun]int, len(order))
 	for i, t := range order {
 		after[t] = len(order) - 1 - i
 	}
@@ -203,22 +177,23 @@ func turnsOf(p *policy.Policy) map[turn]int {
 // remove plans the deletion of a pod that has ended. Its owner has replaced it already, and no budget counts it: it
 // needs no place, and its owner loses nothing.
 func (p *planner) remove(c descheduling.Candidate) descheduling.Refusal {
-	if r := p.restrained(c); r != "" {
+	if r := p.refuseByLimits(c); r != "" {
 		return r
 	}
 	if r := p.owners.refuse(c.Pod.Pod, ownerID{}); r != "" {
 		return r
 	}
-	p.take(c.Pod.Pod)
+	p.count(c.Pod.Pod)
 	p.moves = append(p.moves, Move{Candidate: c})
 	return ""
 }
 
-func (p *planner) land(
+// findLanding searches a landing place and occupies it. The future cluster is built for the first search.
+func (p *planner) findLanding(
 	c *descheduling.Candidate, g *descheduling.Guard,
 ) (*state.Node, *state.Pod, descheduling.Refusal) {
-	if p.ground == nil {
-		p.ground = newGround(&p.Input)
+	if p.cluster == nil {
+		p.cluster = newFutureCluster(&p.Input)
 	}
-	return p.ground.land(c, g.Evictor)
+	return p.cluster.findLanding(c, g.Evictor)
 }

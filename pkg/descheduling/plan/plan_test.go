@@ -333,7 +333,7 @@ func TestMovedThereAndBack(t *testing.T) {
 			}, began.Add(at))
 		}
 	}
-	cameBack := func(node string, made time.Duration) bool { return h.owners[ownerX].cameBack(node, began.Add(made)) }
+	cameBack := func(node string, made time.Duration) bool { return h.owners[ownerX].returned(node, began.Add(made)) }
 	move("1", "a", "b", 0)
 	if !cameBack("a", time.Second) || cameBack("b", time.Second) {
 		t.Error("after a move from a to b, a pod on a has come back, and one on b has not")
@@ -363,10 +363,10 @@ func TestMovedThereAndBackWithinASecond(t *testing.T) {
 		}
 	}
 	past := h.owners[ownerX]
-	if past.cameBack("a", began) {
+	if past.returned("a", began) {
 		t.Error("a pod that was moved back to a has come back by itself")
 	}
-	if !past.cameBack("b", began.Add(time.Second)) {
+	if !past.returned("b", began.Add(time.Second)) {
 		t.Error("a pod made on b after the last one has left it has not come back")
 	}
 }
@@ -399,7 +399,7 @@ func TestCameBack(t *testing.T) {
 		wantReturned int
 	}{
 		{"it came back", 20 * time.Minute, 20 * time.Minute, "a", back, 1},
-		{"by a clock that is behind", 20 * time.Minute, 20*time.Minute + comebackSlack, "a", back, 1},
+		{"by a clock that is behind", 20 * time.Minute, 20*time.Minute + returnSlack, "a", back, 1},
 		{"it had been there", 20 * time.Minute, 21 * time.Minute, "a", goes, 0},
 		{"it is one more", 20 * time.Minute, 9 * time.Minute, "a", goes, 0},
 		{"long ago", 61 * time.Minute, 61 * time.Minute, "a", goes, 1},
@@ -419,7 +419,7 @@ func TestCameBack(t *testing.T) {
 			expect(t, in, tt.want)
 			in.History = in.History.Clone()
 			in.History.Observe(events.Decision{Kind: events.DecisionReturned, Pod: events.PodRef{UID: "uid-x-a-0"}}, now)
-			if !in.History.Told("uid-x-a-0") || in.History.Told("uid-x-new") {
+			if !in.History.ReturnReported("uid-x-a-0") || in.History.ReturnReported("uid-x-new") {
 				t.Error("it is not known of whom has been told")
 			}
 			expect(t, in, tt.want)

@@ -82,7 +82,7 @@ func TestAnotherEvictionEndsTheRestOfARefusedOne(t *testing.T) {
 			}, now.Add(-ago))
 		}
 	}
-	refusing := func() bool { return h.owners[ownerX].refusing(now) }
+	refusing := func() bool { return h.owners[ownerX].refusedLately(now) }
 	tell("1", events.DecisionEvictRefused, 1, 10*time.Minute)
 	tell("2", events.DecisionEvictRefused, 1, 10*time.Minute)
 	if refusing() {
@@ -92,7 +92,7 @@ func TestAnotherEvictionEndsTheRestOfARefusedOne(t *testing.T) {
 	if !refusing() {
 		t.Error("the owner does not rest after two cycles in which evictions were refused")
 	}
-	if c := h.Clone(); !c.owners[ownerX].refusing(now) {
+	if c := h.Clone(); !c.owners[ownerX].refusedLately(now) {
 		t.Error("a copy does not know of the refusals")
 	}
 	tell("4", events.DecisionEvicted, 3, 0)
@@ -112,9 +112,9 @@ func TestRefusalsAreReadAgain(t *testing.T) {
 	}{
 		{"one a day, two days ago", 6, 24 * time.Hour, 48 * time.Hour, 0},
 		{"one a day, now", 6, 24 * time.Hour, 0, Cooldown},
-		{"in a row, now", 6, time.Hour, 0, maxRest},
-		{"in a row, half of a rest ago", 6, time.Hour, maxRest / 2, maxRest / 2},
-		{"in a row, a rest ago", 6, time.Hour, maxRest, 0},
+		{"in a row, now", 6, time.Hour, 0, maxBackoff},
+		{"in a row, half of a rest ago", 6, time.Hour, maxBackoff / 2, maxBackoff / 2},
+		{"in a row, a rest ago", 6, time.Hour, maxBackoff, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := NewHistory()
@@ -147,7 +147,7 @@ func TestUnkeptPlacesBecomeRare(t *testing.T) {
 		in.History, in.Now = h.Clone(), now.Add(after)
 		for _, m := range Make(in).Moves {
 			at = append(at, after)
-			h.Unkept(m.Pod.UID, in.Now)
+			h.RecordUnkept(m.Pod.UID, in.Now)
 		}
 	}
 	if got, want := fmt.Sprint(at), "[0s 5m0s 15m0s 35m0s 1h15m0s 2h15m0s 3h15m0s]"; got != want {

@@ -20,15 +20,15 @@ type Report struct {
 	// Paused reports that descheduling is paused: a dry run then shows what would be done otherwise.
 	Paused string `json:"paused,omitempty"`
 	// Evict is in the order of execution; Kept is sorted by pod, then strategy.
-	Evict  []Going   `json:"evict"`
-	Kept   []Staying `json:"kept"`
-	Failed []Failed  `json:"failed,omitempty"`
+	Evict  []PlannedEviction `json:"evict"`
+	Kept   []KeptPod         `json:"kept"`
+	Failed []FailedStrategy  `json:"failed,omitempty"`
 	// Strategies holds the strategies in the order in which they ran, with their explanations.
-	Strategies []descheduling.Told `json:"strategies"`
+	Strategies []descheduling.StrategyReport `json:"strategies"`
 }
 
-// Going is a pod to evict.
-type Going struct {
+// PlannedEviction is a pod to evict.
+type PlannedEviction struct {
 	// Pod is "namespace/name".
 	Pod string `json:"pod"`
 	// Node is the node that it leaves. Landing is the node where its replacement is expected; empty if the policy
@@ -40,8 +40,8 @@ type Going struct {
 	Reason   string `json:"reason"`
 }
 
-// Staying is a pod that a strategy picked but that stays.
-type Staying struct {
+// KeptPod is a pod that a strategy picked but that stays.
+type KeptPod struct {
 	Pod      string `json:"pod"`
 	Node     string `json:"node"`
 	Profile  string `json:"profile"`
@@ -51,33 +51,34 @@ type Staying struct {
 	Because descheduling.Refusal `json:"because"`
 }
 
-// Failed is a strategy that could not run.
-type Failed struct {
+// FailedStrategy is a strategy that could not run, with its error as text.
+type FailedStrategy struct {
 	Profile  string `json:"profile"`
 	Strategy string `json:"strategy"`
 	Error    string `json:"error"`
 }
 
-// Explain makes the plan and a report of it. It costs an entry for every pod that stays.
+// Explain makes the plan and a report of it. It costs an entry for every pod that stays. The plan is the same as
+// that of Make.
 func Explain(in Input) (Plan, Report) {
-	r := Report{Evict: []Going{}, Kept: []Staying{}} // empty lists rather than null, for programs
+	r := Report{Evict: []PlannedEviction{}, Kept: []KeptPod{}} // empty lists rather than null, for programs
 	in.Kept = func(c descheduling.Candidate, against descheduling.Refusal) {
-		r.Kept = append(r.Kept, Staying{
+		r.Kept = append(r.Kept, KeptPod{
 			Pod: c.Pod.Key(), Node: c.Pod.NodeName, Profile: c.Profile, Strategy: c.Strategy, Reason: c.Reason, Because: against,
 		})
 	}
 	p := Make(in)
-	slices.SortStableFunc(r.Kept, func(a, b Staying) int {
+	slices.SortStableFunc(r.Kept, func(a, b KeptPod) int {
 		return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Strategy, b.Strategy))
 	})
 	r.Facts = in.Cluster.Position().Sequence
 	r.Nodes = p.Nodes
 	r.Picked = p.Picked
 	r.Skipped = p.Skipped
-	r.Strategies = p.Told
+	r.Strategies = p.Reports
 	for i := range p.Moves {
 		m := &p.Moves[i]
-		going := Going{
+		going := PlannedEviction{
 			Pod: m.Pod.Key(), Node: m.Pod.NodeName, Profile: m.Profile, Strategy: m.Strategy, Reason: m.Reason,
 		}
 		if m.To != nil {
@@ -86,7 +87,7 @@ func Explain(in Input) (Plan, Report) {
 		r.Evict = append(r.Evict, going)
 	}
 	for _, f := range p.Failed {
-		r.Failed = append(r.Failed, Failed{Profile: f.Profile, Strategy: f.Strategy, Error: f.Err.Error()})
+		r.Failed = append(r.Failed, FailedStrategy{Profile: f.Profile, Strategy: f.Strategy, Error: f.Err.Error()})
 	}
 	return p, r
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// tenants shares a cycle's evictions among namespaces: a namespace that always has pods to move leaves some of each
-// limit to the other namespaces with pods. What they do not use stays unused until the next cycle.
-type tenants struct {
+// namespaceShares divides a cycle's evictions among namespaces: a namespace that always has pods to move leaves
+// some of each limit to the other namespaces with pods. What they do not use stays unused until the next cycle.
+type namespaceShares struct {
 	*Input
 	// others is how many other namespaces have pods that may be evicted in the cluster; onNode is the number of
 	// namespaces with such pods on each node.
@@ -17,17 +17,21 @@ type tenants struct {
 	onNode map[string]int
 	// taken counts the evictions of a namespace in total, and takenFrom those from each node.
 	taken     map[string]int
-	takenFrom map[nodeOf]int
+	takenFrom map[nodeAndNamespace]int
 }
 
-// nodeOf is a node, for a namespace.
-type nodeOf struct{ node, namespace string }
+// nodeAndNamespace is the key of what a namespace has had from one node.
+type nodeAndNamespace struct{ node, namespace string }
 
-func newTenants(in *Input) *tenants {
-	t := &tenants{Input: in, onNode: map[string]int{}, taken: map[string]int{}, takenFrom: map[nodeOf]int{}}
-	all, here := map[string]bool{}, map[nodeOf]bool{}
+// newNamespaceShares counts the namespaces with pods on nodes, in total and per node, in one pass over all pods.
+// Excluded namespaces do not count: they need no share.
+func newNamespaceShares(in *Input) *namespaceShares {
+	t := &namespaceShares{
+		Input: in, onNode: map[string]int{}, taken: map[string]int{}, takenFrom: map[nodeAndNamespace]int{},
+	}
+	all, here := map[string]bool{}, map[nodeAndNamespace]bool{}
 	for p := range in.Cluster.Pods() {
-		at := nodeOf{p.NodeName, p.Namespace}
+		at := nodeAndNamespace{p.NodeName, p.Namespace}
 		if p.NodeName == "" || here[at] || slices.Contains(in.Policy.Berth.ExcludeNamespaces, p.Namespace) {
 			continue
 		}
@@ -45,9 +49,9 @@ func share(limit, others int) int {
 	return limit - min((max(others, 0)*limit+part-1)/part, limit/half)
 }
 
-// refuse reports whether the namespace of a pod has used its share of a limit of the cycle. most is the largest
-// number of pods in the cycle; 0 means no limit.
-func (t *tenants) refuse(pod *state.Pod, most int) descheduling.Refusal {
+// refuse returns NamespaceShare if the namespace of a pod has used its share of a limit of the cycle, and nothing
+// otherwise. most is the largest number of pods in the cycle; 0 means no limit.
+func (t *namespaceShares) refuse(pod *state.Pod, most int) descheduling.Refusal {
 	const enough = 1 << 30 // more than any cycle evicts
 	reached := func(limit *uint, others, taken int) bool {
 		return limit != nil && taken >= share(int(min(*limit, enough)), others)
@@ -56,14 +60,15 @@ func (t *tenants) refuse(pod *state.Pod, most int) descheduling.Refusal {
 	switch {
 	case most > 0 && taken >= share(most, t.others),
 		reached(limits.Total, t.others, taken),
-		reached(limits.PerNode, t.onNode[pod.NodeName]-1, t.takenFrom[nodeOf{pod.NodeName, pod.Namespace}]):
+		reached(limits.PerNode, t.onNode[pod.NodeName]-1, t.takenFrom[nodeAndNamespace{pod.NodeName, pod.Namespace}]):
 		return NamespaceShare
 	default:
 		return ""
 	}
 }
 
-func (t *tenants) take(pod *state.Pod) {
+// count counts a planned move of the pod.
+func (t *namespaceShares) count(pod *state.Pod) {
 	t.taken[pod.Namespace]++
-	t.takenFrom[nodeOf{pod.NodeName, pod.Namespace}]++
+	t.takenFrom[nodeAndNamespace{pod.NodeName, pod.Namespace}]++
 }

@@ -25,10 +25,12 @@ const (
 // MetricResource is the resource name under which thresholds refer to the result of a Prometheus query.
 const MetricResource = "MetricResource"
 
-// Args holds the arguments of one strategy: one of the pointer types below, never nil.
+// Args holds the arguments of one strategy: one of the pointer types below, never nil. The set is closed by the
+// unexported method; a type switch over it is complete with these ten.
 type Args interface{ plugin() string }
 
-// Pods selects the pods that a strategy considers.
+// Pods selects the pods that a strategy considers. Pods that it leaves out are not picked; whether they count, as
+// for utilisation, depends on the strategy.
 type Pods struct {
 	Namespaces Namespaces
 	// Labels is never nil.
@@ -40,7 +42,7 @@ func (p *Pods) Has(namespace string, podLabels map[string]string) bool {
 	return p.Namespaces.Has(namespace) && p.Labels.Matches(labels.Set(podLabels))
 }
 
-// Namespaces limits by exact name; at most one of the lists has entries.
+// Namespaces limits by exact name; at most one of the lists has entries. The zero value selects all namespaces.
 type Namespaces struct {
 	Include, Exclude []string
 }
@@ -93,7 +95,7 @@ type PodCondition struct {
 	MinSeconds *uint
 }
 
-// FailedPods holds the arguments of RemoveFailedPods.
+// FailedPods holds the arguments of RemoveFailedPods: it evicts pods in phase Failed.
 type FailedPods struct {
 	Pods
 	// ExcludeOwnerKinds keeps pods with an owner of one of these kinds.
@@ -107,7 +109,8 @@ type FailedPods struct {
 	InitContainers bool
 }
 
-// Duplicates holds the arguments of RemoveDuplicates.
+// Duplicates holds the arguments of RemoveDuplicates. ExcludeOwnerKinds keeps pods with an owner of one of these
+// kinds.
 type Duplicates struct {
 	Namespaces        Namespaces
 	ExcludeOwnerKinds []string
@@ -130,7 +133,8 @@ const (
 	PreferredNodeAffinity = "preferredDuringSchedulingIgnoredDuringExecution"
 )
 
-// NodeAffinity holds the arguments of RemovePodsViolatingNodeAffinity.
+// NodeAffinity holds the arguments of RemovePodsViolatingNodeAffinity: it evicts pods on a node that does not match
+// their required affinity, or that they prefer less than another.
 type NodeAffinity struct {
 	Pods
 	// Types holds RequiredNodeAffinity and PreferredNodeAffinity, in the order of evaluation; not empty. Other
@@ -138,12 +142,14 @@ type NodeAffinity struct {
 	Types []string
 }
 
-// InterPodAntiAffinity holds the arguments of RemovePodsViolatingInterPodAntiAffinity.
+// InterPodAntiAffinity holds the arguments of RemovePodsViolatingInterPodAntiAffinity: it evicts a pod that has a
+// required term which matches another pod in its domain.
 type InterPodAntiAffinity struct {
 	Pods
 }
 
-// TopologySpread holds the arguments of RemovePodsViolatingTopologySpreadConstraint.
+// TopologySpread holds the arguments of RemovePodsViolatingTopologySpreadConstraint: it evicts pods from domains
+// that have more pods than the constraint's maxSkew allows.
 type TopologySpread struct {
 	Pods
 	// Constraints holds the kinds of constraints to balance; not empty.
@@ -155,7 +161,8 @@ type TopologySpread struct {
 // Thresholds are percentages by resource name, each in [0, 100]; not empty.
 type Thresholds map[string]float64
 
-// LowUtilization holds the arguments of LowNodeUtilization.
+// LowUtilization holds the arguments of LowNodeUtilization: it evicts pods from nodes above Targets while nodes
+// below Thresholds can take them.
 type LowUtilization struct {
 	// Thresholds is the utilisation up to which a node is underutilised, Targets that above which it is
 	// overutilised; both name the same resources.
@@ -176,7 +183,8 @@ type LowUtilization struct {
 	NodeLimit *uint
 }
 
-// HighUtilization holds the arguments of HighNodeUtilization.
+// HighUtilization holds the arguments of HighNodeUtilization: it empties nodes below Thresholds. It measures
+// requests.
 type HighUtilization struct {
 	// Thresholds is the utilisation up to which a node should be emptied.
 	Thresholds Thresholds

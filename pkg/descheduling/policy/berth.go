@@ -54,7 +54,8 @@ type Berth struct {
 	UsageHalfLife time.Duration
 }
 
-// AtOnce returns how many of an owner's pods may be evicted at once, at least 1.
+// AtOnce returns how many of an owner's pods may be evicted at once, at least 1. Example: 25% of 5 pods is 2, since
+// percentages are rounded up.
 func (b *Berth) AtOnce(pods int) int {
 	most, err := intstr.GetScaledValueFromIntOrPercent(&b.MaxPerOwner, pods, true)
 	if err != nil {
@@ -86,6 +87,8 @@ type berthBlock struct {
 	UsageHalfLife *metav1.Duration `json:"usageHalfLife"`
 }
 
+// berth reads the berth block; a missing or empty one gives the defaults. Fields that the file does not set keep
+// their defaults one by one.
 func (r *resolver) berth(raw []byte) Berth {
 	out := Berth{
 		Cooldown: DefaultCooldown, MaxCooldown: DefaultMaxCooldown, MaxPerOwner: intstr.FromString(DefaultMaxPerOwner),
@@ -133,6 +136,8 @@ func (r *resolver) berth(raw []byte) Berth {
 	return out
 }
 
+// pauses reads the two cooldowns. A cooldown above the default maximum raises the maximum with it, so that setting
+// one of the two is enough.
 func (r *resolver) pauses(in *berthBlock, out *Berth, path *field.Path) {
 	if in.Cooldown != nil {
 		out.Cooldown = in.Cooldown.Duration
@@ -151,6 +156,7 @@ func (r *resolver) pauses(in *berthBlock, out *Berth, path *field.Path) {
 	}
 }
 
+// checkAtOnce accepts what means at least one pod of an owner with 100; a percentage above 100 is a mistake.
 func (r *resolver) checkAtOnce(v intstr.IntOrString, path *field.Path) {
 	const wanted = "want a number of pods, 1 or more, or percents of the owner's pods, such as 25%"
 	n, err := intstr.GetScaledValueFromIntOrPercent(&v, 100, true)

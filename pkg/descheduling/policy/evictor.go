@@ -15,6 +15,7 @@ import (
 const CriticalPriority int32 = 2_000_000_000
 
 const (
+	// The values of noEvictionPolicy; empty means Preferred.
 	noEvictionPreferred = "Preferred"
 	noEvictionMandatory = "Mandatory"
 )
@@ -25,6 +26,7 @@ type protection struct {
 	at   func(*Protections) *bool
 }
 
+// onByDefault and extra are upstream's names of the protections that are on and off by default.
 var (
 	onByDefault = []protection{
 		{"PodsWithLocalStorage", func(p *Protections) *bool { return &p.LocalStorage }},
@@ -39,6 +41,7 @@ var (
 	}
 )
 
+// evictor reads the arguments of DefaultEvictor. Without any it returns the defaults.
 func (r *resolver) evictor(c located) Evictor {
 	var in evictorArgs
 	r.decode(c, &in)
@@ -68,6 +71,7 @@ func (r *resolver) evictor(c located) Evictor {
 	return out
 }
 
+// minPodAge returns nil if the age is not set.
 func (r *resolver) minPodAge(in *evictorArgs, path *field.Path) *time.Duration {
 	if in.MinPodAge == nil {
 		return nil
@@ -114,6 +118,8 @@ func (r *resolver) protections(in *evictorArgs, path *field.Path) Protections {
 	return out
 }
 
+// fromSwitches translates the older switches. The zero value gives the defaults: local storage, DaemonSets,
+// critical priorities and failed bare pods are protected.
 func fromSwitches(s evictorSwitches) Protections {
 	return Protections{
 		LocalStorage:   !s.EvictLocalStoragePods,
@@ -146,6 +152,8 @@ func (r *resolver) flip(given []string, known []protection, out *Protections, pa
 	}
 }
 
+// storageClasses returns the classes to which the protection of volume claims is limited. They have no effect
+// unless that protection is enabled.
 func (r *resolver) storageClasses(in *podProtections, path *field.Path) []string {
 	if in.Config == nil || in.Config.PodsWithPVC == nil {
 		return nil

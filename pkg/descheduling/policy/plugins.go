@@ -25,6 +25,8 @@ var (
 	spreadConstraints = []corev1.UnsatisfiableConstraintAction{corev1.DoNotSchedule, corev1.ScheduleAnyway}
 )
 
+// tooManyRestarts, like the readers below it, decodes the arguments of one plugin, checks them in upstream's words
+// and fills in the defaults. It returns a value even after mistakes; load then discards it.
 func (r *resolver) tooManyRestarts(c located) Args {
 	var in restartsArgs
 	r.decode(c, &in)
@@ -39,6 +41,7 @@ func (r *resolver) tooManyRestarts(c located) Args {
 	}
 }
 
+// states checks a list of phases and reasons against those that upstream accepts.
 func (r *resolver) states(given, known []string, path *field.Path) {
 	for i, s := range given {
 		if !slices.Contains(known, s) {
@@ -47,6 +50,7 @@ func (r *resolver) states(given, known []string, path *field.Path) {
 	}
 }
 
+// podLifeTime requires at least one criterion, because a pod of any age would match otherwise.
 func (r *resolver) podLifeTime(c located) Args {
 	var in lifeTimeArgs
 	r.decode(c, &in)
@@ -78,6 +82,7 @@ func (r *resolver) podLifeTime(c located) Args {
 	return out
 }
 
+// failedPods distinguishes a missing minimal age, which is an hour, from 0, which is none.
 func (r *resolver) failedPods(c located) Args {
 	var in failedArgs
 	r.decode(c, &in)
@@ -91,6 +96,7 @@ func (r *resolver) failedPods(c located) Args {
 	return out
 }
 
+// duplicates selects pods by namespace only, as upstream does.
 func (r *resolver) duplicates(c located) Args {
 	var in duplicatesArgs
 	r.decode(c, &in)
@@ -100,12 +106,14 @@ func (r *resolver) duplicates(c located) Args {
 	}
 }
 
+// interPodAntiAffinity has no arguments beyond those that select pods.
 func (r *resolver) interPodAntiAffinity(c located) Args {
 	var in antiAffinityArgs
 	r.decode(c, &in)
 	return &InterPodAntiAffinity{Pods: r.pods(&in.podArgs, c.path)}
 }
 
+// nodeAffinity keeps types that it does not know: upstream ignores them, so they are warnings.
 func (r *resolver) nodeAffinity(c located) Args {
 	var in nodeAffinityArgs
 	r.decode(c, &in)
@@ -121,6 +129,7 @@ func (r *resolver) nodeAffinity(c located) Args {
 	return &NodeAffinity{Pods: r.pods(&in.podArgs, c.path), Types: in.NodeAffinityType}
 }
 
+// nodeTaints accepts a list of taints to consider or one of taints to leave out, not both.
 func (r *resolver) nodeTaints(c located) Args {
 	var in taintsArgs
 	r.decode(c, &in)
@@ -148,6 +157,8 @@ func (r *resolver) taintNames(names []string, path *field.Path) {
 	}
 }
 
+// topologySpread balances only hard constraints (DoNotSchedule) unless the file names others, and requires a fit
+// unless the file disables it.
 func (r *resolver) topologySpread(c located) Args {
 	var in spreadArgs
 	r.decode(c, &in)
@@ -167,7 +178,7 @@ func (r *resolver) topologySpread(c located) Args {
 	return out
 }
 
-// pods reads what most strategies have in common.
+// pods reads what most strategies have in common; without selectors, all pods.
 func (r *resolver) pods(in *podArgs, path *field.Path) Pods {
 	return Pods{
 		Namespaces: r.namespaces(in.Namespaces, path.Child("namespaces")),
@@ -175,6 +186,7 @@ func (r *resolver) pods(in *podArgs, path *field.Path) Pods {
 	}
 }
 
+// namespaces reads an include or exclude list; both together are a mistake, none means all namespaces.
 func (r *resolver) namespaces(in *namespaces, path *field.Path) Namespaces {
 	if in == nil {
 		return Namespaces{}
@@ -187,6 +199,7 @@ func (r *resolver) namespaces(in *namespaces, path *field.Path) Namespaces {
 	return Namespaces{Include: in.Include, Exclude: in.Exclude}
 }
 
+// namespaceNames warns about names that no namespace can have: they are compared exactly, so they match nothing.
 func (r *resolver) namespaceNames(names []string, path *field.Path) {
 	for i, name := range names {
 		if len(validation.IsDNS1123Label(name)) > 0 {

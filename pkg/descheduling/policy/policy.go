@@ -1,18 +1,16 @@
 package policy
 
 import (
-	"fmt"
-	"os"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/strictyaml"
 )
 
-// Policy is a complete and checked DeschedulerPolicy. Immutable.
+// Policy is a complete and checked DeschedulerPolicy. Immutable: a running cycle keeps the Policy with which it
+// began when the file is read again.
 type Policy struct {
 	// Nodes selects the nodes whose pods are considered; never nil.
 	Nodes labels.Selector
@@ -22,13 +20,15 @@ type Policy struct {
 	GracePeriodSeconds *int64
 	// FailureEvents requests a Kubernetes event for every eviction that failed.
 	FailureEvents bool
-	// Metrics are the sources of actual utilisation, each at most once.
+	// Metrics are the sources of actual utilisation, each at most once. Whether a strategy uses one is in its
+	// arguments.
 	Metrics []MetricsProvider
-	// Profiles run in order.
+	// Profiles run in order. Two profiles may have the same name; then their metrics are added up.
 	Profiles []Profile
 	// Berth holds the settings that upstream's policy does not have.
 	Berth Berth
-	// Warnings holds one line for each part of the file that has no effect.
+	// Warnings holds one line for each part of the file that has no effect; always empty in strict mode, where
+	// these are mistakes.
 	Warnings []string
 }
 
@@ -43,7 +43,8 @@ const (
 	PrometheusMetrics MetricsSource = "Prometheus"
 )
 
-// MetricsProvider is one source of actual utilisation.
+// MetricsProvider is one source of actual utilisation. It says where to read; which strategies read it is decided
+// by LowUtilization.Source.
 type MetricsProvider struct {
 	Source MetricsSource
 	// URL is that of the Prometheus server; empty for other sources.
@@ -56,13 +57,15 @@ type MetricsProvider struct {
 // SecretName names a secret.
 type SecretName struct{ Namespace, Name string }
 
-// Limits are counts per cycle; nil is unlimited and 0 means never.
+// Limits are counts per cycle; nil is unlimited and 0 means never. They are counted over all profiles together.
 type Limits struct {
+	// PerNode counts the node that a pod leaves.
 	PerNode, PerNamespace, Total *uint
 }
 
-// Profile is a list of strategies with the protections they share.
+// Profile is a list of strategies with the protections they share. A profile without strategies does nothing.
 type Profile struct {
+	// Name is shown in metrics and messages; it may be empty.
 	Name string
 	// Deschedule and Balance run in order; the Balance strategies of every profile come
 	// after the Deschedule strategies of every profile.
@@ -70,14 +73,18 @@ type Profile struct {
 	Evictor             Evictor
 }
 
-// Strategy is one plugin that picks pods.
+// Strategy is one plugin that picks pods. The same plugin may be in several profiles, with other arguments, and at
+// most once in each.
 type Strategy struct {
 	// Name is the plugin's, as metrics and messages show it.
 	Name string
+	// Args holds the strategy's arguments. The pointer is the strategy's identity within a Policy: two profiles
+	// with the same strategy have different pointers.
 	Args Args
 }
 
-// Evictor holds the arguments of DefaultEvictor: which pods must not be evicted.
+// Evictor holds the arguments of DefaultEvictor: which pods must not be evicted. The zero value is not usable,
+// because its selectors are nil; a profile without DefaultEvictor gets the defaults.
 type Evictor struct {
 	// TargetNodes selects the nodes that NodeFit may consider; never nil.
 	TargetNodes labels.Selector
@@ -96,7 +103,8 @@ type Evictor struct {
 	MinPodAge *time.Duration
 	// MandatoryNoEviction makes the annotation prefer-no-eviction binding.
 	MandatoryNoEviction bool
-	Protect             Protections
+	// Protect holds the protections that are on or off.
+	Protect Protections
 	// StorageClasses restricts Protect.PVC to claims of these classes; empty means all.
 	StorageClasses []string
 }
@@ -105,14 +113,16 @@ type Evictor struct {
 // that.
 func (e *Evictor) WantsNodeFit() bool { return e.NodeFit == nil || *e.NodeFit }
 
-// Protections defines which groups of pods are protected.
+// Protections defines which groups of pods are protected. The zero value protects none; Load never returns it
+// unless the file disables all.
 type Protections struct {
 	LocalStorage, DaemonSet, SystemCritical, FailedBare bool // on unless disabled
 	PVC, WithoutPDB, ResourceClaims                     bool // off unless enabled
 }
 
 // Kinds lists the kinds of facts that the policy depends on: each must have arrived completely before a cycle may
-// run. Sorted; pods, nodes and disruption budgets are always included.
+// run. Sorted; pods, nodes and disruption budgets are always included. Others are included only if an option reads
+// them, so that a policy which does not is not held up by a kind that the queue may not read.
 func (p *Policy) Kinds() []events.Kind {
 	kinds := []events.Kind{events.KindPod, events.KindNode, events.KindDisruptionBudget}
 	if p.Berth.PauseDuringRollout {
@@ -137,7 +147,8 @@ func (p *Policy) Kinds() []events.Kind {
 	return slices.Compact(kinds)
 }
 
-// WantsMetrics reports whether a strategy uses the usage that metrics.k8s.io reports.
+// WantsMetrics reports whether a strategy uses the usage that metrics.k8s.io reports. Without one, facts of the
+// kinds nodemetrics and podmetrics are ignored.
 func (p *Policy) WantsMetrics() bool {
 	return slices.ContainsFunc(p.Profiles, func(profile Profile) bool {
 		return slices.ContainsFunc(profile.Balance, func(s Strategy) bool {
@@ -150,41 +161,3 @@ func (p *Policy) WantsMetrics() bool {
 // seesNamespaceLabels reports whether a strategy reads namespace labels: terms of inter-pod anti-affinity may
 // select namespaces.
 func seesNamespaceLabels(s Strategy) bool { return s.Name == PluginInterPodAntiAffinity }
-
-// Load reads the file at path. The error lists every mistake, one line each.
-func Load(path string) (*Policy, error) { return load(path, false) }
-
-// LoadStrict is Load for which every warning is a mistake.
-func LoadStrict(path string) (*Policy, error) { return load(path, true) }
-
-func load(path string, strict bool) (*Policy, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("%s: descheduler policy: %w", path, err)
-	}
-	return parse(path, data, strict)
-}
-
-// Parse reads a policy from memory; file is the name used in errors.
-func Parse(file string, data []byte) (*Policy, error) { return parse(file, data, false) }
-
-// ParseStrict is Parse for which every warning is a mistake.
-func ParseStrict(file string, data []byte) (*Policy, error) { return parse(file, data, true) }
-
-func parse(file string, data []byte, strict bool) (*Policy, error) {
-	r := &resolver{Report: &strictyaml.Report{File: file}, strict: strict}
-	raw := strictyaml.JSON(data, r.Report)
-	if raw == nil {
-		return nil, r.Err()
-	}
-	if err := r.checkType(raw); err != nil {
-		return nil, err
-	}
-	var in document
-	r.decodeEnvelope(raw, &in)
-	out := r.policy(&in)
-	if err := r.Err(); err != nil {
-		return nil, err
-	}
-	return out, nil
-}

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"github.com/berth-scheduler/berth/pkg/strictyaml"
 )
 
 // The strategies at each extension point, and the functions that read their arguments.
@@ -36,20 +34,6 @@ func Supported() []string {
 	return slices.Sorted(slices.Values(slices.AppendSeq(names, maps.Keys(balancing))))
 }
 
-// located is the configuration of one plugin with its position in the file; the zero value stands for a plugin
-// without configuration.
-type located struct {
-	raw  []byte
-	path *field.Path
-}
-
-// decode reads a plugin's args; without any, args keeps its zero value.
-func (r *resolver) decode(c located, args any) {
-	if len(c.raw) > 0 {
-		strictyaml.Decode(c.raw, args, c.path, r.Report)
-	}
-}
-
 // Balances reports whether a strategy is one that balances: the pods that it picks are not wrong where they are,
 // but are picked because of the other pods there.
 func Balances(strategy string) bool {
@@ -57,6 +41,10 @@ func Balances(strategy string) bool {
 	return is
 }
 
+// profile reads the plugins of one profile. It reads all arguments first, used or not, so that mistakes in those of
+// a plugin that is not enabled are found as well; then it goes through the extension points. A strategy without an
+// entry in pluginConfig is a mistake, as in upstream, even if it needs no arguments. The evictor is always active:
+// naming it at filter or preEvictionFilter changes nothing.
 func (r *resolver) profile(in *profile, path *field.Path) Profile {
 	out := Profile{Name: in.Name}
 	args := r.pluginConfigs(in.PluginConfig, &out, path.Child("pluginConfig"))

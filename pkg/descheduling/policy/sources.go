@@ -46,6 +46,8 @@ func (s *sources) read(in *document) []MetricsProvider {
 	return s.providers
 }
 
+// provider reads one provider. An unknown source is a warning, since a strategy that names it is refused on its
+// own; for Prometheus a URL is required and the token's secret must be named completely.
 func (s *sources) provider(in *metricsProvider, path *field.Path) MetricsProvider {
 	r := s.resolver
 	out := MetricsProvider{Source: in.Source}

@@ -8,8 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
+// onlyThresholdingResources is the only eviction mode of HighNodeUtilization.
 const onlyThresholdingResources = "OnlyThresholdingResources"
 
+// lowUtilization reads the arguments of LowNodeUtilization. Both sets of thresholds must name the same resources,
+// and a Prometheus source must use MetricResource alone.
 func (r *resolver) lowUtilization(c located) Args {
 	var in lowUtilizationArgs
 	r.decode(c, &in)
@@ -30,6 +33,7 @@ func (r *resolver) lowUtilization(c located) Args {
 	return out
 }
 
+// highUtilization reads the arguments of HighNodeUtilization, which always measures requests.
 func (r *resolver) highUtilization(c located) Args {
 	var in highUtilizationArgs
 	r.decode(c, &in)
@@ -47,6 +51,7 @@ func (r *resolver) highUtilization(c located) Args {
 	}
 }
 
+// thresholds checks one set of percentages. Names are visited in order, so that messages are, too.
 func (r *resolver) thresholds(in Thresholds, prefix string, path *field.Path) {
 	if len(in) == 0 {
 		r.Add(path, nil, prefix+"no resource threshold is configured")
@@ -128,6 +133,7 @@ func (r *resolver) source(in *metricsUtilization, out *LowUtilization, path *fie
 	}
 }
 
+// metricResource requires that thresholds name MetricResource and nothing else: a query gives one value per node.
 func (r *resolver) metricResource(in Thresholds, name string, path *field.Path) {
 	if _, ok := in[MetricResource]; !ok || len(in) != 1 {
 		r.Add(path, string(PrometheusMetrics), fmt.Sprintf("%s are expected to specify a single instance of %q resource, "+

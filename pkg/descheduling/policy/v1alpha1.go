@@ -10,7 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// OldVersion is the error for a file of descheduler/v1alpha1, which upstream removed in v0.31.
+// OldVersion is the error for a file of descheduler/v1alpha1, which upstream removed in v0.31. It is not read in
+// place of v1alpha2: users see the translation, and decide about it.
 type OldVersion struct {
 	File string
 	// Equivalent is the same policy as a descheduler/v1alpha2 document in YAML. It is empty if the file cannot be
@@ -32,7 +33,7 @@ func (e *OldVersion) Error() string {
 func (e *OldVersion) Unwrap() error { return e.Err }
 
 // oldDocument is the file as descheduler/v1alpha1 defined it. Values that v1alpha2 has unchanged are passed on
-// unmodified.
+// unmodified, and unchecked: the equivalent is shown to the user, who saves it and has it checked then.
 type oldDocument struct {
 	Strategies                     map[string]oldStrategy `json:"strategies"`
 	NodeSelector                   any                    `json:"nodeSelector"`
@@ -42,6 +43,8 @@ type oldDocument struct {
 	oldSwitches                    `json:",inline"`
 }
 
+// oldSwitches are the switches that belonged to the whole file and belong to the evictor of each profile in
+// v1alpha2.
 type oldSwitches struct {
 	EvictFailedBarePods     any `json:"evictFailedBarePods"`
 	EvictLocalStoragePods   any `json:"evictLocalStoragePods"`
@@ -50,6 +53,7 @@ type oldSwitches struct {
 	IgnorePvcPods           any `json:"ignorePvcPods"`
 }
 
+// oldStrategy is one strategy with its parameters, among which are those of its protections.
 type oldStrategy struct {
 	Enabled bool           `json:"enabled"`
 	Params  map[string]any `json:"params"`
@@ -64,10 +68,12 @@ const (
 	oldPhases        = "podStatusPhases"
 )
 
+// oldHolders are the parameters that hold the arguments of one strategy; their content becomes the plugin's args.
 var oldHolders = []string{
 	"nodeResourceUtilizationThresholds", "podsHavingTooManyRestarts", "podLifeTime", "removeDuplicates", "failedPods",
 }
 
+// newOldVersion translates the file. It never fails: what cannot be translated is in the error that it returns.
 func newOldVersion(file string, raw []byte) *OldVersion {
 	var in oldDocument
 	if err := json.Unmarshal(raw, &in); err != nil {
@@ -95,6 +101,7 @@ func (d *oldDocument) translate() map[string]any {
 	return out
 }
 
+// profile returns the profile of one strategy, which has the plugin and an evictor of its own.
 func (d *oldDocument) profile(name string, params map[string]any) map[string]any {
 	point := "deschedule"
 	if _, ok := balancing[name]; ok {
@@ -115,6 +122,7 @@ func (d *oldDocument) profile(name string, params map[string]any) map[string]any
 	}
 }
 
+// evictor returns the arguments of DefaultEvictor: the switches of the file, and the protections of the strategy.
 func (d *oldDocument) evictor(params map[string]any) map[string]any {
 	args := map[string]any{}
 	put(args, "evictFailedBarePods", d.EvictFailedBarePods)
@@ -132,6 +140,8 @@ func (d *oldDocument) evictor(params map[string]any) map[string]any {
 	return args
 }
 
+// oldArgs returns the arguments of the plugin. Parameters that v1alpha2 does not know are kept under their names,
+// so that reading the equivalent reports them.
 func oldArgs(name string, params map[string]any) map[string]any {
 	args := map[string]any{}
 	for key, value := range params {
@@ -157,6 +167,7 @@ func oldArgs(name string, params map[string]any) map[string]any {
 	return args
 }
 
+// put sets a key unless the file does not have it: a null would be a value in the translation.
 func put(into map[string]any, key string, value any) {
 	if value != nil {
 		into[key] = value

@@ -281,11 +281,12 @@ func EscapeHeader(s string) string {
 	return b.String()
 }
 
+// headerSafe reports whether a byte may stand in a header unescaped.
 func headerSafe(c byte) bool {
 	return c > ' ' && c < 0x7f && c != '%'
 }
 
-// UnescapeHeader reverses escapeHeader; ok is false for a broken escape.
+// UnescapeHeader reverses EscapeHeader; ok is false for a broken escape.
 func UnescapeHeader(s string) (plain string, ok bool) {
 	if strings.IndexByte(s, '%') < 0 {
 		return s, true

@@ -67,6 +67,10 @@ const batchFrom = 64
 
 // Append implements eventlog.Log. A fenced append is one atomic batch. An unfenced one is sent message by message,
 // without waiting in between, unless it is long.
+//
+// Checks that need no server come first, so that a message which can never be stored does not cost the connection.
+// After an error, the order of the questions matters: whether the fence refused is certain and needs no request;
+// whether a message was too large may need one.
 func (l *Log) Append(
 	ctx context.Context, name eventlog.Stream, expect eventlog.Tail, msgs []eventlog.Message,
 ) (uint64, error) {
@@ -160,6 +164,8 @@ func (l *Log) checkSizes(name eventlog.Stream, msgs []eventlog.Message) error {
 }
 
 // publish sends wire and returns the sequence of its last message. It repeats only what was certainly not stored.
+// An append whose outcome is unknown is not repeated here: without a fence that could store its messages twice, and
+// with one the repetition would be refused by the first attempt's success.
 func (l *Log) publish(ctx context.Context, wire []*nats.Msg, atomic bool) (last uint64, err error) {
 	limit := l.patience.Limit()
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -265,6 +271,7 @@ type tally struct {
 	err    error
 }
 
+// add counts one answer. An error about size is kept in preference to others, because it explains them.
 func (c *tally) add(sequence uint64, err error) {
 	if err != nil {
 		if !tooLarge(c.err) { // the most informative error
@@ -276,6 +283,8 @@ func (c *tally) add(sequence uint64, err error) {
 	c.last = max(c.last, sequence)
 }
 
+// result returns the last sequence, or an error that is a refusal only if nothing was stored or a message was too
+// large.
 func (c *tally) result() (uint64, error) {
 	if c.err != nil && c.stored > 0 && !tooLarge(c.err) {
 		// Not wrapped: if it were mistaken for a refusal, the whole append would be sent again.
@@ -355,7 +364,8 @@ func encodeAll(msgs []eventlog.Message) []*nats.Msg {
 	return wire
 }
 
-// surelyNotStored reports whether an error means that nothing was stored and a retry makes sense.
+// surelyNotStored reports whether an error means that nothing was stored and a retry makes sense: no server
+// received the messages, or the server had no capacity for another batch.
 func surelyNotStored(err error) bool {
 	var api *jetstream.APIError
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) ||

@@ -64,6 +64,7 @@ type dropCounter struct {
 	seen int
 }
 
+// count reports the messages that the subscription has lost since the last call.
 func (c *dropCounter) count(subscription *nats.Subscription) {
 	dropped, err := subscription.Dropped()
 	if err != nil || dropped <= c.seen {

@@ -133,6 +133,7 @@ func (c Config) address() string {
 	return strings.Join(list, ",")
 }
 
+// redact removes the password from a URL.
 func redact(u string) string {
 	parsed, err := url.Parse(u)
 	if err != nil {

@@ -19,5 +19,14 @@
 // JetStream acknowledges before it has synced to disk unless it is configured otherwise (sync_interval: always).
 // That is part of the server's configuration; this package only tolerates the consequences.
 //
+// The outcomes of an append, which callers distinguish: a sequence (stored); eventlog.ErrWrongSequence (the fence
+// refused, nothing is stored); eventlog.ErrRefused (one message can never be stored, and nothing of a fenced append
+// is); any other error (unknown: all, some or none may be stored, and the caller looks at the log or appends
+// again).
+//
+// Goroutines: Append, Last and About run on the caller's. Next runs on the reader's, while the client delivers
+// records to reader.receive on one of its own. Handlers of the bus run on a goroutine of the client per
+// subscription.
+//
 // Start reading at Open, then Append and reader.
 package jetstream

@@ -40,6 +40,7 @@ func (l *Log) About(ctx context.Context, name eventlog.Stream, q eventlog.Query,
 	return found, nil
 }
 
+// about returns all records whose subjects match a filter, in stream order.
 func (l *Log) about(ctx context.Context, name eventlog.Stream, filter string) ([]eventlog.Record, error) {
 	subjects, err := l.subjects(ctx, name, filter)
 	if err != nil || len(subjects) == 0 {
@@ -81,7 +82,8 @@ func (l *Log) about(ctx context.Context, name eventlog.Stream, filter string) ([
 	return found, nil
 }
 
-// subjects returns those that match a filter, with the number of their records.
+// subjects returns those that match a filter, with the number of their records. The server keeps these numbers in
+// memory, so the question costs no read of records.
 func (l *Log) subjects(ctx context.Context, name eventlog.Stream, filter string) (map[string]uint64, error) {
 	info, err := l.streams[name].Info(ctx, jetstream.WithSubjectFilter(filter))
 	if err != nil {

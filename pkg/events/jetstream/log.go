@@ -21,14 +21,17 @@ import (
 // Log implements eventlog.Log, eventlog.Snapshots and eventlog.Bus over one connection. It is safe for concurrent use.
 type Log struct {
 	connection *nats.Conn
-	js         jetstream.JetStream
-	logger     *slog.Logger
-	streams    map[eventlog.Stream]jetstream.Stream
-	snapshots  jetstream.ObjectStore
-	objects    jetstream.Stream // the stream that stores the snapshots
-	dropped    atomic.Uint64
-	onDropped  func(messages int)
-	patience   *patience.Patience
+	// js is the client's view of JetStream. streams and snapshots are set by Open and do not change.
+	js        jetstream.JetStream
+	logger    *slog.Logger
+	streams   map[eventlog.Stream]jetstream.Stream
+	snapshots jetstream.ObjectStore
+	objects   jetstream.Stream // the stream that stores the snapshots
+	// dropped counts messages of the bus that were lost, for all subscriptions.
+	dropped   atomic.Uint64
+	onDropped func(messages int)
+	// patience is how long an append waits for its answer. It adapts to how long answers have taken.
+	patience *patience.Patience
 
 	closed    chan struct{}
 	closeOnce sync.Once
@@ -119,7 +122,9 @@ func (l *Log) asyncError(_ *nats.Conn, subscription *nats.Subscription, err erro
 	l.logger.Warn("error from NATS", attributes...)
 }
 
-// prepare creates or updates the streams and the snapshot store.
+// prepare creates or updates the streams and the snapshot store. Every service does this at its start, so that none
+// depends on the order in which services start; a service without the permission finds them in place, and changes
+// nothing.
 func (l *Log) prepare(ctx context.Context, cfg Config) error {
 	js, err := jetstream.New(l.connection, jetstream.WithPublishAsyncTimeout(answerTimeout))
 	if err != nil {
@@ -237,6 +242,7 @@ func (l *Log) state(ctx context.Context, name eventlog.Stream) (jetstream.Stream
 // the request, so it has to be repeated.
 const askAgain = time.Second
 
+// info asks for a stream's state until there is an answer, the caller's context ends, or answerTimeout has passed.
 func (l *Log) info(ctx context.Context, name eventlog.Stream) (info *jetstream.StreamInfo, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -250,7 +256,7 @@ func (l *Log) info(ctx context.Context, name eventlog.Stream) (info *jetstream.S
 	}
 }
 
-// check returns an error for streams that do not exist and on a closed Log.
+// check returns an error for streams that do not exist and on a closed Log. Operations on a stream begin with it.
 func (l *Log) check(name eventlog.Stream) error {
 	if err := name.Check(); err != nil {
 		return err

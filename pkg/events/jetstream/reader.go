@@ -46,8 +46,13 @@ const (
 	verifyTimeout  = 2 * time.Second
 )
 
-// reader implements eventlog.Reader on an ordered consumer, and on another one when that is silent. All but the last
-// six fields belong to the goroutine that calls Next.
+// reader implements eventlog.Reader on an ordered consumer, and on another one when that is silent. All but the
+// last six fields belong to the goroutine that calls Next.
+//
+// The rule that makes it safe: a record is returned only if its sequence is next, and only after it has been
+// verified that the record before it is still the one that was returned, whenever that could have changed: at the
+// first record of an incarnation of the consumer, and after a reconnection. The record's time of storage identifies
+// it, because a lost tail is refilled later.
 type reader struct {
 	log  *Log
 	name eventlog.Stream
@@ -207,7 +212,8 @@ func (r *reader) receive(m jetstream.Msg) {
 const maxBirths = 8
 
 // births records on which connection each incarnation of a consumer, by its name, has delivered first. Callbacks of
-// two incarnations may overlap.
+// two incarnations may overlap. The connection matters because a server that comes back may have lost its tail:
+// what was delivered on an older connection may not exist any more.
 type births struct {
 	mu struct {
 		sync.Mutex
@@ -215,6 +221,7 @@ type births struct {
 	}
 }
 
+// birth is an incarnation of a consumer, and the connection on which it has delivered first.
 type birth struct {
 	consumer   string
 	connection uint64
@@ -275,7 +282,9 @@ func decodeHeader(h nats.Header) eventlog.Header {
 	return fields
 }
 
-// Next implements eventlog.Reader.
+// Next implements eventlog.Reader. It handles what needs no waiting first: a reader that has ended, a position to
+// verify, a record that was held back. Then it waits for whichever comes first: a record, a new connection, a
+// silent consumer, or an end.
 func (r *reader) Next(ctx context.Context) ([]eventlog.Record, error) {
 	for {
 		if err := r.ended(ctx); err != nil {
@@ -326,7 +335,9 @@ func (r *reader) ended(ctx context.Context) error {
 }
 
 // drain accepts a and the other records that have arrived. After an error the records that were accepted before it
-// are returned first; the error is returned by the next call.
+// are returned first; the error is returned by the next call. An arrival whose check was interrupted by the
+// caller's context is held, and checked again by the next call. Records that come from an older connection are
+// accepted, and the position is verified before the next call returns any.
 func (r *reader) drain(ctx context.Context, a arrival) ([]eventlog.Record, error) {
 	var records []eventlog.Record
 	for connection := r.log.connections(); ; {
@@ -355,7 +366,8 @@ func (r *reader) drain(ctx context.Context, a arrival) ([]eventlog.Record, error
 	}
 }
 
-// keep makes err final, unless it only reports that the caller's context ended.
+// keep makes err final, unless it only reports that the caller's context ended. A reader that has failed returns
+// the same error for ever: the caller opens another one where it wants to continue.
 func (r *reader) keep(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return err
@@ -407,7 +419,8 @@ func (r *reader) verifyPosition(ctx context.Context) error {
 	return result
 }
 
-// sameAsBefore asks the stream's leader for the record before next.
+// sameAsBefore asks the stream's leader for the record before next, and compares the times at which it was stored.
+// It reports false only for certain: a record that was lost, or replaced by another one.
 func (r *reader) sameAsBefore(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
@@ -436,6 +449,7 @@ func (r *reader) Close() {
 	})
 }
 
+// stop stops the consumer that delivers now.
 func (r *reader) stop() {
 	r.mu.Lock()
 	consume := r.mu.consume

@@ -48,6 +48,7 @@ func (l *Log) ensureSnapshots(ctx context.Context, cfg Config) (err error) {
 	return err
 }
 
+// makeSnapshots creates the object store, or changes the number of its replicas.
 func (l *Log) makeSnapshots(ctx context.Context, cfg Config) (jetstream.ObjectStore, error) {
 	return l.js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{
 		Bucket:      snapshotBucket,
@@ -74,7 +75,8 @@ func (l *Log) Put(ctx context.Context, name eventlog.Stream, sequence uint64, da
 	return nil
 }
 
-// Latest implements eventlog.Snapshots.
+// Latest implements eventlog.Snapshots. It tries again if an object cannot be read completely: a new snapshot may
+// have replaced it in the meantime.
 func (l *Log) Latest(ctx context.Context, name eventlog.Stream) (sequence uint64, data []byte, ok bool, err error) {
 	if err := l.check(name); err != nil {
 		return 0, nil, false, err
@@ -97,6 +99,7 @@ func (l *Log) Latest(ctx context.Context, name eventlog.Stream) (sequence uint64
 	return sequence, data, true, nil
 }
 
+// getSnapshot makes one attempt to read the newest snapshot, with the sequence in its metadata.
 func (l *Log) getSnapshot(ctx context.Context, name eventlog.Stream) (sequence uint64, data []byte, err error) {
 	info, err := l.snapshots.GetInfo(ctx, string(name))
 	if err != nil {

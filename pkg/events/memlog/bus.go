@@ -27,9 +27,11 @@ type bus struct {
 	}
 }
 
+// subscription is one handler with the messages that wait for it.
 type subscription struct {
 	handle func(data []byte)
-	// The rest is guarded by bus.mu.
+	// waiting holds at most bus.buffer messages, oldest first. serving is true while a goroutine handles them;
+	// stopped discards everything that comes later. All three are guarded by bus.mu.
 	waiting [][]byte
 	serving bool
 	stopped bool
@@ -80,6 +82,8 @@ func (b *bus) serve(s *subscription) {
 	}
 }
 
+// dequeue returns the next message, or ends the serving when there is none: under the same lock as enqueue, so that
+// a message is never left without a goroutine.
 func (b *bus) dequeue(s *subscription) (data []byte, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -111,6 +115,7 @@ func (l *Log) Subscribe(subject string, handle func(data []byte)) (stop func(), 
 	return func() { b.unsubscribe(subject, s) }, nil
 }
 
+// unsubscribe stops a subscription and discards the messages that wait for it.
 func (b *bus) unsubscribe(subject string, s *subscription) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -131,6 +136,7 @@ func (l *Log) Dropped() uint64 {
 	return l.bus.mu.dropped
 }
 
+// close stops all subscriptions. A handler that is running ends on its own.
 func (b *bus) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -6,7 +6,14 @@
 // goroutine everything is deterministic.
 //
 // Faults of the real log are switches here: LoseTail (power loss), LoseNextAnswer (a connection that breaks at the
-// wrong moment), and Options.Keep (retention).
+// wrong moment), RefuseAbove (a lowered limit), Trim and Options.Keep (retention).
+//
+// All streams and snapshots are guarded by one lock. A record is copied when it is appended and shared by all
+// readers; a snapshot is copied both ways. Nothing is on disk: a Log that is gone has lost everything, so a test
+// that restarts services keeps the Log.
+//
+// Example: a test makes New(Options{}) and gives it to two services as their log. When both have read the newest
+// records, it drops them with LoseTail, and both readers return eventlog.ErrGap.
 //
 // Start reading at Log.
 package memlog

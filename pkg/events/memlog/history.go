@@ -9,7 +9,7 @@ import (
 
 var _ eventlog.History = (*Log)(nil)
 
-// About implements eventlog.History.
+// About implements eventlog.History by a scan of all records that are kept.
 func (l *Log) About(_ context.Context, name eventlog.Stream, q eventlog.Query, limit int) ([]eventlog.Record, error) {
 	if err := events.CheckFilter(name, q.Filter); err != nil {
 		return nil, err

@@ -33,7 +33,7 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Log implements eventlog.Log, eventlog.Snapshots and eventlog.Bus. Safe for concurrent use.
+// Log implements eventlog.Log, eventlog.Snapshots, eventlog.History and eventlog.Bus. Safe for concurrent use.
 type Log struct {
 	options Options
 
@@ -42,7 +42,7 @@ type Log struct {
 		closed    bool
 		streams   map[eventlog.Stream]*stream
 		snapshots map[eventlog.Stream]snapshot
-		// most is the maximum size of a message, 0 for eventlog.MaxMessage.
+		// most is the maximum size of a message, 0 for eventlog.MaxMessage; see RefuseAbove.
 		most int
 	}
 	bus bus
@@ -68,6 +68,7 @@ type stream struct {
 	loseAnswers int
 }
 
+// snapshot is the newest snapshot of a stream; older ones are discarded.
 type snapshot struct {
 	sequence uint64
 	data     []byte
@@ -108,7 +109,8 @@ func (l *Log) Close() {
 	l.bus.close()
 }
 
-// Append implements eventlog.Log.
+// Append implements eventlog.Log. A message that can never be stored is refused before the fence is compared. An
+// answer that is to be lost is lost only after the messages have been stored.
 func (l *Log) Append(
 	ctx context.Context, name eventlog.Stream, expect eventlog.Tail, msgs []eventlog.Message,
 ) (uint64, error) {
@@ -152,7 +154,7 @@ func (s *stream) endsWith(t eventlog.Tail) bool {
 	return len(s.records) > 0 && s.records[len(s.records)-1].Subject == t.Subject
 }
 
-// append stores copies: the caller may reuse its slices.
+// append stores copies: the caller may reuse its slices. All messages of one append have the same time.
 func (s *stream) append(msgs []eventlog.Message, now time.Time, keep int) {
 	for _, m := range msgs {
 		s.last++
@@ -169,7 +171,7 @@ func (s *stream) append(msgs []eventlog.Message, now time.Time, keep int) {
 	s.wake()
 }
 
-// Last implements eventlog.Log.
+// Last implements eventlog.Log. Sequences are never used twice except after LoseTail.
 func (l *Log) Last(ctx context.Context, name eventlog.Stream) (uint64, error) {
 	if err := errors.Join(name.Check(), ctx.Err()); err != nil {
 		return 0, err
@@ -183,7 +185,8 @@ func (l *Log) Last(ctx context.Context, name eventlog.Stream) (uint64, error) {
 }
 
 // LoseTail drops every record of the stream after the given sequence, as a power loss drops records that were
-// acknowledged but not yet on disk. Readers that had seen more get ErrGap.
+// acknowledged but not yet on disk. Readers that had seen more get ErrGap, even after the tail has been refilled
+// with other records.
 func (l *Log) LoseTail(name eventlog.Stream, after uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -197,7 +200,8 @@ func (l *Log) LoseTail(name eventlog.Stream, after uint64) {
 	s.wake()
 }
 
-// Trim drops every record of the stream before the given sequence, as retention does.
+// Trim drops every record of the stream before the given sequence, as retention does. A reader that has not read
+// them gets ErrGap.
 func (l *Log) Trim(name eventlog.Stream, first uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -207,8 +211,8 @@ func (l *Log) Trim(name eventlog.Stream, first uint64) {
 	}
 }
 
-// LoseNextAnswer makes the next successful Append to the stream store its messages and
-// return ErrAnswerLost. Calls add up.
+// LoseNextAnswer makes the next successful Append to the stream store its messages and return ErrAnswerLost. Calls
+// add up: after two, the answers to two appends are lost.
 func (l *Log) LoseNextAnswer(name eventlog.Stream) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -224,6 +228,7 @@ func (l *Log) RefuseAbove(bytes int) {
 	l.mu.most = bytes
 }
 
+// wake wakes all readers that wait; called with the lock held.
 func (s *stream) wake() {
 	close(s.changed)
 	s.changed = make(chan struct{})
@@ -232,7 +237,7 @@ func (s *stream) wake() {
 // first returns the oldest sequence kept, or the next sequence when none is kept.
 func (s *stream) first() uint64 { return s.last + 1 - uint64(len(s.records)) }
 
-// Put implements eventlog.Snapshots.
+// Put implements eventlog.Snapshots. It keeps only the newest call's snapshot, whatever its sequence.
 func (l *Log) Put(ctx context.Context, name eventlog.Stream, sequence uint64, data []byte) error {
 	if err := errors.Join(name.Check(), ctx.Err()); err != nil {
 		return err

@@ -9,7 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
-// reader implements eventlog.Reader.
+// reader implements eventlog.Reader. It holds no records: it is a position in the stream, and the number of lost
+// tails that it has checked that position against.
 type reader struct {
 	log  *Log
 	name eventlog.Stream
@@ -17,13 +18,14 @@ type reader struct {
 	// account. Both belong to the reading goroutine.
 	next   uint64
 	losses int
-	gap    error
+	// gap is the error that ended the reader; every later Next returns it.
+	gap error
 
 	closed    chan struct{}
 	closeOnce sync.Once
 }
 
-// Read implements eventlog.Log.
+// Read implements eventlog.Log. A reader may begin at any record that is kept, or right after the last one.
 func (l *Log) Read(ctx context.Context, name eventlog.Stream, from uint64) (eventlog.Reader, error) {
 	if err := errors.Join(name.Check(), ctx.Err()); err != nil {
 		return nil, err
@@ -40,8 +42,9 @@ func (l *Log) Read(ctx context.Context, name eventlog.Stream, from uint64) (even
 	return &reader{log: l, name: name, next: from, losses: len(s.losses), closed: make(chan struct{})}, nil
 }
 
-// Next implements eventlog.Reader. The records share their headers and data with every other reader and must only be
-// read.
+// Next implements eventlog.Reader. The records share their headers and data with every other reader and must only
+// be read. It waits on a channel that the next append closes, and then looks again: there is no queue per reader,
+// so a slow reader costs nothing.
 func (r *reader) Next(ctx context.Context) ([]eventlog.Record, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -59,7 +62,8 @@ func (r *reader) Next(ctx context.Context) ([]eventlog.Record, error) {
 	}
 }
 
-// take returns the available records, or else the channel to wait for.
+// take returns the available records, or else the channel to wait for. A lost tail is noticed before any record is
+// returned: the present record at a position may be another one than the record that was lost.
 func (r *reader) take() ([]eventlog.Record, <-chan struct{}, error) {
 	select {
 	case <-r.closed:

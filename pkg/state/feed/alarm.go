@@ -1,6 +1,7 @@
 package feed
 
-// Alarm reports facts, and stored snapshots of them, that a service cannot read. It is for use by one goroutine.
+// Alarm reports facts, and stored snapshots of them, that a service cannot read. A hole is reported once, until a
+// Reset ends it. It is for use by one goroutine.
 type Alarm struct {
 	write func(message string, attributes ...any)
 	// reported means that the current hole has been reported already.

@@ -101,8 +101,11 @@ func (f *Folder) FoldAll(batches ...follow.Batch) (steps []Step, err error) {
 	return steps, nil
 }
 
-// Feed follows the facts for the services of one process. It reads the log while at least one reader follows it. It is
-// safe for concurrent use.
+// Feed follows the facts for the services of one process. It reads the log while at least one reader follows it. It
+// is safe for concurrent use.
+//
+// Three goroutines take part: one reads records (package follow), one folds them and publishes steps to all
+// readers, and each reader's own delivers its steps. Publishing never waits for a reader.
 type Feed struct {
 	log   eventlog.Log
 	snaps eventlog.Snapshots
@@ -186,6 +189,7 @@ func (f *Feed) subscribe(ctx context.Context) (*reading, *reader) {
 	return f.mu.reading, f.mu.reading.subscribe()
 }
 
+// start begins to read the log. It runs until the last reader is gone, beyond the first reader's context.
 func (f *Feed) start(ctx context.Context) *reading {
 	ctx, stop := context.WithCancel(ctx)
 	r := &reading{stop: stop, done: make(chan struct{})}
@@ -262,6 +266,7 @@ func (r *reading) publish(step Step) {
 	}
 }
 
+// subscribe adds a reader. If there is a snapshot already, it is the reader's first step; else the first batch is.
 func (r *reading) subscribe() *reader {
 	reader := &reader{added: make(chan struct{}, 1), maxPending: maxPending, maxMerged: maxMerged}
 	r.mu.Lock()

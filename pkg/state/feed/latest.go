@@ -2,7 +2,8 @@ package feed
 
 import "github.com/berth-scheduler/berth/pkg/state"
 
-// Latest has the snapshot of the last step that was taken. It is for use by one goroutine.
+// Latest has the snapshot of the last step that was taken, for a service that only looks objects up and derives
+// nothing from changes. It is for use by one goroutine.
 type Latest struct{ snapshot *state.Snapshot }
 
 // NewLatest returns a Latest of the empty state.

@@ -62,6 +62,7 @@ func (b Batch) Store() (*state.Store, error) {
 	return store, nil
 }
 
+// restored returns the store that was built to check the snapshot, once, and builds another one after that.
 func (b Batch) restored() (*state.Store, error) {
 	if b.made != nil {
 		if store := b.made.Swap(nil); store != nil {
@@ -111,13 +112,15 @@ func (f *Follower) Run(ctx context.Context, out chan<- Batch) error {
 	}
 }
 
+// newBackoff returns the pauses from the beginning; it is renewed after an attempt that has delivered facts.
 func newBackoff() wait.Backoff {
 	return wait.Backoff{
 		Duration: retryInitial, Factor: retryFactor, Jitter: retryJitter, Steps: retrySteps, Cap: retryCap,
 	}
 }
 
-// follower is one Run in progress.
+// follower is one Run in progress. It is a loop of attempts: each reads on from the history, or bootstraps if there
+// is none, until something fails; the history decides what the failure means for the next attempt.
 type follower struct {
 	*Follower
 	out     chan<- Batch
@@ -236,6 +239,7 @@ func (f *follower) await(ctx context.Context, reader eventlog.Reader) ([]eventlo
 	return nil, f.history.Check(last)
 }
 
+// send delivers a batch, or returns the reason why the context ended.
 func (f *follower) send(ctx context.Context, b Batch) error {
 	select {
 	case f.out <- b:

@@ -19,6 +19,8 @@ type Table[V any] struct {
 	}
 }
 
+// sum identifies content. Two contents with one sum would be taken for the same, which SHA-256 makes practically
+// impossible even for content that a user chooses.
 type sum = [sha256.Size]byte
 
 // Get returns the value that content stands for: the existing one if it is still referenced, else what build

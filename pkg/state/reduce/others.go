@@ -54,6 +54,8 @@ var partsOfNodes = []part[*corev1.Node]{
 	},
 }
 
+// reduceBudget keeps the selector, or selects the whole namespace if it has no room, with a status that allows no
+// disruption. So more pods are protected than the budget's owner wanted, and none fewer.
 func reduceBudget(b *policyv1.PodDisruptionBudget, note string, limit int) {
 	selector := b.Spec.Selector
 	*b = policyv1.PodDisruptionBudget{
@@ -66,6 +68,8 @@ func reduceBudget(b *policyv1.PodDisruptionBudget, note string, limit int) {
 	}
 }
 
+// reduceDeviceClaim keeps the allocation, which counts on the node, and the pods that use it. The deletion
+// timestamp keeps further pods from using the claim: whether they may is in the data that was cut.
 func reduceDeviceClaim(c *resourcev1.ResourceClaim, note string) {
 	allocation := c.Status.Allocation
 	if allocation != nil {

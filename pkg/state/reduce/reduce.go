@@ -148,8 +148,10 @@ var partsOfPods = []part[*corev1.Pod]{
 	func(to, from *corev1.Pod) { keepAnnotations(to, from) },
 }
 
+// cut shortens a text to usualText bytes.
 func cut(text string) string { return cutTo(text, usualText) }
 
+// cutTo shortens a text to at most that many bytes of valid UTF-8.
 func cutTo(text string, most int) string {
 	if len(text) > most {
 		return strings.ToValidUTF8(text[:most], "")
@@ -219,7 +221,7 @@ func loosest(a *corev1.Affinity) *corev1.Affinity {
 	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: all}}
 }
 
-// portsOf returns the ports that a pod occupies on its node.
+// portsOf returns the ports that a pod occupies on its node, as ports of one container.
 func portsOf(pod *corev1.Pod) []corev1.ContainerPort {
 	var out []corev1.ContainerPort
 	for _, p := range state.HostPorts(pod) {
@@ -228,6 +230,7 @@ func portsOf(pod *corev1.Pod) []corev1.ContainerPort {
 	return out
 }
 
+// controller returns the controller among the owners; a reduced object has no other owner.
 func controller(obj metav1.Object) []metav1.OwnerReference {
 	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
 		return []metav1.OwnerReference{*owner}
@@ -235,7 +238,7 @@ func controller(obj metav1.Object) []metav1.OwnerReference {
 	return nil
 }
 
-// shortened returns conditions with reasons and messages of at most that many bytes.
+// shortened returns copies of conditions with reasons and messages of at most that many bytes.
 func shortened(conditions []corev1.PodCondition, most int) []corev1.PodCondition {
 	out := slices.Clone(conditions)
 	for i := range out {
@@ -245,7 +248,8 @@ func shortened(conditions []corev1.PodCondition, most int) []corev1.PodCondition
 }
 
 // keptLabels returns as many labels as an object has room for, in place of its present ones. Labels that name
-// domains come first, then the shortest.
+// domains come first, then the shortest. If any is left out, strip.LabelsCut is among the result: for rules about
+// the labels that are missing, both answers are possible then (state.MayMatch, state.MustMatch).
 func keptLabels(obj state.APIObject, all map[string]string, limit int) map[string]string {
 	const perLabel = 16 // more than the encoding adds to a label
 	obj.SetLabels(map[string]string{strip.LabelsCut: ""})
@@ -264,7 +268,7 @@ func keptLabels(obj state.APIObject, all map[string]string, limit int) map[strin
 	return kept
 }
 
-// rank returns 0 for labels that name the usual domains, else 1.
+// rank returns 0 for labels that name the usual domains, which are kept first, else 1.
 func rank(label string) int {
 	switch label {
 	case corev1.LabelHostname, corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelMetadataName,

@@ -19,6 +19,7 @@ import (
 // Extended holds extended resources, huge pages, attachable volumes and other prefixed names. It is nil when empty
 // and never holds a zero, so that equal amounts are deeply equal.
 type Resources struct {
+	// MilliCPU is in milli-CPU, Memory and EphemeralStorage are in bytes, Pods is a number of pods.
 	MilliCPU, Memory, EphemeralStorage, Pods int64
 	Extended                                 map[string]int64
 }
@@ -95,7 +96,7 @@ func (r Resources) Add(o Resources) Resources {
 	return r
 }
 
-// Sub returns r - o. Amounts may become negative.
+// Sub returns r - o. Amounts may become negative, as on a node that is overcommitted.
 func (r Resources) Sub(o Resources) Resources {
 	r.Extended = maps.Clone(r.Extended)
 	r.Deduct(o)
@@ -108,7 +109,7 @@ func (r Resources) Clone() Resources {
 	return r
 }
 
-// Get returns the amount of one resource by its Kubernetes name.
+// Get returns the amount of one resource by its Kubernetes name; 0 for a name that is not there.
 func (r Resources) Get(name string) int64 {
 	switch corev1.ResourceName(name) {
 	case corev1.ResourceCPU:
@@ -160,6 +161,7 @@ func (r *Resources) Deduct(o Resources) {
 	}
 }
 
+// setExtended sets one amount, and keeps the rule that Extended holds no zeros and is nil when empty.
 func (r *Resources) setExtended(name string, v int64) {
 	if v == 0 {
 		delete(r.Extended, name)
@@ -174,6 +176,7 @@ func (r *Resources) setExtended(name string, v int64) {
 	r.Extended[name] = v
 }
 
+// addSaturating returns a + b, or the nearest end of int64 if that overflows.
 func addSaturating(a, b int64) int64 {
 	sum := a + b
 	switch {
@@ -186,6 +189,7 @@ func addSaturating(a, b int64) int64 {
 	}
 }
 
+// subSaturating returns a - b, or the nearest end of int64 if that overflows.
 func subSaturating(a, b int64) int64 {
 	diff := a - b
 	switch {
@@ -218,11 +222,12 @@ func IsExtendedResource(name string) bool {
 	return len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+name)) == 0
 }
 
+// isPrefixedNative reports whether a name is under kubernetes.io.
 func isPrefixedNative(name string) bool {
 	return strings.Contains(name, corev1.ResourceDefaultNamespacePrefix)
 }
 
-// Equal reports whether both are the same amounts.
+// Equal reports whether both are the same amounts. A resource that is missing equals one of 0.
 func (r Resources) Equal(o Resources) bool {
 	return r.MilliCPU == o.MilliCPU && r.Memory == o.Memory &&
 		r.EphemeralStorage == o.EphemeralStorage && r.Pods == o.Pods && maps.Equal(r.Extended, o.Extended)

@@ -38,6 +38,7 @@ func Strip(obj metav1.Object) {
 	}
 }
 
+// stripMeta removes what no kind needs. MarkFull comes first, because it counts annotations that are removed here.
 func stripMeta(obj metav1.Object) {
 	obj.SetManagedFields(nil)
 	if _, ok := obj.(*corev1.Pod); ok {
@@ -73,6 +74,7 @@ func KeepSpec(obj metav1.Object) {
 	}
 }
 
+// stripPodSpec removes what only the kubelet needs.
 func stripPodSpec(s *corev1.PodSpec) {
 	stripContainers(s.Containers)
 	stripContainers(s.InitContainers)
@@ -118,6 +120,7 @@ func stripVolume(v *corev1.Volume) {
 	}
 }
 
+// stripPodStatus removes identifiers and addresses, which differ for each pod.
 func stripPodStatus(s *corev1.PodStatus) {
 	stripContainerStatuses(s.ContainerStatuses)
 	stripContainerStatuses(s.InitContainerStatuses)
@@ -133,6 +136,7 @@ func Addresses(s *corev1.PodStatus) {
 	s.PodIP, s.PodIPs = "", nil
 }
 
+// stripContainerStatuses keeps names, images, states, restart counts and resources.
 func stripContainerStatuses(statuses []corev1.ContainerStatus) {
 	for i := range statuses {
 		s := &statuses[i]
@@ -166,6 +170,7 @@ func stripNode(n *corev1.Node) {
 	stripHeartbeats(s)
 }
 
+// stripHeartbeats clears the times at which conditions were last confirmed.
 func stripHeartbeats(s *corev1.NodeStatus) {
 	for i := range s.Conditions {
 		s.Conditions[i].LastHeartbeatTime = metav1.Time{}

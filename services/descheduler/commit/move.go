@@ -22,8 +22,21 @@ const (
 	keepTries = 5
 )
 
+// Promises is the part of a cycle's view of the ledger that keeping places needs; *decide.Promises implements it.
+// Every transaction must be built after the results of the earlier ones have been reported, because each compares the
+// documents that they have written or lost to.
+type Promises interface {
+	// Keep builds the T12 of an eviction that has a place, or returns the reason why the move must not be made.
+	Keep(e *decide.Eviction) (txns.Change, descheduling.Refusal, error)
+	// Kept applies a transaction that was committed.
+	Kept(txn ledger.Txn, r ledger.TxnResult) error
+	// Learn applies the changes to which a transaction has lost.
+	Learn(r ledger.TxnResult) error
+}
+
 // Refused is an eviction that was decided and not requested.
 type Refused struct {
+	// Eviction is the decision as it was made; Because is the reason why it was not requested.
 	Eviction decide.Eviction
 	Because  descheduling.Refusal
 }
@@ -33,7 +46,7 @@ type Refused struct {
 // allow; the next cycle decides about those again. It ends early with ctx, which must end when the leadership does.
 // If the log refuses one of the requests, the others are appended all the same, and the error is the refusal.
 func (r *Room) Move(
-	ctx context.Context, p *decide.Promises, evictions []decide.Eviction,
+	ctx context.Context, p Promises, evictions []decide.Eviction,
 ) (written int, refused []Refused, err error) {
 	var refusal error
 	for few := range slices.Chunk(evictions, movesPerAsk) {
@@ -60,8 +73,10 @@ func (r *Room) Move(
 	return written, refused, refusal
 }
 
-// keep carries out T12 for an eviction that has a place, and records its revision in the request.
-func (r *Room) keep(ctx context.Context, p *decide.Promises, e *decide.Eviction) (descheduling.Refusal, error) {
+// keep carries out T12 for an eviction that has a place, and records its revision in the request. A conflict means
+// that another member has changed a document: the view learns of the change, and the transaction is built again, at
+// most keepTries times. An eviction without a place needs nothing.
+func (r *Room) keep(ctx context.Context, p Promises, e *decide.Eviction) (descheduling.Refusal, error) {
 	for range keepTries {
 		if e.Keep == nil || ctx.Err() != nil {
 			return "", ctx.Err()
@@ -84,7 +99,7 @@ func (r *Room) keep(ctx context.Context, p *decide.Promises, e *decide.Eviction)
 
 // Release gives up places for which no eviction was requested (T8). A change that loses a conflict is left for the
 // next cycle.
-func (r *Room) Release(ctx context.Context, p *decide.Promises, changes []txns.Change) (released int, err error) {
+func (r *Room) Release(ctx context.Context, p Promises, changes []txns.Change) (released int, err error) {
 	for _, c := range changes {
 		if ctx.Err() != nil {
 			return released, ctx.Err()
@@ -111,8 +126,9 @@ func isTooLarge(err error) bool {
 	return errors.As(err, &refused) && refused.TooLarge
 }
 
-// change commits a change of the ledger and returns its revision, 0 if it has lost a conflict.
-func (r *Room) change(ctx context.Context, p *decide.Promises, c txns.Change) (revision int64, err error) {
+// change commits a change of the ledger and returns its revision, 0 if it has lost a conflict. A transaction that
+// was sent before and whose answer was lost loses to itself; Classify recognises that, and it counts as committed.
+func (r *Room) change(ctx context.Context, p Promises, c txns.Change) (revision int64, err error) {
 	txn, err := c.Txn()
 	if err != nil {
 		return 0, err

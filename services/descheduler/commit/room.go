@@ -35,7 +35,7 @@ const (
 	tracerName = "github.com/berth-scheduler/berth/services/descheduler"
 )
 
-// Ledger commits transactions.
+// Ledger commits transactions. Commit may be called again with the same transaction after an error.
 type Ledger interface {
 	Commit(ctx context.Context, t ledger.Txn) (ledger.TxnResult, error)
 }
@@ -50,7 +50,7 @@ type Deps struct {
 	Asking func(decide.Eviction)
 }
 
-// Room appends requests. It is for one goroutine.
+// Room carries out decisions. It is for one goroutine.
 type Room struct{ deps Deps }
 
 // New returns a room.
@@ -84,12 +84,14 @@ func (r *Room) Ask(ctx context.Context, evictions []decide.Eviction) (written in
 	return written, refusal
 }
 
+// isRefusal reports whether the log has refused a message for good, as opposed to an append that failed.
 func isRefusal(err error) bool {
 	_, is := errors.AsType[*eventlog.ErrRefused](err)
 	return is
 }
 
-// Tell appends findings other than requests. A lost one is found again.
+// Tell appends findings other than requests, such as DecisionReturned. A lost one is found again in a later cycle,
+// because the history does not show it.
 func (r *Room) Tell(ctx context.Context, found []events.Decision) error {
 	for few := range slices.Chunk(found, eventlog.MaxBatch) {
 		msgs := make([]eventlog.Message, 0, len(few))

@@ -17,7 +17,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Input is everything on which a cycle depends.
+// Input is everything on which a cycle depends. Equal inputs give equal outcomes; Promises must not have been used
+// by another cycle.
 type Input struct {
 	Cluster *state.Snapshot
 	Policy  *policy.Policy
@@ -51,7 +52,7 @@ type Eviction struct {
 	Keep *Place
 }
 
-// Outcome is what a cycle decided.
+// Outcome holds the decisions of a cycle. Nothing of it has happened yet.
 type Outcome struct {
 	descheduling.Outcome
 	// Evict holds the evictions in the order in which to request them.
@@ -63,7 +64,11 @@ type Outcome struct {
 	Report *plan.Report
 }
 
-// Cycle plans one cycle and turns the plan into requests.
+// Cycle plans one cycle and turns the plan into requests. It changes nothing: Promises is only read, and the nodes
+// that the plan changes are copies.
+//
+// Without Promises, as in a dry run without a ledger, the plan sees only pods in the facts and the status of
+// budgets: it may contain moves that a real cycle would not make.
 func Cycle(in Input) Outcome {
 	ask := plan.Input{
 		Cluster: in.Cluster, Policy: in.Policy, Placement: in.Placement, History: in.History, Now: in.Now,
@@ -88,13 +93,14 @@ func Cycle(in Input) Outcome {
 		out.Evict = append(out.Evict, Eviction{Profile: m.Profile, Decision: in.decision(m), Keep: in.place(m)})
 	}
 	for _, pod := range p.Returned {
-		if !in.History.Told(pod.UID) {
+		if !in.History.ReturnReported(pod.UID) {
 			out.Returned = append(out.Returned, in.returned(pod))
 		}
 	}
 	return out
 }
 
+// returned is the report of a pod that came back. Its token has the number 0, which no eviction has.
 func (in *Input) returned(pod *state.Pod) events.Decision {
 	return events.Decision{
 		Kind:               events.DecisionReturned,
@@ -111,6 +117,8 @@ func (in *Input) returned(pod *state.Pod) events.Decision {
 	}
 }
 
+// place returns the place to keep for the replacement of a moved pod; nil if the move has no landing, or no
+// controller creates a replacement that can be recognised.
 func (in *Input) place(m *plan.Move) *Place {
 	r, replaced := view.ReplacementOf(m.Pod.Pod)
 	if m.To == nil || !replaced {
@@ -122,6 +130,8 @@ func (in *Input) place(m *plan.Move) *Place {
 	}
 }
 
+// decision is the request for an eviction. NotAfter bounds how late binders may start it, so that a request which
+// was lost for a while is not carried out together with the one that replaces it.
 func (in *Input) decision(m *plan.Move) events.Decision {
 	pod, n := m.Pod, m.Pod.Node
 	attempt := in.History.Next(pod.UID)

@@ -46,15 +46,18 @@ type Place struct {
 	profile *placement.Profile
 }
 
-// Promises is one cycle's view of the ledger, with the facts against which it is read. It is for one goroutine.
+// Promises is one cycle's view of the ledger, with the facts against which it is read. It is for one goroutine. It
+// changes only by Kept and Learn.
 type Promises struct {
 	ledger *replica.View
-	view   *view.View
+	// view counts what documents promise in addition to the facts; it follows every change of ledger.
+	view *view.View
 	// moved holds the nodes, by UID, whose documents other members have changed since the plan.
 	moved map[string]bool
 }
 
-// NewPromises takes ownership of a view of the ledger.
+// NewPromises takes ownership of a view of the ledger. The facts do not change any more: a cycle decides on one
+// snapshot, however long its transactions take.
 func NewPromises(cluster *state.Snapshot, l *replica.View) *Promises {
 	return &Promises{ledger: l, view: view.New(view.Frozen{At: cluster}, l, nil), moved: map[string]bool{}}
 }
@@ -115,8 +118,12 @@ func (p *Promises) promised(podUID string) bool {
 	})
 }
 
-// Keep builds T12 for an eviction that has a Place, or returns the reason why the move must not be made. After Learn,
-// it must be built again.
+// Keep builds T12 for an eviction that has a Place, or returns the reason why the move must not be made. After
+// Learn, it must be built again.
+//
+// The place is checked again only if another member has changed the node's document since the plan: otherwise the
+// plan itself has checked it. The documents of both nodes are compared by the transaction, and so are the budgets
+// that the eviction takes from. The error is for what should not happen; a refusal is an outcome.
 func (p *Promises) Keep(e *Eviction) (txns.Change, descheduling.Refusal, error) {
 	at, d := e.Keep, &e.Decision
 	token, err := ledger.ParseToken(d.Token)
@@ -154,6 +161,8 @@ func (p *Promises) Keep(e *Eviction) (txns.Change, descheduling.Refusal, error) 
 	return change, "", nil
 }
 
+// placeholder is the entry that keeps the place: the replacement's requests and ports, under the token of the
+// request, and how the pod will be recognised.
 func placeholder(at *Place, token ledger.Token, actor string) ledger.Entry {
 	r := at.Replacement
 	e := ledger.Entry{
@@ -235,7 +244,7 @@ func (p *Promises) Leftovers(h *plan.History, now time.Time) []txns.Change {
 	var left []ledger.Entry
 	for d := range p.ledger.Docs() {
 		for _, e := range d.Entries {
-			if e.Role == ledger.RoleMove && !stands(e, h, now) {
+			if e.Role == ledger.RoleMove && !inProgress(e, h, now) {
 				left = append(left, e)
 			}
 		}
@@ -250,12 +259,14 @@ func (p *Promises) Leftovers(h *plan.History, now time.Time) []txns.Change {
 	return out
 }
 
-// stands reports whether the eviction for which a place is kept may still happen, or has.
-func stands(e ledger.Entry, h *plan.History, now time.Time) bool {
+// inProgress reports whether the eviction for which a place is kept may still happen, or has.
+func inProgress(e ledger.Entry, h *plan.History, now time.Time) bool {
 	last := h.Next(e.PodUID) - 1
-	return e.Token == token(e.PodUID, last) && h.Stands(e.PodUID, last, now)
+	return e.Token == token(e.PodUID, last) && h.InProgress(e.PodUID, last, now)
 }
 
+// abort builds the T8 of a plan: it removes the placeholder, and the claim on the victim with what it takes from
+// budgets. An error means that the ledger has none of it any more.
 func (p *Promises) abort(e ledger.Entry) (txns.Change, error) {
 	abort := txns.Abort{Plan: e.Plan, Docs: p.ledger.PlanDocs(e.Plan)}
 	if _, victim, ok := p.ledger.Victim(e.PodUID); ok && victim.Plan == e.Plan {

@@ -23,6 +23,7 @@ const staleAfter = 5 * time.Minute
 // use is the usage of resources: cpu in milli-CPU, memory in bytes.
 type use map[corev1.ResourceName]int64
 
+// useOf converts a list of quantities.
 func useOf(list corev1.ResourceList) use {
 	out := use{}
 	for name, q := range list {
@@ -35,7 +36,8 @@ func useOf(list corev1.ResourceList) use {
 	return out
 }
 
-// Averages smooth usage over time. It is for one goroutine; the result of Clone shares nothing that changes.
+// Averages smooth usage over time. It is for one goroutine; the result of Clone shares nothing that changes. It is
+// not stored: a new process begins with the samples in the facts.
 type Averages struct {
 	// nodes is keyed by name, and pods by "namespace/name".
 	nodes, pods map[string]average
@@ -74,6 +76,7 @@ func (a *Averages) Take(sampled metav1.Object, halfLife time.Duration) {
 	}
 }
 
+// add applies one sample to the average of a key. The first sample of a key, or of a resource, is the average.
 func add(all map[string]average, key string, at time.Time, sampled corev1.ResourceList, halfLife time.Duration) {
 	last, known := all[key]
 	if known && !at.After(last.at) {
@@ -91,7 +94,8 @@ func add(all map[string]average, key string, at time.Time, sampled corev1.Resour
 	all[key] = next
 }
 
-// Forget drops averages whose last sample is too old to be of use.
+// Forget drops averages whose last sample is too old to be of use, among them those of pods and nodes that are
+// gone.
 func (a *Averages) Forget(now time.Time) {
 	old := func(_ string, v average) bool { return now.Sub(v.at) > staleAfter }
 	maps.DeleteFunc(a.nodes, old)

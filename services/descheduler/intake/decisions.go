@@ -46,7 +46,8 @@ func afterGap(from uint64, gap *eventlog.ErrGap) uint64 {
 	return max(gap.Have, 1)
 }
 
-// readDecisions returns the last sequence applied, 0 for none, and the reason why it stopped.
+// readDecisions reads until an error or the end of ctx. It returns the last sequence applied, 0 for none, and the
+// reason why it stopped.
 func (r *Room) readDecisions(ctx context.Context, from uint64) (last uint64, err error) {
 	reader, err := r.deps.Log.Read(ctx, eventlog.Decisions, from)
 	if err != nil {
@@ -65,7 +66,8 @@ func (r *Room) readDecisions(ctx context.Context, from uint64) (last uint64, err
 	}
 }
 
-// take decodes the decisions about evictions, a small part of the stream, and skips the rest by subject.
+// take decodes the decisions about evictions, a small part of the stream, and skips the rest by subject. A record
+// that cannot be decoded is logged and skipped. Settled is called without the lock.
 func (r *Room) take(records []eventlog.Record) {
 	var mine []events.SequencedDecision
 	for _, record := range records {
@@ -101,6 +103,9 @@ type settled struct {
 	outcome events.Decision
 }
 
+// remember applies decisions to the history, and returns the outcomes of evictions that this process requested. The
+// age of a decision is the time since the log stored it. The position advances past skipped records, too, because a
+// View waits for it.
 func (r *Room) remember(ds []events.SequencedDecision, records []eventlog.Record) []settled {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -53,6 +53,7 @@ type Room struct {
 
 	mu struct {
 		sync.Mutex
+		// facts is the newest snapshot, history what the decisions have shown so far.
 		facts   *state.Snapshot
 		history *plan.History
 		// averages is nil while none are needed.
@@ -68,6 +69,7 @@ type Room struct {
 	}
 }
 
+// mine is a request of this process that has no outcome yet.
 type mine struct {
 	profile string
 	attempt int32
@@ -114,6 +116,8 @@ func (r *Room) Apply(ctx context.Context) error {
 	}
 }
 
+// apply takes over a new snapshot. A Reset needs no other treatment: nothing here but the averages is derived from
+// earlier snapshots.
 func (r *Room) apply(step feed.Step) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -174,6 +178,7 @@ func (r *Room) Promises(ctx context.Context) error {
 	return g.Wait()
 }
 
+// fold applies a batch of the ledger's changes; the first batch lists all of it.
 func (r *Room) fold(b replica.Batch) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -193,8 +198,9 @@ func (r *Room) wake() {
 	r.mu.changed = make(chan struct{})
 }
 
-// Least is the minimum that a View must contain: progress of some kinds of facts, the decisions up to a sequence, and
-// the ledger, if it is followed, up to a revision.
+// Least is the minimum that a View must contain: progress of some kinds of facts, the decisions up to a sequence,
+// and the ledger, if it is followed, up to a revision. The zero value requires only the first listing of the
+// ledger.
 type Least struct {
 	Kinds     []events.Kind
 	Decisions uint64
@@ -216,6 +222,8 @@ func (r *Room) View(ctx context.Context, least Least) (View, error) {
 	}
 }
 
+// view returns a View if all of least is there, or else what is missing and the channel that is closed when that
+// may have changed. Both are read under one lock, so that no change is missed in between.
 func (r *Room) view(least Least) (v View, missing string, changed <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -242,7 +250,8 @@ func (r *Room) view(least Least) (v View, missing string, changed <-chan struct{
 	return v, "", r.mu.changed
 }
 
-// Ready returns nil when the facts of all kinds are known, else an error that names what is missing.
+// Ready returns nil when the facts of all kinds are known, and the ledger has been listed if it is followed; else
+// an error that names what is missing. Unlike View it does not wait.
 func (r *Room) Ready(kinds []events.Kind) error {
 	if _, missing, _ := r.view(Least{Kinds: kinds}); missing != "" {
 		return fmt.Errorf("descheduler: still reading %s", missing)
@@ -251,7 +260,8 @@ func (r *Room) Ready(kinds []events.Kind) error {
 }
 
 // Asking records that an eviction is about to be requested. It is called before the request is appended, so that a
-// request whose outcome is unknown counts as made.
+// request whose outcome is unknown counts as made. When the request comes back with the decisions, it is a
+// redelivery and changes nothing.
 func (r *Room) Asking(e decide.Eviction) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -263,10 +273,11 @@ func (r *Room) Asking(e decide.Eviction) {
 func (r *Room) Unkept(e decide.Eviction) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.mu.history.Unkept(e.Decision.Pod.UID, r.deps.Clock.Now())
+	r.mu.history.RecordUnkept(e.Decision.Pod.UID, r.deps.Clock.Now())
 }
 
-// Forget drops the data about pods that are gone from the cluster.
+// Forget drops the data about pods that are gone from the cluster. It is called after each cycle, so the data of a
+// process is bounded by the pods that exist and by the evictions of a day.
 func (r *Room) Forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -296,6 +307,7 @@ const (
 	retrySteps = 20
 )
 
+// newBackoff returns the pauses from the beginning; it is renewed after every success.
 func newBackoff() wait.Backoff {
 	return wait.Backoff{
 		Duration: retryInitial, Factor: retryFactor, Jitter: retryJitter, Steps: retrySteps, Cap: retryCap,

@@ -27,7 +27,8 @@ const (
 	instance = "instance"
 )
 
-// Config configures the connection to Prometheus; its address is in the policy.
+// Config configures the connection to Prometheus; its address is in the policy. The files are read for every cycle,
+// so that renewed ones are used.
 type Config struct {
 	// TokenFile holds a bearer token; if empty, none is sent.
 	TokenFile string
@@ -37,7 +38,8 @@ type Config struct {
 	longest int64
 }
 
-// Read sends every query of the policy, for the time now. Failures are in Failed, by query.
+// Read sends every query of the policy, for the time now. Failures are in Failed, by query: one that fails does not
+// keep the others from being sent. Without queries it does not connect.
 func Read(ctx context.Context, cfg Config, p *policy.Policy, now time.Time) descheduling.Usage {
 	out := descheduling.Usage{Queries: map[string]map[string]float64{}, Failed: map[string]error{}}
 	queries := queriesOf(p)
@@ -76,6 +78,8 @@ func queriesOf(p *policy.Policy) []string {
 	return all
 }
 
+// connect makes a client for one cycle. The token comes from a file only: a policy that names a Secret and no file
+// is an error that explains how to mount it.
 func connect(cfg Config, p *policy.Policy) (promv1.API, error) {
 	provider, ok := providerOf(p)
 	if !ok {
@@ -107,6 +111,7 @@ func connect(cfg Config, p *policy.Policy) (promv1.API, error) {
 	return promv1.NewAPI(client), nil
 }
 
+// providerOf returns the policy's Prometheus, of which there is at most one.
 func providerOf(p *policy.Policy) (policy.MetricsProvider, bool) {
 	for _, m := range p.Metrics {
 		if m.Source == policy.PrometheusMetrics {
@@ -134,12 +139,14 @@ func transportOf(caFile string) (http.RoundTripper, error) {
 	return t, nil
 }
 
-// bearer adds a token to requests, if there is one.
+// bearer adds a token to requests, if there is one. It must not change the request that it is given
+// (http.RoundTripper).
 type bearer struct {
 	token string
 	next  http.RoundTripper
 }
 
+// RoundTrip sends a copy of the request with the token.
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	if b.token != "" {
 		r = r.Clone(r.Context())
@@ -158,6 +165,7 @@ type bounded struct {
 	longest int64
 }
 
+// RoundTrip limits the body of the answer. A body that is too long fails while it is read.
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := b.next.RoundTrip(r)
 	if err == nil {
@@ -166,8 +174,8 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// ask returns the value of each node. The samples of a vector have no defined order, so with two samples for one node
-// either could come last; that is an error.
+// ask sends one query, and returns the value of each node. The samples of a vector have no defined order, so with
+// two samples for one node either could come last; that is an error.
 func ask(ctx context.Context, client promv1.API, query string, now time.Time) (map[string]float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()

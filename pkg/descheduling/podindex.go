@@ -11,31 +11,29 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// crowd holds the pods that anti-affinity is checked against: those on the selected nodes that the strategy's
-// arguments select. A term is looked up only among the pods of one domain, that of the pod which has the term, and
+// podIndex holds the pods that anti-affinity is checked against: those on the selected nodes that the strategy's
+// arguments select. A term is searched only among the pods of one domain, that of the pod which has the term, and
 // only until a match is found: the matches in all domains at once would be as many as there are pods in the
 // cluster, for every term of every pod.
-type crowd struct {
+type podIndex struct {
 	view *View
-	// on holds the pods of each node; gone holds those that have been accepted for eviction.
-	on   map[*Node][]*Pod
-	gone map[*Pod]bool
+	// byNode holds the pods of each node; evicted holds those that have been accepted for eviction.
+	byNode  map[*Node][]*Pod
+	evicted map[*Pod]bool
 	// terms holds the terms of each template, in order.
 	terms map[*corev1.Pod][]*term
-	// domains holds the domains with more than one node, built when first needed; free records the domains in which
-	// a term matches no pod.
-	domains map[place]*neighbours
-	free    map[freed]bool
+	// domains holds the domains with more than one node, built when first needed; unmatched records the domains in
+	// which a term matches no pod.
+	domains   map[domainID]*domainPods
+	unmatched map[termInDomain]bool
 	// upstream interprets terms as upstream does.
 	upstream bool
 }
 
-// place is a value of a node label key.
-type place struct{ key, value string }
-
-type freed struct {
+// termInDomain is a term together with the pods of one domain.
+type termInDomain struct {
 	term *term
-	in   *neighbours
+	in   *domainPods
 }
 
 // term is one required term of a template. It matches a pod only if it does so whichever labels have been cut from
@@ -45,8 +43,8 @@ type term struct {
 	selector labels.Selector
 	// namespaces are the named ones, sorted. meant decides about all other namespaces; if it is nil, no other
 	// namespace matches.
-	namespaces []string
-	meant      func(namespace string) bool
+	namespaces  []string
+	inNamespace func(namespace string) bool
 	// label is a label that every pod matched by the selector has, with one of values; empty if no such label is
 	// known.
 	label  string
@@ -55,18 +53,19 @@ type term struct {
 	cost int
 }
 
-// neighbours holds the pods of a domain by namespace, in the order in which the namespaces are first seen, and
+// domainPods holds the pods of a domain by namespace, in the order in which the namespaces are first seen, and
 // within a namespace by kind, as terms see nothing else.
-type neighbours struct {
+type domainPods struct {
 	names []string
-	in    map[string]*neighbourhood
+	in    map[string]*namespacePods
 }
 
-type neighbourhood struct {
+// namespacePods holds the pods of one namespace in a domain, grouped by kind, in the order in which kinds are seen.
+type namespacePods struct {
 	groups []*group
 	byKind map[*state.Kind]*group
 	// byLabel holds the groups by the value of a label, built when first needed.
-	byLabel map[place][]*group
+	byLabel map[domainID][]*group
 }
 
 type group struct {
@@ -74,53 +73,55 @@ type group struct {
 	pods []*Pod
 }
 
-// freeCost is the cost of recording that a term matches no pod in a domain, in units of checks.
-const freeCost = 16
+// unmatchedCost is the cost of recording that a term matches no pod in a domain, in units of checks.
+const unmatchedCost = 16
 
-func newCrowd(v *View, upstream bool) *crowd {
-	return &crowd{
-		view: v, on: map[*Node][]*Pod{}, gone: map[*Pod]bool{}, terms: map[*corev1.Pod][]*term{},
-		domains: map[place]*neighbours{}, free: map[freed]bool{}, upstream: upstream,
+func newPodIndex(v *View, upstream bool) *podIndex {
+	return &podIndex{
+		view: v, byNode: map[*Node][]*Pod{}, evicted: map[*Pod]bool{}, terms: map[*corev1.Pod][]*term{},
+		domains: map[domainID]*domainPods{}, unmatched: map[termInDomain]bool{}, upstream: upstream,
 	}
 }
 
 // conflict returns a pod in the same domain that a required term of pod matches: the first that is found. It also
 // returns nil when the pod's namespace has used up its share of the run.
-func (c *crowd) conflict(pod *Pod) *Pod {
+func (c *podIndex) conflict(pod *Pod) *Pod {
 	for _, t := range c.termsOf(pod) {
-		if o := c.find(t, pod); o != nil {
+		if o := c.findInDomain(t, pod); o != nil {
 			return o
 		}
 	}
 	return nil
 }
 
-// find searches the domain of the pod's node. A node without the key is a domain of its own: a node shares every
-// domain with itself.
-func (c *crowd) find(t *term, pod *Pod) *Pod {
+// findInDomain searches the domain of the pod's node. A node without the key is a domain of its own: a node shares
+// every domain with itself.
+func (c *podIndex) findInDomain(t *term, pod *Pod) *Pod {
 	value, ok := pod.Node.Object.Labels[t.key]
-	if nodes := c.view.nodesIn(place{t.key, value}); ok && len(nodes) > 1 {
-		return c.findAmong(t, pod, c.neighbours(place{t.key, value}, nodes))
+	if nodes := c.view.budget.nodesIn(domainID{t.key, value}); ok && len(nodes) > 1 {
+		return c.findAmong(t, pod, c.podsIn(domainID{t.key, value}, nodes))
 	}
-	account := c.view.account(pod.Namespace)
-	for _, o := range c.on[pod.Node] {
+	account := c.view.budget.account(pod.Namespace)
+	for _, o := range c.byNode[pod.Node] {
 		if !account.spend(t.cost) {
 			return nil
 		}
-		if !c.gone[o] && c.distinct(pod, o) && t.means(o.Namespace) && o.Kind.MustMatch(t.selector) {
+		if !c.evicted[o] && c.differ(pod, o) && t.selectsNamespace(o.Namespace) && o.Kind.MustMatch(t.selector) {
 			return o
 		}
 	}
 	return nil
 }
 
-func (c *crowd) findAmong(t *term, pod *Pod, all *neighbours) *Pod {
-	if c.free[freed{t, all}] {
+// findAmong searches a domain, namespace by namespace and kind by kind. That no pod matches is recorded, so that
+// the next pod of the template in this domain costs one look: the pods of a domain only become fewer during a pass.
+func (c *podIndex) findAmong(t *term, pod *Pod, all *domainPods) *Pod {
+	if c.unmatched[termInDomain{t, all}] {
 		return nil
 	}
-	account := c.view.account(pod.Namespace)
+	account := c.view.budget.account(pod.Namespace)
 	names := t.namespaces
-	if t.meant != nil {
+	if t.inNamespace != nil {
 		names = all.names
 	}
 	for _, name := range names {
@@ -128,7 +129,7 @@ func (c *crowd) findAmong(t *term, pod *Pod, all *neighbours) *Pod {
 			return nil
 		}
 		in := all.in[name]
-		if in == nil || t.meant != nil && !t.means(name) {
+		if in == nil || t.inNamespace != nil && !t.selectsNamespace(name) {
 			continue
 		}
 		if len(t.values) > 1 && !account.spend(min(len(t.values), len(in.groups))) {
@@ -146,42 +147,42 @@ func (c *crowd) findAmong(t *term, pod *Pod, all *neighbours) *Pod {
 			}
 		}
 	}
-	if account.spend(freeCost) {
-		c.free[freed{t, all}] = true
+	if account.spend(unmatchedCost) {
+		c.unmatched[termInDomain{t, all}] = true
 	}
 	return nil
 }
 
 // first returns the first remaining pod of a group other than the given pod.
-func (c *crowd) first(g *group, pod *Pod) *Pod {
-	for len(g.pods) > 0 && c.gone[g.pods[0]] {
+func (c *podIndex) first(g *group, pod *Pod) *Pod {
+	for len(g.pods) > 0 && c.evicted[g.pods[0]] {
 		g.pods = g.pods[1:]
 	}
 	for _, o := range g.pods {
-		if !c.gone[o] && c.distinct(pod, o) {
+		if !c.evicted[o] && c.differ(pod, o) {
 			return o
 		}
 	}
 	return nil
 }
 
-// distinct reports whether two pods differ. Upstream takes pods with the same name for the same pod, whatever their
+// differ reports whether two pods differ. Upstream takes pods with the same name for the same pod, whatever their
 // namespaces.
-func (c *crowd) distinct(pod, o *Pod) bool {
+func (c *podIndex) differ(pod, o *Pod) bool {
 	if c.upstream {
 		return pod.Name != o.Name
 	}
 	return pod != o
 }
 
-func (c *crowd) neighbours(at place, nodes []*Node) *neighbours {
+func (c *podIndex) podsIn(at domainID, nodes []*Node) *domainPods {
 	all := c.domains[at]
 	if all != nil {
 		return all
 	}
-	all = &neighbours{in: map[string]*neighbourhood{}}
+	all = &domainPods{in: map[string]*namespacePods{}}
 	for _, n := range nodes {
-		for _, pod := range c.on[n] {
+		for _, pod := range c.byNode[n] {
 			all.add(pod)
 		}
 	}
@@ -189,10 +190,10 @@ func (c *crowd) neighbours(at place, nodes []*Node) *neighbours {
 	return all
 }
 
-func (all *neighbours) add(pod *Pod) {
+func (all *domainPods) add(pod *Pod) {
 	in := all.in[pod.Namespace]
 	if in == nil {
-		in = &neighbourhood{byKind: map[*state.Kind]*group{}}
+		in = &namespacePods{byKind: map[*state.Kind]*group{}}
 		all.in[pod.Namespace] = in
 		all.names = append(all.names, pod.Namespace)
 	}
@@ -207,30 +208,30 @@ func (all *neighbours) add(pod *Pod) {
 
 // candidates returns the groups that a term may match: those with one of its values, or all groups if there are
 // fewer groups than values.
-func (in *neighbourhood) candidates(t *term) []*group {
+func (in *namespacePods) candidates(t *term) []*group {
 	if t.label == "" || len(t.values) > len(in.groups) {
 		return in.groups
 	}
 	if in.byLabel == nil {
-		in.byLabel = map[place][]*group{}
+		in.byLabel = map[domainID][]*group{}
 		for _, g := range in.groups {
 			for key, value := range g.kind.Labels {
-				in.byLabel[place{key, value}] = append(in.byLabel[place{key, value}], g)
+				in.byLabel[domainID{key, value}] = append(in.byLabel[domainID{key, value}], g)
 			}
 		}
 	}
 	if len(t.values) == 1 {
-		return in.byLabel[place{t.label, t.values[0]}]
+		return in.byLabel[domainID{t.label, t.values[0]}]
 	}
 	var groups []*group
 	for _, value := range t.values {
-		groups = append(groups, in.byLabel[place{t.label, value}]...)
+		groups = append(groups, in.byLabel[domainID{t.label, value}]...)
 	}
 	return groups
 }
 
 // termsOf returns the terms of a pod; they are shared by the pods of a template.
-func (c *crowd) termsOf(pod *Pod) []*term {
+func (c *podIndex) termsOf(pod *Pod) []*term {
 	list, known := c.terms[pod.Template]
 	if known {
 		return list
@@ -247,7 +248,7 @@ func (c *crowd) termsOf(pod *Pod) []*term {
 }
 
 // termsUpstream stops at a term that cannot be parsed.
-func (c *crowd) termsUpstream(pod *Pod) []*term {
+func (c *podIndex) termsUpstream(pod *Pod) []*term {
 	var list []*term
 	for _, t := range c.view.antiAffinity(pod) {
 		if t.err != nil {
@@ -258,11 +259,11 @@ func (c *crowd) termsUpstream(pod *Pod) []*term {
 	return list
 }
 
-func (c *crowd) newTerm(of *state.AffinityTerm) *term {
+func (c *podIndex) newTerm(of *state.AffinityTerm) *term {
 	t := termOf(of.TopologyKey, of.Namespaces, of.Selector)
 	if requirements, some := of.NamespaceSelector.Requirements(); some {
 		t.cost += len(requirements)
-		t.meant = func(namespace string) bool {
+		t.inNamespace = func(namespace string) bool {
 			set, _ := c.view.namespaceLabels(namespace)
 			return slices.Contains(of.Namespaces, namespace) || state.MustMatch(of.NamespaceSelector, set)
 		}
@@ -270,6 +271,7 @@ func (c *crowd) newTerm(of *state.AffinityTerm) *term {
 	return t
 }
 
+// termOf prepares a term. Of the requirements that name values of a label it remembers the one with the fewest.
 func termOf(key string, namespaces []string, selector labels.Selector) *term {
 	t := &term{
 		key: key, selector: selector, cost: costOf(selector),
@@ -288,10 +290,10 @@ func termOf(key string, namespaces []string, selector labels.Selector) *term {
 	return t
 }
 
-// means reports whether the term refers to pods of a namespace.
-func (t *term) means(namespace string) bool {
-	if t.meant != nil {
-		return t.meant(namespace)
+// selectsNamespace reports whether the term refers to pods of a namespace.
+func (t *term) selectsNamespace(namespace string) bool {
+	if t.inNamespace != nil {
+		return t.inNamespace(namespace)
 	}
 	_, named := slices.BinarySearch(t.namespaces, namespace)
 	return named

@@ -2,7 +2,6 @@ package descheduling
 
 import (
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,47 +23,52 @@ const (
 	maxRequirements = 1 << 10
 )
 
-// work holds the cost of rules so far, and an index that makes them cheaper.
-type work struct {
-	// accounts holds the accounts of namespaces, and share what each starts with; set when first needed.
+// budget holds the cost of rules so far, and an index that makes them cheaper. It belongs to one View.
+type budget struct {
+	// selected holds the selected nodes of the view.
+	selected []*Node
+	// accounts holds the accounts of namespaces; share is the initial remainder of each. Both are set when first
+	// needed.
 	accounts map[string]*account
 	share    int
 	// keys indexes the labels of the selected nodes; built when first needed.
-	keys map[string]*keyed
+	keys map[string]*nodesByValue
 }
 
 // account holds the remainder of a namespace's share. Any user can write rules that take hours to evaluate:
 // thousands of terms, each to be compared with every pod. So the rules of the pods of a namespace get a share of
-// the work of a run, and what exceeds it is not evaluated.
-type account struct{ left int }
+// the work of a run, and what exceeds it is not evaluated. Namespaces are charged separately, so that one cannot
+// use up the share of another. A count is used and not a clock, because equal inputs must give equal plans on any
+// machine.
+type account struct{ remaining int }
 
 // spend subtracts looks from the share, and reports whether the share allows them. Once it does not, it allows no
 // more.
 func (a *account) spend(looks int) bool {
-	if a.left >= 0 {
-		a.left -= looks
+	if a.remaining >= 0 {
+		a.remaining -= looks
 	}
-	return a.left >= 0
+	return a.remaining >= 0
 }
 
 // account returns the account of the namespace of a pod that has rules.
-func (v *View) account(namespace string) *account {
-	if v.work.accounts == nil {
-		v.work.accounts = map[string]*account{}
-		v.work.share = max(workOfRun/max(v.namespaces(), 1), leastWork)
+func (w *budget) account(namespace string) *account {
+	if w.accounts == nil {
+		w.accounts = map[string]*account{}
+		w.share = max(workOfRun/max(w.namespaces(), 1), leastWork)
 	}
-	a := v.work.accounts[namespace]
+	a := w.accounts[namespace]
 	if a == nil {
-		a = &account{left: v.work.share}
-		v.work.accounts[namespace] = a
+		a = &account{remaining: w.share}
+		w.accounts[namespace] = a
 	}
 	return a
 }
 
 // namespaces returns how many namespaces have pods on the selected nodes.
-func (v *View) namespaces() int {
+func (w *budget) namespaces() int {
 	all := map[string]bool{}
-	for _, n := range v.looked {
+	for _, n := range w.selected {
 		for _, pod := range n.Pods {
 			all[pod.Namespace] = true
 		}
@@ -82,20 +86,6 @@ func costOf(selector labels.Selector) int {
 	return cost
 }
 
-// sayOverspent names the namespaces whose rules were not all evaluated.
-func (p *pass) sayOverspent() {
-	var names []string
-	for name, a := range p.view.work.accounts {
-		if a.left < 0 {
-			names = append(names, name)
-		}
-	}
-	if slices.Sort(names); len(names) > 0 {
-		p.say("rules of some pods were not evaluated because this would take too long, in namespaces: %s",
-			strings.Join(names, ", "))
-	}
-}
-
 // manyRules reports whether a pod has more rules of one sort, or more owners, than are considered, or an owner with
 // too long a UID.
 func manyRules(pod *Pod) bool {
@@ -110,10 +100,11 @@ func manyRules(pod *Pod) bool {
 	if a := s.Affinity.PodAntiAffinity; a != nil && len(a.RequiredDuringSchedulingIgnoredDuringExecution) > maxRules {
 		return true
 	}
-	return s.Affinity.NodeAffinity != nil && manyWishes(s.Affinity.NodeAffinity)
+	return s.Affinity.NodeAffinity != nil && manyNodeTerms(s.Affinity.NodeAffinity)
 }
 
-func manyWishes(a *corev1.NodeAffinity) bool {
+// manyNodeTerms reports whether node affinity has too many terms, or too many requirements and values in total.
+func manyNodeTerms(a *corev1.NodeAffinity) bool {
 	var required []corev1.NodeSelectorTerm
 	if of := a.RequiredDuringSchedulingIgnoredDuringExecution; of != nil {
 		required = of.NodeSelectorTerms
@@ -144,48 +135,47 @@ func requirementsOf(t *corev1.NodeSelectorTerm) int {
 	return n
 }
 
+// manyOwners reports whether there are too many owners, or one whose UID is too long to be attributed later.
 func manyOwners(refs []metav1.OwnerReference) bool {
 	return len(refs) > maxOwners || slices.ContainsFunc(refs, func(o metav1.OwnerReference) bool {
 		return len(o.UID) > maxOwnerUID
 	})
 }
 
-// tooManyRules reports, and counts, a pod that is left out because of its rules.
-func (p *pass) tooManyRules(pod *Pod) bool {
-	return manyRules(pod) && p.leaveOut(TooManyRules)
-}
-
-// keyed holds the selected nodes that have a label, in total and by its value.
-type keyed struct {
+// nodesByValue holds the selected nodes that have a label, in total and by its value.
+type nodesByValue struct {
 	nodes  []*Node
 	values map[string][]*Node
 }
 
 // nodesIn returns the selected nodes with a value of a key, by name. It is cheap for keys that no node has.
-func (v *View) nodesIn(at place) []*Node { return v.keyOf(at.key).values[at.value] }
+func (w *budget) nodesIn(at domainID) []*Node { return w.nodesWith(at.key).values[at.value] }
 
-// keyOf returns an empty result for a key that no selected node has.
-func (v *View) keyOf(key string) *keyed {
-	if v.work.keys == nil {
-		v.work.keys = map[string]*keyed{}
-		for _, n := range v.looked {
-			v.work.index(n)
+// nodesWith returns the selected nodes that have a label key; an empty result for a key that no selected node has.
+func (w *budget) nodesWith(key string) *nodesByValue {
+	if w.keys == nil {
+		w.keys = map[string]*nodesByValue{}
+		for _, n := range w.selected {
+			w.index(n)
 		}
 	}
-	if k := v.work.keys[key]; k != nil {
+	if k := w.keys[key]; k != nil {
 		return k
 	}
-	return &keyed{}
+	return &nodesByValue{}
 }
 
-func (w *work) index(n *Node) {
+func (w *budget) index(n *Node) {
 	for name, value := range n.Object.Labels {
 		k := w.keys[name]
 		if k == nil {
-			k = &keyed{values: map[string][]*Node{}}
+			k = &nodesByValue{values: map[string][]*Node{}}
 			w.keys[name] = k
 		}
 		k.nodes = append(k.nodes, n)
 		k.values[value] = append(k.values[value], n)
 	}
 }
+
+// domainID is a value of a node label key.
+type domainID struct{ key, value string }

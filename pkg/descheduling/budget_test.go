@@ -118,8 +118,8 @@ func inZones(n int) []state.APIObject {
 	return all
 }
 
-// told returns the report of the only strategy, in one string.
-func told(out Outcome) string { return strings.Join(out.Told[0].Says, "; ") }
+// notes returns the report of the only strategy, in one string.
+func notes(out Outcome) string { return strings.Join(out.Reports[0].Notes, "; ") }
 
 // TestRulesOfOneNamespaceHaveAShare checks that rules of a namespace that would take too long are not all
 // evaluated, and that those of other namespaces are.
@@ -147,8 +147,8 @@ func TestRulesOfOneNamespaceHaveAShare(t *testing.T) {
 			accepted, out := Collect(Input{
 				Cluster: statetest.Snapshot(t, objects...), Policy: profileOf(t, tt.point, "", tt.strategy), Now: now,
 			})
-			if !strings.Contains(told(out), overspent) {
-				t.Errorf("it says %q, want %q in it", told(out), overspent)
+			if !strings.Contains(notes(out), overspent) {
+				t.Errorf("it says %q, want %q in it", notes(out), overspent)
 			}
 			if !slices.ContainsFunc(accepted, func(c Candidate) bool { return c.Pod.Namespace == "web" }) {
 				t.Errorf("no pod of another namespace was picked of %d", len(accepted))
@@ -177,8 +177,8 @@ func TestPodsWithManyRulesStay(t *testing.T) {
 			accepted, out := Collect(Input{
 				Cluster: statetest.Snapshot(t, objects...), Policy: profileOf(t, tt.point, "", tt.strategy), Now: now,
 			})
-			if len(accepted) > 0 || !strings.Contains(told(out), left) {
-				t.Errorf("%d pods go, and it says %q, want none and %q in it", len(accepted), told(out), left)
+			if len(accepted) > 0 || !strings.Contains(notes(out), left) {
+				t.Errorf("%d pods go, and it says %q, want none and %q in it", len(accepted), notes(out), left)
 			}
 		})
 	}
@@ -205,7 +205,7 @@ func TestKeysThatNoNodeHas(t *testing.T) {
 		Cluster: statetest.Snapshot(t, slices.Concat(inZones(2), ruled(3, "evil", "n0000", madeUp))...),
 		Policy:  profileOf(t, "balance", "", spreadOut), Now: now,
 	})
-	if got, want := told(out), "no node has the topology labels of the constraints"; got != want {
+	if got, want := notes(out), "no node has the topology labels of the constraints"; got != want {
 		t.Errorf("it says %q, want %q", got, want)
 	}
 }
