@@ -40,15 +40,6 @@ type NodeClass struct {
 // ClassExamples is the largest number of names in a NodeClass.
 const ClassExamples = 3
 
-// Failure is one rule that rejects a node. A decision stops at the first one; an explanation has all of them.
-type Failure struct {
-	Plugin  string
-	Code    rule.Code
-	Reasons []string
-	// Details are more specific than the reasons, whose wording is upstream's: which taints, which labels.
-	Details []string `json:",omitempty"`
-}
-
 // detailer is a filter that can give more details about a node than its reasons.
 type detailer interface {
 	Details(n *state.NodeInfo) []string

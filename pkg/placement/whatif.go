@@ -7,7 +7,6 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/devices"
 	"github.com/berth-scheduler/berth/pkg/placement/internal/podaffinity"
 	"github.com/berth-scheduler/berth/pkg/placement/internal/spread"
-	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
@@ -147,11 +146,6 @@ func (p *Profile) FitsWithout(in Input, node *state.NodeInfo, gone map[string]bo
 	}
 	no.Plugin, no.Reasons = e.explain(w.At(node), verdict)
 	return false, no, nil
-}
-
-// LacksDevices reports whether the node has too few devices.
-func (f Failure) LacksDevices() bool {
-	return f.Plugin == names.DynamicResources && slices.Contains(f.Reasons, devices.CannotAllocate)
 }
 
 // Affinity returns the filter for pod affinity, nil if it does not apply.

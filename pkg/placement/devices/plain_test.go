@@ -104,7 +104,7 @@ func TestPlainDevicesAreTheAllocators(t *testing.T) {
 		}
 		quick, slow := demand(), demand()
 		node := state.NewNode(&corev1.Node{ObjectMeta: objectMeta("n")})
-		if quick.quick = quick.plain(compiled, objects); quick.quick == nil {
+		if quick.quick = quick.plainSearch(compiled, objects); quick.quick == nil {
 			t.Fatal("a single request for a number of devices is not plain")
 		}
 		_, answered := quick.quick.suffices("n")
