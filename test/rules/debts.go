@@ -18,7 +18,6 @@ var backDebt = debt{
 	"pkg/audit":                         21,
 	"pkg/descheduling":                  25,
 	"pkg/ledger/etcd":                   23,
-	"pkg/placement/engine":              29,
 	"services/binder/decide/bind":       29,
 	"services/queue":                    25,
 	"services/scheduler/decide":         25,

@@ -15,21 +15,21 @@ type keyTally struct {
 	tally, column int
 }
 
-func newKeyTally(w *wide, e *Engine, key string) keyTally {
-	t := &columns.Tally{Axis: e.columns.Axis(key)}
+func newKeyTally(w *wide, cols *columns.Columns, key string) keyTally {
+	t := &columns.Tally{Axis: cols.Axis(key)}
 	return keyTally{key, w.newTally(t), w.newColumn(columns.NewColumn(t))}
 }
 
 // keyTallies holds one keyTally for each topology key that has been requested.
 type keyTallies []keyTally
 
-func (list *keyTallies) of(w *wide, e *Engine, key string) int {
+func (list *keyTallies) of(w *wide, cols *columns.Columns, key string) int {
 	for i := range *list {
 		if (*list)[i].key == key {
 			return (*list)[i].tally
 		}
 	}
-	k := newKeyTally(w, e, key)
+	k := newKeyTally(w, cols, key)
 	*list = append(*list, k)
 	return k.tally
 }
@@ -54,25 +54,25 @@ type affinityJudge struct {
 	self, first bool
 }
 
-func newAffinityJudge(e *Engine, w *wide, f *podaffinity.Filter) *affinityJudge {
+func newAffinityJudge(cols *columns.Columns, w *wide, f *podaffinity.Filter) *affinityJudge {
 	j := &affinityJudge{Filter: f, self: podaffinity.MatchesAll(f.Affinity, f.Pod)}
 	for i := range f.Affinity {
-		j.attracting = append(j.attracting, newKeyTally(w, e, f.Affinity[i].TopologyKey))
+		j.attracting = append(j.attracting, newKeyTally(w, cols, f.Affinity[i].TopologyKey))
 	}
 	for i := range f.AntiAffinity {
-		j.repelling = append(j.repelling, newKeyTally(w, e, f.AntiAffinity[i].TopologyKey))
+		j.repelling = append(j.repelling, newKeyTally(w, cols, f.AntiAffinity[i].TopologyKey))
 	}
 	return j
 }
 
-func (j *affinityJudge) relate(w *wide, e *Engine, k *state.Kind) {
+func (j *affinityJudge) relate(w *wide, cols *columns.Columns, k *state.Kind) {
 	switch {
 	case podaffinity.AllMatchKind(j.Affinity, k):
 		for _, t := range j.attracting {
 			w.adds(t.tally, 1)
 		}
 	case j.self && podaffinity.AllMatchKind(j.Loose, k):
-		j.relateUnsure(w, e)
+		j.relateUnsure(w, cols)
 	}
 	for i := range j.AntiAffinity {
 		if j.AntiAffinity[i].MatchesKind(k) {
@@ -85,16 +85,16 @@ func (j *affinityJudge) relate(w *wide, e *Engine, k *state.Kind) {
 	for i := range k.Terms.RequiredAntiAffinity {
 		t := &k.Terms.RequiredAntiAffinity[i]
 		if j.MatchedBy(t) {
-			w.adds(j.repelledBy.of(w, e, t.TopologyKey), 1)
+			w.adds(j.repelledBy.of(w, cols, t.TopologyKey), 1)
 		}
 	}
 }
 
 // relateUnsure counts a pod that may or may not match.
-func (j *affinityJudge) relateUnsure(w *wide, e *Engine) {
+func (j *affinityJudge) relateUnsure(w *wide, cols *columns.Columns) {
 	if j.unsure == nil {
 		for i := range j.Affinity {
-			j.unsure = append(j.unsure, w.newTally(&columns.Tally{Axis: e.columns.Axis(j.Affinity[i].TopologyKey)}))
+			j.unsure = append(j.unsure, w.newTally(&columns.Tally{Axis: cols.Axis(j.Affinity[i].TopologyKey)}))
 		}
 	}
 	for _, t := range j.unsure {
@@ -104,7 +104,7 @@ func (j *affinityJudge) relateUnsure(w *wide, e *Engine) {
 
 func (*affinityJudge) restate(*wide, int, *state.NodeInfo) {}
 
-func (j *affinityJudge) prepare(w *wide, _ *Engine) {
+func (j *affinityJudge) prepare(w *wide, _ *columns.Columns) {
 	j.first = j.self
 	for _, t := range j.attracting {
 		j.first = j.first && w.tallies[t.tally].Total == 0
@@ -151,8 +151,8 @@ type affinityRanker struct {
 	keys   keyTallies
 }
 
-func (r *affinityRanker) relate(w *wide, e *Engine, k *state.Kind) {
-	add := func(key string, weight int64) { w.adds(r.keys.of(w, e, key), int32(weight)) }
+func (r *affinityRanker) relate(w *wide, cols *columns.Columns, k *state.Kind) {
+	add := func(key string, weight int64) { w.adds(r.keys.of(w, cols, key), int32(weight)) }
 	for i := range r.Attracted {
 		if t := &r.Attracted[i]; t.MatchesKind(k) {
 			add(t.TopologyKey, int64(t.Weight))
@@ -180,22 +180,22 @@ func (r *affinityRanker) relate(w *wide, e *Engine, k *state.Kind) {
 
 func (*affinityRanker) restate(*wide, int, *state.NodeInfo) {}
 
-func (r *affinityRanker) rate(c *class, rated *rating) {
+func (r *affinityRanker) rate(w *wide, g *groups, list *groupList) {
 	low, high := int64(math.MaxInt64), int64(math.MinInt64)
-	for i := range rated.groups {
-		values := rated.columns(c, i)
-		rated.raw[i] = 0
+	for i := range list.ids {
+		values := list.crossNode(g, i)
+		list.raw[i] = 0
 		for k := range r.keys {
-			sum, _ := r.keys[k].sum(c.wide, values)
-			rated.raw[i] += sum
+			sum, _ := r.keys[k].sum(w, values)
+			list.raw[i] += sum
 		}
-		low, high = min(low, rated.raw[i]), max(high, rated.raw[i])
+		low, high = min(low, list.raw[i]), max(high, list.raw[i])
 	}
 	if low == high {
 		return // all nodes score the same: MinScore
 	}
-	for i, raw := range rated.raw {
+	for i, raw := range list.raw {
 		share := float64(raw-low) / float64(high-low)
-		rated.sums[i] += r.weight * int64(float64(rule.MaxScore)*share)
+		list.sums[i] += r.weight * int64(float64(rule.MaxScore)*share)
 	}
 }

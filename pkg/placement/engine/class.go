@@ -78,30 +78,23 @@ const infeasible int32 = math.MinInt32 / 2
 // basis holds the versions of what a plan depends on in addition to the pod.
 type basis struct{ places, epoch uint64 }
 
-// traitRow is the class's cached state about nodes with the same traits.
-type traitRow struct {
-	known   bool
-	verdict int16
-	taints  int32
-}
-
 // catchUp evaluates again every node that changed since the class was last used.
-func (c *class) catchUp(e *Engine) {
-	c.wide.catchUp(e)
-	c.grow(e)
-	if c.bonus.weigh(c, e) {
+func (c *class) catchUp(cols *columns.Columns) {
+	c.wide.catchUp(cols)
+	c.grow(cols)
+	if c.bonus.weigh(c, cols) {
 		c.rebase()
 	}
-	if sweep := c.seen == 0 || e.columns.Journal.IsFar(c.seen); sweep {
-		for slot, at := range e.columns.Journal.Moved {
+	if sweep := c.seen == 0 || cols.Journal.IsFar(c.seen); sweep {
+		for slot, at := range cols.Journal.Moved {
 			if at > c.seen {
-				c.refresh(e, slot, true)
+				c.refresh(cols, slot, true)
 			}
 		}
 	} else {
-		c.follow(e)
+		c.follow(cols)
 	}
-	c.seen = e.columns.Journal.Now
+	c.seen = cols.Journal.Now
 	if c.groups.stale(len(c.wide.columns), len(c.cells)) {
 		c.regroup()
 	}
@@ -109,47 +102,47 @@ func (c *class) catchUp(e *Engine) {
 
 // follow processes the moves one by one. A node is evaluated at its last move. Its group changes only if its object
 // changed, or if pods that the rules beyond one node count were added or removed.
-func (c *class) follow(e *Engine) {
-	for at := c.seen + 1; at <= e.columns.Journal.Now; at++ {
-		m := &e.columns.Journal.Last[at%columns.JournalSize]
+func (c *class) follow(cols *columns.Columns) {
+	for at := c.seen + 1; at <= cols.Journal.Now; at++ {
+		m := &cols.Journal.Last[at%columns.JournalSize]
 		slot := int(m.Slot)
-		if c.group[slot] != noGroup && c.wide.counts(e, m.Kind) {
+		if c.group[slot] != noGroup && c.wide.counts(cols, m.Kind) {
 			c.regroupSlot(slot)
 		}
-		if e.columns.Journal.Moved[slot] == at {
-			c.refresh(e, slot, e.columns.Journal.Restated[slot] > c.seen)
+		if cols.Journal.Moved[slot] == at {
+			c.refresh(cols, slot, cols.Journal.Restated[slot] > c.seen)
 		}
 	}
 }
 
 // grow extends the arrays for new slots and traits.
-func (c *class) grow(e *Engine) {
-	if lack := e.columns.Len() - len(c.cells); lack > 0 {
+func (c *class) grow(cols *columns.Columns) {
+	if lack := cols.Len() - len(c.cells); lack > 0 {
 		c.cells = columns.GrowBy(c.cells, lack, cell{static: placement.VerdictAbsent, verdict: placement.VerdictAbsent})
 		c.base = columns.GrowBy(c.base, lack, infeasible)
 		c.group = columns.GrowBy(c.group, lack, noGroup)
 	}
-	if lack := len(e.columns.Traits.IDs) - len(c.traits); lack > 0 {
+	if lack := len(cols.Traits.IDs) - len(c.traits); lack > 0 {
 		c.traits = columns.GrowBy(c.traits, lack, traitRow{})
 	}
 }
 
 // refresh evaluates one node again. restated includes its object; without it, a node that is in a group stays in it
 // for as long as it passes.
-func (c *class) refresh(e *Engine, slot int, restated bool) {
+func (c *class) refresh(cols *columns.Columns, slot int, restated bool) {
 	if restated {
-		c.restate(e, slot)
+		c.restate(cols, slot)
 	}
 	cell := &c.cells[slot]
 	c.tally(cell.verdict, -1)
-	cell.verdict = c.judge(e, slot, cell.static)
+	cell.verdict = c.judge(cols, slot, cell.static)
 	c.tally(cell.verdict, 1)
 	if cell.verdict != placement.VerdictPass {
 		c.base[slot] = infeasible
 		c.groups.leave(&c.group[slot])
 		return
 	}
-	cell.score = int32(c.plan.usage.score(&e.columns.Resources, slot))
+	cell.score = int32(c.plan.usage.score(&cols.Resources, slot))
 	c.plan.scoredBy(fromFit, 0, 1)
 	c.plan.scoredBy(fromBalance, 0, 1)
 	c.plan.scoredBy(fromImage, 0, 1)
@@ -170,13 +163,13 @@ func (c *class) tally(verdict int16, by int32) {
 }
 
 // restate evaluates the rules that read only a node's object.
-func (c *class) restate(e *Engine, slot int) {
-	n, cell := e.columns.Infos[slot], &c.cells[slot]
+func (c *class) restate(cols *columns.Columns, slot int) {
+	n, cell := cols.Infos[slot], &c.cells[slot]
 	cell.static, cell.why = placement.VerdictAbsent, 0
 	if n == nil {
 		return
 	}
-	row := &c.traits[e.columns.Traits.Of[slot]]
+	row := &c.traits[cols.Traits.Of[slot]]
 	if !row.known {
 		*row = c.plan.traitRow(n)
 	}
@@ -193,19 +186,19 @@ func (c *class) restate(e *Engine, slot int) {
 
 // judge returns the verdict of all rules about one node: that of the first rule that rejects it. static is the
 // verdict of the rules that read only its object.
-func (c *class) judge(e *Engine, slot int, static int16) int16 {
-	if static == placement.VerdictAbsent || !c.candidate(e, slot) {
+func (c *class) judge(cols *columns.Columns, slot int, static int16) int16 {
+	if static == placement.VerdictAbsent || !c.candidate(cols, slot) {
 		return placement.VerdictAbsent
 	}
 	if static == placement.VerdictNarrowed {
 		return static
 	}
-	return c.plan.judgeUse(e, slot, static)
+	return c.plan.judgeUse(cols, slot, static)
 }
 
 // candidate reports whether a node is among those to choose from.
-func (c *class) candidate(e *Engine, slot int) bool {
-	marks := e.columns.Marks.Of[slot]
+func (c *class) candidate(cols *columns.Columns, slot int) bool {
+	marks := cols.Marks.Of[slot]
 	return marks&columns.MarkUsable != 0 && (!c.key.home || marks&columns.MarkHome != 0)
 }
 
@@ -230,10 +223,6 @@ func (c *class) bytes() int64 {
 
 // classOverhead estimates what a class takes in addition to its arrays: the plan and the pod.
 const classOverhead = 8 << 10
-
-// maxGauges is the number of rules that scale their scores by the largest among the feasible nodes: taints and node
-// affinity.
-const maxGauges = 2
 
 // gauge is one of these rules.
 type gauge struct {
@@ -274,7 +263,7 @@ type imageBonus struct {
 }
 
 // weigh updates what the images are worth and reports whether that changed.
-func (b *imageBonus) weigh(c *class, e *Engine) (changed bool) {
+func (b *imageBonus) weigh(c *class, cols *columns.Columns) (changed bool) {
 	plan := c.plan.image
 	if plan == nil {
 		return false
@@ -284,8 +273,8 @@ func (b *imageBonus) weigh(c *class, e *Engine) (changed bool) {
 	}
 	for i, name := range plan.Images {
 		var worth int64
-		if b.images[i] = e.columns.Images.Watch(name); b.images[i] != nil {
-			worth = b.images[i].Worth(name, e.columns.Nodes(), e.columns.Infos)
+		if b.images[i] = cols.Images.Watch(name); b.images[i] != nil {
+			worth = b.images[i].Worth(name, cols.Nodes(), cols.Infos)
 		}
 		if worth != b.worth[i] {
 			b.worth[i], changed = worth, true
@@ -321,4 +310,37 @@ func (b *imageBonus) points(plan *imagePlan, held uint32) int32 {
 		}
 	}
 	return int32(plan.weight * plan.Scale(sum))
+}
+
+// regroupSlot adds a node that passes to its group.
+func (c *class) regroupSlot(slot int) {
+	if c.groups.width != len(c.wide.columns)+maxGauges {
+		return // all nodes will be regrouped
+	}
+	c.values(slot)
+	c.groups.enter(&c.group[slot])
+}
+
+// values computes the tuple that determines a node's group: its gauges, then the columns of the rules beyond one
+// node.
+func (c *class) values(slot int) {
+	tuple := c.groups.tuple[:0]
+	for _, raw := range c.cells[slot].raw {
+		tuple = append(tuple, int64(raw))
+	}
+	for i := range c.wide.columns {
+		tuple = append(tuple, c.wide.columns[i].Value(slot))
+	}
+	c.groups.tuple = tuple
+}
+
+// regroup rebuilds the groups of all nodes.
+func (c *class) regroup() {
+	c.groups.reset(len(c.wide.columns) + maxGauges)
+	for slot := range c.cells {
+		c.group[slot] = noGroup
+		if c.cells[slot].verdict == placement.VerdictPass {
+			c.regroupSlot(slot)
+		}
+	}
 }

@@ -48,9 +48,9 @@ type podKey struct {
 const maxKnown = 8
 
 // keyOf returns the key of a pod; ok is false for a pod that has none.
-func keyOf(p *placement.Profile, q Query) (key podKey, ok bool) {
-	return podKey{p, q.Pod.Template, q.Pod.Kind, q.Pod.Status(), q.Home},
-		q.Pod.NodeName == "" && !volumes.HasEphemeral(&q.Pod.Template.Spec) && !rule.HasDeviceClaims(&q.Pod.Template.Spec)
+func keyOf(p *placement.Profile, pod *state.Pod, home bool) (key podKey, ok bool) {
+	return podKey{p, pod.Template, pod.Kind, pod.Status(), home},
+		pod.NodeName == "" && !volumes.HasEphemeral(&pod.Template.Spec) && !rule.HasDeviceClaims(&pod.Template.Spec)
 }
 
 func newClassCache(budget int64) classCache {
@@ -139,85 +139,4 @@ func (k *classCache) blank(key classKey) *class {
 	}
 	c.groups.reset(maxGauges)
 	return c
-}
-
-// classOf returns the class of a pod, and creates it if necessary.
-func (e *Engine) classOf(p *placement.Profile, q Query) (*class, error) {
-	key, brief := keyOf(p, q)
-	if entry, ok := e.cache.byPod[key]; ok && brief && e.serves(entry, q.Pod) {
-		e.cache.use(entry)
-		return entry.class, nil
-	}
-	entry, err := e.find(p, q)
-	if err != nil {
-		return nil, err
-	}
-	if brief {
-		e.cache.know(key, entry)
-	}
-	return entry.class, nil
-}
-
-// serves reports whether everything that a class was made from is still valid.
-func (e *Engine) serves(entry *cached, pod *state.Pod) bool {
-	return entry.basis == e.basis() && e.isCurrent(entry.wide, pod)
-}
-
-// find is classOf based on the contents of the pod.
-func (e *Engine) find(p *placement.Profile, q Query) (*cached, error) {
-	shape, wideLen, err := e.sign.Of(q.Pod)
-	if err != nil {
-		return nil, err
-	}
-	if entry, ok := e.cache.byKey[classKey{p, q.Pod.Kind, q.Home, string(shape)}]; ok {
-		if e.serves(entry, q.Pod) {
-			e.cache.use(entry)
-			return entry, nil
-		}
-		e.cache.drop(entry)
-	}
-	c := e.cache.blank(classKey{p, q.Pod.Kind, q.Home, string(shape)})
-	c.basis = e.basis()
-	c.wide = e.cache.wides[wideKey{p, q.Pod.Kind, string(shape[:wideLen])}]
-	if c.wide != nil && e.isCurrent(c.wide, q.Pod) {
-		c.plan = newPlan(e, c, q.Pod, nil)
-	} else {
-		c.wide = e.newWide(wideKey{p, q.Pod.Kind, string(shape[:wideLen])}, q.Pod)
-		c.plan = newPlan(e, c, q.Pod, c.wide)
-		if c.plan.err != nil || c.plan.rejected != nil || c.plan.uncompiled {
-			delete(e.cache.wides, c.wide.key) // not all rules have been compiled into it
-		}
-	}
-	c.wide.users++
-	c.id, c.refused = classID(c.key, q.Pod), make([]int32, len(c.plan.filters))
-	return e.cache.add(c), nil
-}
-
-func (e *Engine) basis() basis { return basis{e.columns.Resources.Version, e.epoch} }
-
-// newWide creates a wide without rules and replaces one that is out of date.
-func (e *Engine) newWide(key wideKey, pod *state.Pod) *wide {
-	w := &wide{key: key}
-	w.basis = wideBasis{e.version, e.epoch, e.digest(w, pod)}
-	e.cache.wides[key] = w
-	return w
-}
-
-func (e *Engine) digest(w *wide, pod *state.Pod) string {
-	return string(objectDigest(nil, w.key.profile, pod, rule.OrNone(e.objects)))
-}
-
-// isCurrent reports whether everything that a wide was made from is still valid. It mostly is when objects have
-// changed; finding that out takes a look at the objects that matter to it.
-func (e *Engine) isCurrent(w *wide, pod *state.Pod) bool {
-	if w.basis.epoch != e.epoch || !w.fits() {
-		return false
-	}
-	if w.basis.objects != e.version {
-		if e.digest(w, pod) != w.basis.digest {
-			return false
-		}
-		w.basis.objects = e.version
-	}
-	return true
 }

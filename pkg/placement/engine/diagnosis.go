@@ -1,18 +1,12 @@
 package engine
 
 import (
-	"encoding/binary"
-	"maps"
-	"slices"
 	"strings"
 
-	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/columns"
 	"github.com/berth-scheduler/berth/pkg/placement/internal/podaffinity"
 	"github.com/berth-scheduler/berth/pkg/placement/internal/spread"
-	"github.com/berth-scheduler/berth/pkg/placement/names"
-	"github.com/berth-scheduler/berth/pkg/placement/rule"
-	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // failure describes a group of nodes that fail alike: the rule, and which of its reasons applies or which
@@ -24,25 +18,25 @@ type failure struct {
 }
 
 // diagnose explains why no node passes. The result is valid until a node changes.
-func (c *class) diagnose(e *Engine, total int) placement.Diagnosis {
-	if c.told.at == e.columns.Journal.Now && c.told.diagnosis.NodesTotal() == total {
+func (c *class) diagnose(cols *columns.Columns, total int) placement.Diagnosis {
+	if c.told.at == cols.Journal.Now && c.told.diagnosis.NodesTotal() == total {
 		return c.told.diagnosis
 	}
-	counts, examples := c.failures(e)
+	counts, examples := c.failures(cols)
 	groups := make([]placement.Group, 0, len(counts))
 	for f, count := range counts {
-		g := placement.Group{Plugin: strings.Join(c.plan.onlyBy, ","), Reasons: c.reasons(e, f, examples[f]), Nodes: count}
+		g := placement.Group{Plugin: strings.Join(c.plan.onlyBy, ","), Reasons: c.reasons(cols, f, examples[f]), Nodes: count}
 		if f.verdict >= 0 {
 			g.Plugin = c.plan.filters[f.verdict].Plugin
 		}
 		groups = append(groups, g)
 	}
-	c.told = told{placement.DiagnosisOf(total, c.plan.onlyBy, groups), e.columns.Journal.Now}
+	c.told = told{placement.DiagnosisOf(total, c.plan.onlyBy, groups), cols.Journal.Now}
 	return c.told.diagnosis
 }
 
 // failures counts the nodes that fail in the same way, with an example of each.
-func (c *class) failures(e *Engine) (counts map[failure]int32, examples map[failure]int) {
+func (c *class) failures(cols *columns.Columns) (counts map[failure]int32, examples map[failure]int) {
 	counts, examples = map[failure]int32{}, map[failure]int{}
 	fits := c.plan.fits()
 	var (
@@ -54,9 +48,9 @@ func (c *class) failures(e *Engine) (counts map[failure]int32, examples map[fail
 			continue
 		}
 		var f failure
-		f.verdict, f.why = c.verdict(slot)
+		f.verdict, f.why = c.firstRejection(slot)
 		if f.verdict >= 0 && fits[f.verdict] != nil {
-			f.lacks = fits[f.verdict].lacks(&e.columns.Resources, slot)
+			f.lacks = fits[f.verdict].lacks(&cols.Resources, slot)
 		}
 		if run > 0 && f != last {
 			counts[last] += run
@@ -72,9 +66,9 @@ func (c *class) failures(e *Engine) (counts map[failure]int32, examples map[fail
 	return counts, examples
 }
 
-// verdict returns the first rule that rejects a node, including the rules beyond one node, and which of its reasons
+// firstRejection returns the first rule that rejects a node, including the rules beyond one node, and which of its reasons
 // applies.
-func (c *class) verdict(slot int) (int16, uint8) {
+func (c *class) firstRejection(slot int) (int16, uint8) {
 	v, why := c.cells[slot].verdict, c.cells[slot].why
 	if v != c.cells[slot].static {
 		why = 0
@@ -116,7 +110,7 @@ func (p *plan) fits() []*fitUse {
 }
 
 // reasons returns a rule's reasons for the nodes with a failure, of which example is one.
-func (c *class) reasons(e *Engine, f failure, example int) []string {
+func (c *class) reasons(cols *columns.Columns, f failure, example int) []string {
 	if f.verdict == placement.VerdictNarrowed {
 		return []string{placement.NarrowedReason(c.plan.onlyBy)}
 	}
@@ -133,69 +127,5 @@ func (c *class) reasons(e *Engine, f failure, example int) []string {
 			return u.fit.reasons(f.lacks)
 		}
 	}
-	return c.plan.filters[f.verdict].Filter.Explain(e.columns.Infos[example])
-}
-
-// objectDigest appends everything that plans take from objects other than pods and nodes: the labels of the pod's
-// namespace, the namespaces that its terms select, and the default spread selector if the pod has no spread
-// constraints.
-func objectDigest(b []byte, p *placement.Profile, pod *state.Pod, objects rule.Objects) []byte {
-	if _, ok := p.Plugin(names.InterPodAffinity); ok {
-		b = appendParty(b, pod, objects)
-	}
-	plugin, ok := p.Plugin(names.PodTopologySpread)
-	if !ok || len(pod.Template.Spec.TopologySpreadConstraints) > 0 {
-		return b
-	}
-	if spreads, ok := plugin.(spread.Plugin); ok && len(spreads.Defaults) > 0 {
-		b = rule.AppendPart(b, spread.DefaultSelector(pod, objects).String())
-	}
-	return b
-}
-
-func appendParty(b []byte, pod *state.Pod, objects rule.Objects) []byte {
-	party := podaffinity.NewParty(pod, objects)
-	if party.Known {
-		b = append(b, 1)
-	}
-	b = appendSorted(b, slices.Collect(maps.Keys(party.NamespaceLabels)), func(key string) string {
-		return party.NamespaceLabels[key]
-	})
-	if pod.Terms == nil {
-		return b
-	}
-	for _, list := range [][]podaffinity.Term{
-		party.Resolve(pod.Terms.RequiredAffinity, state.MustMatch),
-		party.Resolve(pod.Terms.RequiredAffinity, state.MayMatch),
-		party.Resolve(pod.Terms.RequiredAntiAffinity, state.MayMatch),
-		party.Resolve(pod.Terms.PreferredAffinity, state.MustMatch),
-		party.Resolve(pod.Terms.PreferredAntiAffinity, state.MayMatch),
-	} {
-		for _, t := range list {
-			b = appendSorted(b, slices.Collect(maps.Keys(t.NamespaceSet)), func(string) string { return "" })
-		}
-	}
-	return b
-}
-
-func appendSorted(b []byte, keys []string, value func(string) string) []byte {
-	slices.Sort(keys)
-	b = binary.AppendUvarint(b, uint64(len(keys)))
-	for _, key := range keys {
-		b = rule.AppendPart(rule.AppendPart(b, key), value(key))
-	}
-	return b
-}
-
-// ObjectsMatter reports whether a change of an object that is neither a pod nor a node can change an answer, so
-// that SetObjects must be called on an Engine.
-func ObjectsMatter(c state.ObjectChange) bool {
-	switch c.Kind {
-	case events.KindNamespace:
-		return c.Before == nil || c.After == nil || !maps.Equal(c.Before.API.GetLabels(), c.After.API.GetLabels())
-	case events.KindService, events.KindReplicationContrl, events.KindReplicaSet, events.KindStatefulSet:
-		return true
-	default:
-		return false
-	}
+	return c.plan.filters[f.verdict].Filter.Explain(cols.Infos[example])
 }

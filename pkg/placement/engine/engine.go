@@ -1,12 +1,10 @@
 package engine
 
 import (
-	"cmp"
-	"fmt"
-	"slices"
+	"maps"
 
+	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
-	"github.com/berth-scheduler/berth/pkg/placement/devices"
 	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/columns"
 	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/signature"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
@@ -73,7 +71,7 @@ func New(cfg Config) *Engine {
 		columns: columns.New(), cache: newClassCache(cfg.CacheBytes),
 		protected: map[string]bool{}, guarded: map[*state.NodeInfo][]string{},
 	}
-	e.board.e = e
+	e.board.cols = &e.columns
 	return e
 }
 
@@ -132,206 +130,6 @@ func (e *Engine) SetObjects(o rule.Objects) {
 // Refresh replaces the objects by others that differ in nothing relevant, so that the old ones can be freed.
 func (e *Engine) Refresh(o rule.Objects) { e.objects = o }
 
-// Query is the input of a decision in addition to the cluster and the profile.
-type Query struct {
-	// Pod is the pod to place; its Template must be set.
-	Pod *state.Pod
-	// Seed breaks ties.
-	Seed uint64
-	// Limit is how many feasible nodes to rank: 0 means TopK, a negative value means all.
-	Limit int
-	// Start is where a profile that samples starts; see Input.Start.
-	Start int
-	// Home restricts the search to home nodes. HomeFirst ranks them before other nodes with the same total.
-	Home, HomeFirst bool
-	// Opinions holds the results of custom plugins and extenders for nodes, Guidance those of the plugins for the
-	// pod; see Input. A query with either is evaluated from scratch.
-	Opinions map[string]placement.Opinion
-	Guidance *placement.Guidance
-	// Everywhere evaluates all nodes even if the pod has been nominated to one; see Input.Everywhere.
-	Everywhere bool
-	// Weigh requests Result.Weighed for this many of the best nodes.
-	Weigh int
-	// Laps, if not nil, is notified of the stages of the evaluation; with TimeRules, also of the results of the
-	// first rules.
-	Laps      Laps
-	TimeRules bool
-}
-
-// Evaluate decides about one pod, as p.Evaluate does with the usable nodes as candidates. Result.Feasible belongs
-// to the engine and is valid until the next call.
-func (e *Engine) Evaluate(p *placement.Profile, q Query) placement.Result {
-	total := e.columns.Marks.Usable
-	if q.Home {
-		total = e.columns.Marks.Home
-	}
-	if total == 0 {
-		return placement.Result{}
-	}
-	if q.Start < 0 {
-		return placement.Result{Err: fmt.Errorf("placement: start is %d, want 0 or more", q.Start)}
-	}
-	if q.Pod == nil || q.Pod.Template == nil {
-		return placement.Result{Err: placement.ErrNoObject}
-	}
-	e.watch.begin(p, q)
-	defer e.watch.rest()
-	c, err := e.classOf(p, q)
-	if err != nil {
-		return placement.Result{Err: err}
-	}
-	if len(devices.BackedResources(q.Pod.Requests, e.objects)) > 0 {
-		result := p.Evaluate(e.input(q)) // whether a node lists the resource matters to two rules
-		result.Class = c.id
-		return result
-	}
-	if rule.HasDeviceClaims(&q.Pod.Template.Spec) {
-		return e.evaluateClaims(c, q, total)
-	}
-	if c.plan.err != nil {
-		return placement.Result{Err: c.plan.err}
-	}
-	result := placement.Result{NodesTotal: total, Class: c.id}
-	e.watch.point(PointPreFilter, c.plan.begins())
-	if c.plan.rejected != nil {
-		result.Diagnosis = c.plan.rejected.Diagnosis(total)
-		return result
-	}
-	if c.plan.scratch || len(q.Opinions) > 0 || q.Guidance != nil {
-		result = p.Evaluate(e.input(q))
-		result.Class = c.id
-		return result
-	}
-	c.catchUp(e)
-	c.wide.prepare(e)
-	e.cache.settle(c, e.columns.Nodes())
-	return e.decide(c, q, result)
-}
-
-// decide computes the answer from an up-to-date class.
-func (e *Engine) decide(c *class, q Query, result placement.Result) placement.Result {
-	if slot, ok := e.nominated(c, q.Pod); ok && !q.Everywhere {
-		result.FeasibleCount, result.Feasible = 1, e.alone(slot)
-		return result
-	}
-	sampling := e.late != nil || c.key.profile.SampleSize(result.NodesTotal) < result.NodesTotal
-	if sampling {
-		result.Examined = e.sample(c, q)
-		e.rating.list(c, e.counts)
-	} else {
-		result.Examined = e.examined(c, result.NodesTotal)
-		e.rating.list(c, c.groups.members)
-	}
-	result.FeasibleCount = e.rating.total
-	e.watch.point(PointFilter, found(result.FeasibleCount))
-	e.rating.weighed.begin()
-	switch {
-	case result.FeasibleCount == 0 && e.late != nil:
-		return result // the class does not know the reason
-	case result.FeasibleCount == 0:
-		result.Diagnosis = c.diagnose(e, result.NodesTotal)
-		return result
-	case result.FeasibleCount > 1 && c.plan.scorerErr != nil:
-		return placement.Result{Err: c.plan.scorerErr}
-	case result.FeasibleCount > 1:
-		e.rating.rate(c, q.Weigh > 0)
-	}
-	e.board.reset(q, result.FeasibleCount)
-	if sampling {
-		for _, slot := range e.sampled {
-			total := c.base[slot] + e.rating.points[c.group[slot]+1]
-			e.board.offer(placement.Ranked{Total: int64(total), Tie: e.board.tie(int(slot)), Index: int(slot)})
-		}
-	} else {
-		e.board.scan(c, e.rating.points)
-	}
-	result.Feasible = e.ranked()
-	if result.FeasibleCount > 1 {
-		e.watch.point(PointScore, rule.Success)
-	}
-	e.weigh(c, q, &result)
-	return result
-}
-
-// nominated returns the slot of the node that the pod has been nominated to, if it passes. A rule that narrows the
-// nodes down does not exclude that node.
-func (e *Engine) nominated(c *class, pod *state.Pod) (int32, bool) {
-	name := pod.Status().NominatedNodeName
-	if name == "" {
-		return 0, false
-	}
-	slot := slices.IndexFunc(e.columns.Infos, func(n *state.NodeInfo) bool { return n != nil && n.Node.Name == name })
-	if slot < 0 || !c.candidate(e, slot) {
-		return 0, false
-	}
-	v := c.cells[slot].verdict
-	if v == placement.VerdictNarrowed {
-		v, _ = c.plan.judgeNode(e.columns.Infos[slot], c.traits[e.columns.Traits.Of[slot]].verdict)
-		v = c.plan.judgeUse(e, slot, v)
-	}
-	return int32(slot), v == placement.VerdictPass && c.passesWide(slot)
-}
-
-// examined returns how many nodes a search over all nodes judges: those that no rule narrowed out.
-func (e *Engine) examined(c *class, total int) int {
-	if c.plan.only == nil {
-		return total
-	}
-	n := 0
-	for i := range c.cells {
-		if v := c.cells[i].verdict; v != placement.VerdictAbsent && v != placement.VerdictNarrowed {
-			n++
-		}
-	}
-	return n
-}
-
-// alone is the answer when one node is feasible: it is not scored.
-func (e *Engine) alone(slot int32) []placement.Scored {
-	e.feasible = append(e.feasible[:0], placement.Scored{Node: e.columns.Infos[slot]})
-	return e.feasible
-}
-
-func (e *Engine) ranked() []placement.Scored {
-	e.feasible = e.feasible[:0]
-	if len(e.board.list) == 1 && e.rating.total == 1 {
-		return e.alone(int32(e.board.list[0].Index))
-	}
-	for _, c := range e.board.list {
-		e.feasible = append(e.feasible, placement.Scored{Node: e.columns.Infos[c.Index], Total: c.Total})
-	}
-	return e.feasible
-}
-
-// input returns the equivalent Input for Profile.Evaluate.
-func (e *Engine) input(q Query) placement.Input {
-	in := placement.Input{
-		Pod: q.Pod, Objects: e.objects, Seed: q.Seed, Start: q.Start, Limit: q.Limit, Weigh: q.Weigh,
-		Opinions: q.Opinions, Guidance: q.Guidance, Everywhere: q.Everywhere,
-	}
-	if q.HomeFirst {
-		in.Home = make(map[string]bool, e.columns.Marks.Home)
-	}
-	for slot, n := range e.columns.Infos {
-		if n == nil {
-			continue
-		}
-		in.Nodes = append(in.Nodes, n)
-		usable, home := e.columns.Marks.Of[slot]&columns.MarkUsable != 0, e.columns.Marks.Of[slot]&columns.MarkHome != 0
-		if usable && (home || !q.Home) {
-			in.Candidates = append(in.Candidates, n)
-		}
-		if home && q.HomeFirst {
-			in.Home[n.Node.UID] = true
-		}
-	}
-	slices.SortFunc(in.Nodes, byNodeName)
-	slices.SortFunc(in.Candidates, byNodeName)
-	return in
-}
-
-func byNodeName(a, b *state.NodeInfo) int { return cmp.Compare(a.Node.Name, b.Node.Name) }
-
 // Numbers are assigned and not released while classes may use them. When few of them are still in use, everything
 // is renumbered.
 const (
@@ -373,4 +171,49 @@ func (e *Engine) restart() {
 		e.columns.Marks.Set(now, columns.MarkHome, old.Marks.Of[slot]&columns.MarkHome != 0)
 	}
 	e.cache.clear()
+}
+
+// ObjectsMatter reports whether a change of an object that is neither a pod nor a node can change an answer, so
+// that SetObjects must be called on an Engine.
+func ObjectsMatter(c state.ObjectChange) bool {
+	switch c.Kind {
+	case events.KindNamespace:
+		return c.Before == nil || c.After == nil || !maps.Equal(c.Before.API.GetLabels(), c.After.API.GetLabels())
+	case events.KindService, events.KindReplicationContrl, events.KindReplicaSet, events.KindStatefulSet:
+		return true
+	default:
+		return false
+	}
+}
+
+// Asked visits how often each rule has been called since the last visit: for a pod (PreFilter, PreScore), or for
+// one node or one group of like nodes. An engine caches the results of rules, so the numbers grow with what
+// changed, not with nodes times pods.
+func (e *Engine) Asked(visit func(a Asked, calls uint64)) {
+	for a, calls := range maps.All(e.watch.asked) {
+		if *calls > 0 {
+			visit(a, *calls)
+			*calls = 0
+		}
+	}
+}
+
+// SetProtected replaces the set of pods on a node that cannot be victims (see preempt.Input.Protected). It is
+// dropped together with the node.
+func (e *Engine) SetProtected(n *state.NodeInfo, uids []string) {
+	slot, known := e.columns.Slots[n]
+	if !known {
+		return
+	}
+	for _, uid := range e.guarded[n] {
+		delete(e.protected, uid)
+	}
+	delete(e.guarded, n)
+	if len(uids) > 0 {
+		e.guarded[n] = append([]string(nil), uids...)
+	}
+	for _, uid := range uids {
+		e.protected[uid] = true
+	}
+	e.columns.Journal.Move(columns.Move{Slot: slot, Kind: columns.NoKind, By: 0})
 }

@@ -3,8 +3,6 @@ package engine
 import (
 	"encoding/binary"
 	"slices"
-
-	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
 // groups sorts the nodes that pass the rules about a single node by everything else that their total, or a rule
@@ -65,6 +63,19 @@ func (g *groups) enter(of *int32) {
 	*of = id
 }
 
+// groupList lists the feasible groups of one evaluation, with their number of nodes and their points. All slices have
+// one entry per group.
+type groupList struct {
+	ids, nodes []int32
+	// sums holds the points so far; raw is scratch of one ranker.
+	sums, raw []int64
+}
+
+// crossNode returns the values of an entry that the rules beyond one node read.
+func (l *groupList) crossNode(g *groups, entry int) []int64 {
+	return g.row(int(l.ids[entry]))[maxGauges:]
+}
+
 // reset removes all groups.
 func (g *groups) reset(width int) {
 	if g.ids == nil {
@@ -91,35 +102,6 @@ func (g *groups) bytes() int64 {
 	return int64(8*cap(g.values)+4*cap(g.members)) + int64(len(g.members)*(perKey+8*g.width))
 }
 
-// regroupSlot adds a node that passes to its group.
-func (c *class) regroupSlot(slot int) {
-	if c.groups.width != len(c.wide.columns)+maxGauges {
-		return // all nodes will be regrouped
-	}
-	c.values(slot)
-	c.groups.enter(&c.group[slot])
-}
-
-// values computes the tuple that determines a node's group: its gauges, then the columns of the rules beyond one
-// node.
-func (c *class) values(slot int) {
-	tuple := c.groups.tuple[:0]
-	for _, raw := range c.cells[slot].raw {
-		tuple = append(tuple, int64(raw))
-	}
-	for i := range c.wide.columns {
-		tuple = append(tuple, c.wide.columns[i].Value(slot))
-	}
-	c.groups.tuple = tuple
-}
-
-// regroup rebuilds the groups of all nodes.
-func (c *class) regroup() {
-	c.groups.reset(len(c.wide.columns) + maxGauges)
-	for slot := range c.cells {
-		c.group[slot] = noGroup
-		if c.cells[slot].verdict == placement.VerdictPass {
-			c.regroupSlot(slot)
-		}
-	}
-}
+// maxGauges is the number of rules that scale their scores by the largest among the feasible nodes: taints and node
+// affinity.
+const maxGauges = 2

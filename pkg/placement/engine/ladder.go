@@ -8,7 +8,6 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/columns"
 	"github.com/berth-scheduler/berth/pkg/placement/internal/fit"
 	"github.com/berth-scheduler/berth/pkg/placement/preempt"
-	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -31,17 +30,17 @@ type rung struct {
 }
 
 // at returns the ladder of a slot that has a node.
-func (l *ladderColumn) at(e *Engine, slot int) []rung {
-	if lack := e.columns.Len() - len(l.of); lack > 0 {
+func (l *ladderColumn) at(cols *columns.Columns, slot int) []rung {
+	if lack := cols.Len() - len(l.of); lack > 0 {
 		l.of = columns.GrowBy(l.of, lack, ladder{})
 	}
 	one := &l.of[slot]
-	if one.made > 0 && one.made >= e.columns.Journal.Moved[slot] {
+	if one.made > 0 && one.made >= cols.Journal.Moved[slot] {
 		return one.rungs
 	}
-	one.made = e.columns.Journal.Now
+	one.made = cols.Journal.Now
 	one.rungs = one.rungs[:0]
-	n := e.columns.Infos[slot]
+	n := cols.Infos[slot]
 	for p := range n.Pods() {
 		one.rungs = append(one.rungs, rung{
 			Seat: preempt.SeatOf(n, p), milliCPU: p.Requests.MilliCPU, memory: p.Requests.Memory,
@@ -156,46 +155,4 @@ func (p *plan) newFitTrial() *fitTrial {
 		return nil
 	}
 	return &fitTrial{fit: &fit}
-}
-
-// tryFit is try for a node that lacks only resources; it returns false if numbers alone cannot decide.
-func (o *outlook) tryFit(e *Engine, c *class, x *preempt.Search, slot int) bool {
-	n := e.columns.Infos[slot]
-	if o.trial == nil || c.cells[slot].static != placement.VerdictPass || len(e.guarded[n]) > 0 {
-		return false
-	}
-	if o.spread != nil && o.spread.Check(n) != rule.Success {
-		return false
-	}
-	rungs := e.ladders.at(e, slot)
-	first, _ := slices.BinarySearchFunc(rungs, x.Pod.Priority, func(r rung, priority int32) int {
-		if r.Pod.Priority >= priority {
-			return -1
-		}
-		return 1
-	})
-	rungs = rungs[first:]
-	for i := range rungs {
-		p := rungs[i].Pod
-		if p.Deleting && !x.Rules.ChargeLeaving || x.Budgets != nil && len(x.Budgets.Covering(p)) > 0 {
-			return false
-		}
-	}
-	prospect := &o.prospects[slot]
-	if len(rungs) == 0 {
-		prospect.outcome = o.number(preempt.ReasonNoVictims)
-		return true
-	}
-	o.trial.begin(n)
-	if lacks := o.trial.take(rungs); lacks != 0 {
-		number, ok := o.lacking[lacks]
-		if !ok {
-			number = o.number(o.trial.reasons(lacks))
-			o.lacking[lacks] = number
-		}
-		prospect.outcome = number
-		return true
-	}
-	prospect.cost, prospect.outcome = preempt.CostOf(o.trial.victims, 0, x.Rules.ChargeLeaving), prospectRoom
-	return true
 }

@@ -1,17 +1,12 @@
 package engine
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
-	"github.com/berth-scheduler/berth/pkg/placement/devices"
-	"github.com/berth-scheduler/berth/pkg/placement/internal/fit"
+	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/columns"
 	"github.com/berth-scheduler/berth/pkg/placement/internal/nodes"
-	"github.com/berth-scheduler/berth/pkg/placement/internal/podaffinity"
-	"github.com/berth-scheduler/berth/pkg/placement/internal/spread"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
-	"github.com/berth-scheduler/berth/pkg/placement/volumes"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -44,96 +39,6 @@ type scoring struct {
 	taints *nodes.TaintScorer
 	stages stages
 }
-
-// nodeReader is a filter that reads only a node's object, so that its result stays the same until the object
-// changes.
-type nodeReader interface {
-	// OnlyTraits reports whether it reads only the node's taints, spec.unschedulable and declared features.
-	OnlyTraits() bool
-}
-
-// newPlan compiles the rules of a profile for a pod. The gauges are added to the class, and the rules beyond one
-// node to fresh, which is nil if the class shares those of another.
-func newPlan(e *Engine, c *class, pod *state.Pod, fresh *wide) plan {
-	if volumes.Needed(&pod.Template.Spec) {
-		return plan{pod: pod, scratch: true, uncompiled: true}
-	}
-	objects := devices.WithoutClasses(rule.OrNone(e.objects)) // a class has no pods with resources backed by devices
-	compiled := placement.Evaluation{Input: placement.Input{Pod: pod, Objects: objects}, Profile: c.key.profile}
-	compiled.Late = rule.HasDeviceClaims(&pod.Template.Spec)
-	p := plan{pod: pod, err: compiled.Compile(), rejected: compiled.Rejected}
-	p.scratch = c.key.profile.TotalWeight() > maxWeights
-	if p.err != nil || p.rejected != nil {
-		return p
-	}
-	p.only = compiled.Only
-	p.onlyBy = compiled.OnlyBy
-	p.filters = compiled.Filters
-	for i, f := range p.filters {
-		p.addFilter(e, int16(i), f.Filter)
-		if fresh != nil {
-			fresh.addJudge(e, f.Filter)
-		}
-	}
-	for _, s := range compiled.Scorers {
-		if s.Err != nil && p.scorerErr == nil {
-			p.scorerErr = fmt.Errorf("placement: plugin %s: %w", s.Plugin, s.Err)
-		}
-		if s.Err != nil {
-			continue
-		}
-		p.addStage(len(c.gauges), s)
-		p.addScorer(e, c, s)
-		if fresh != nil {
-			fresh.addRanker(e, s)
-		}
-	}
-	p.account(e, c.key.profile)
-	return p
-}
-
-func (p *plan) addFilter(e *Engine, index int16, filter rule.Filter) {
-	switch f := filter.(type) {
-	case *spread.Filter, *podaffinity.Filter:
-		p.judges = append(p.judges, index)
-	case fit.Filter:
-		p.uses = append(p.uses, newFitUse(&e.columns.Resources, index, f))
-		p.scratch = p.scratch || len(f.Extended) > maxNeeds
-	case nodeReader:
-		if f.OnlyTraits() {
-			p.byTraits = append(p.byTraits, index)
-		} else {
-			p.byNode = append(p.byNode, index)
-		}
-	default:
-		p.uses = append(p.uses, useFilter{index: index, filter: filter})
-	}
-}
-
-func (p *plan) addScorer(e *Engine, c *class, s placement.ActiveScorer) {
-	switch scorer := s.Scorer.(type) {
-	case fit.Scorer:
-		p.usage.fit = newUsageRow(&e.columns.Resources, scorer.Demands, true)
-		p.usage.fitScorer, p.usage.fitWeight = scorer, s.Weight
-	case fit.BalanceScorer:
-		p.usage.balance = newUsageRow(&e.columns.Resources, scorer.Demands, false)
-		p.usage.balanceScorer, p.usage.balanceWeight = scorer, s.Weight
-	case nodes.ImageScorer:
-		p.image = &imagePlan{ImageScorer: scorer, weight: s.Weight}
-		p.scratch = p.scratch || len(scorer.Images) > maxHeld
-	case nodes.TaintScorer:
-		p.taints = &scorer
-		c.gauges = append(c.gauges, gauge{weight: s.Weight, reversed: true})
-	case nodes.AffinityScorer:
-		c.gauges = append(c.gauges, gauge{weight: s.Weight, scorer: scorer})
-	case *spread.Scorer, *podaffinity.Scorer:
-	default:
-		p.scratch = true
-	}
-}
-
-// maxWeights is the largest sum of weights for which totals fit into the columns.
-const maxWeights = int64(-infeasible) / 2 / rule.MaxScore
 
 // traitRow evaluates the rules that read traits, on any node that has them.
 func (p *plan) traitRow(n *state.NodeInfo) traitRow {
@@ -189,4 +94,92 @@ const maxHeld = 32
 type imagePlan struct {
 	nodes.ImageScorer
 	weight int64
+}
+
+// stage identifies where the points of one rule come from.
+type stage struct {
+	source source
+	// index is the index among the gauges, or among the rankers.
+	index int
+}
+
+// stages holds the scorers in the order of the profile, and their names.
+type stages struct {
+	list  []stage
+	names []string
+}
+
+type source uint8
+
+const (
+	fromFit source = iota
+	fromBalance
+	fromImage
+	fromGauge
+	fromRanker
+)
+
+// watched is the plan's part of it: a counter per filter, and one per stage of scoring.
+type watched struct {
+	watch          *watch
+	filters, score []*uint64
+}
+
+// begins returns the result of the rules that evaluate only the pod.
+func (p *plan) begins() rule.Code {
+	if p.rejected != nil {
+		return rule.UnschedulableAndUnresolvable
+	}
+	return rule.Success
+}
+
+// check counts a call of a filter for a node and returns its code.
+func (p *plan) check(index int16, code rule.Code) rule.Code {
+	*p.watched.filters[index]++
+	p.watched.watch.rule(PointFilter, p.filters[index].Plugin, code)
+	return code
+}
+
+// judged counts the calls of the rules beyond one node, which decide for groups of nodes.
+func (p *plan) judged(groups int) {
+	for _, index := range p.judges {
+		*p.watched.filters[index] += uint64(groups)
+		p.watched.watch.rule(PointFilter, p.filters[index].Plugin, rule.Success)
+	}
+}
+
+// scoredBy counts the calls of a scorer; index is its index among those of its source.
+func (p *plan) scoredBy(from source, index, times int) {
+	for i, s := range p.stages.list {
+		if s.source == from && s.index == index {
+			*p.watched.score[i] += uint64(times)
+			p.watched.watch.rule(PointScore, p.stages.names[i], rule.Success)
+			return
+		}
+	}
+}
+
+// judgeUse evaluates the rules about usage, given the verdict of the others.
+func (p *plan) judgeUse(cols *columns.Columns, slot int, verdict int16) int16 {
+	for i := range p.uses {
+		u := &p.uses[i]
+		if verdict != placement.VerdictPass && u.index > verdict {
+			break
+		}
+		code := rule.Success
+		if !u.passes(cols, slot) {
+			code = rule.Unschedulable
+		}
+		if p.check(u.index, code) != rule.Success {
+			return u.index
+		}
+	}
+	return verdict
+}
+
+// traitRow is the class's cached state about nodes with the same traits.
+type traitRow struct {
+	known   bool
+	verdict int16
+	taints  int32
 }

@@ -2,7 +2,7 @@ package engine
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/devices"
@@ -26,26 +26,6 @@ type PreemptQuery struct {
 	Opinions map[string]placement.Opinion
 }
 
-// SetProtected replaces the set of pods on a node that cannot be victims (see preempt.Input.Protected). It is
-// dropped together with the node.
-func (e *Engine) SetProtected(n *state.NodeInfo, uids []string) {
-	slot, known := e.columns.Slots[n]
-	if !known {
-		return
-	}
-	for _, uid := range e.guarded[n] {
-		delete(e.protected, uid)
-	}
-	delete(e.guarded, n)
-	if len(uids) > 0 {
-		e.guarded[n] = append([]string(nil), uids...)
-	}
-	for _, uid := range uids {
-		e.protected[uid] = true
-	}
-	e.columns.Journal.Move(columns.Move{Slot: slot, Kind: columns.NoKind, By: 0})
-}
-
 // Preempt answers as preempt.Run does with the usable nodes as candidates. For pods without hard rules about other
 // nodes, or with hard spread only, it keeps the result of trying every node, per class and priority (and shortage),
 // and tries only nodes again that changed since. Other pods are decided from scratch.
@@ -53,7 +33,7 @@ func (e *Engine) Preempt(p *placement.Profile, q PreemptQuery) preempt.Result {
 	if q.Pod == nil || q.Pod.Template == nil {
 		return preempt.Result{Err: placement.ErrNoObject}
 	}
-	c, err := e.classOf(p, Query{Pod: q.Pod})
+	c, err := e.classOf(p, q.Pod, false)
 	late := devices.Wanted(q.Pod, e.objects) // the class does not know about devices
 	if err == nil && !late {
 		err = c.plan.err
@@ -67,8 +47,8 @@ func (e *Engine) Preempt(p *placement.Profile, q PreemptQuery) preempt.Result {
 	if late || c.plan.scratch || c.plan.rejected != nil || p.PreemptionRules().Limited || len(q.Opinions) > 0 {
 		return preempt.Run(p, e.preemptInput(q))
 	}
-	c.catchUp(e)
-	c.wide.prepare(e)
+	c.catchUp(&e.columns)
+	c.wide.prepare(&e.columns)
 	e.cache.settle(c, e.columns.Nodes())
 	judge, known := c.wide.hardRule()
 	if !known {
@@ -101,7 +81,7 @@ func (e *Engine) preemptByOutlook(c *class, judge *spreadJudge, q PreemptQuery) 
 	s := outlooks{engine: e, class: c, judge: judge, search: x}
 	why := x.Ineligible(func(name string) (*state.NodeInfo, rule.Code) {
 		for slot, n := range e.columns.Infos {
-			if n == nil || n.Node.Name != name || !c.candidate(e, slot) {
+			if n == nil || n.Node.Name != name || !c.candidate(&e.columns, slot) {
 				continue
 			}
 			o, known := s.at(slot)
@@ -188,47 +168,6 @@ type spot struct {
 	slot int
 }
 
-// outlook is a class's cached state about preemption by pods of one priority on nodes with one shortage.
-type outlook struct {
-	priority  int32
-	short     shortage
-	budgets   *preempt.Budgets
-	prospects []prospect
-	// what evaluates the rules about one node, and hard spread for the given shortage. spread is the filter of the
-	// latter, nil for none; after is its position among all filters.
-	what   *placement.WhatIf
-	spread *shortFilter
-	after  int16
-	// reasons are the lists of reasons for which nodes were refused, numbered as in prospects.
-	reasons [][]string
-	numbers map[string]int32
-	// trial tries nodes that lack only resources; nil if other rules depend on the pods too. lacking maps its
-	// results to numbers of reasons.
-	trial   *fitTrial
-	lacking map[uint64]int32
-}
-
-// prospect is the result of trying one node.
-type prospect struct {
-	cost preempt.Cost
-	// tried is the journal time as of which the result is valid, 0 for never.
-	tried uint64
-	// outcome is one of the constants below, or the number of the reasons.
-	outcome int32
-	// covered is set when budgets affected the result.
-	covered bool
-}
-
-const (
-	prospectAbsent int32 = -1 - iota
-	prospectHelpless
-	prospectFits
-	prospectRoom
-)
-
-// maxOutlooks bounds the combinations of priority and shortage for which one class keeps an outlook.
-const maxOutlooks = 4 + maxShortages
-
 // outlookFor finds or creates an outlook. If there are too many, the least recently used one is replaced.
 func (c *class) outlookFor(priority int32, short shortage) *outlook {
 	for i, o := range c.outlooks {
@@ -256,20 +195,6 @@ func (c *class) outlookFor(priority int32, short shortage) *outlook {
 	}
 	c.outlooks = append([]*outlook{o}, c.outlooks[:min(len(c.outlooks), maxOutlooks-1)]...)
 	return o
-}
-
-// ask prepares the outlook for a query: if the budgets have changed, results that budgets affected are discarded.
-func (o *outlook) ask(x *preempt.Search) {
-	if x.Budgets == o.budgets {
-		return
-	}
-	all := !x.Budgets.CoversLike(o.budgets)
-	o.budgets = x.Budgets
-	for slot := range o.prospects {
-		if p := &o.prospects[slot]; all || p.covered {
-			p.tried = 0
-		}
-	}
 }
 
 // prospectOf returns the result of trying a node; it tries the node if it has changed since the last time.
@@ -307,7 +232,7 @@ func (o *outlook) try(e *Engine, c *class, x *preempt.Search, slot int) {
 	p := &o.prospects[slot]
 	*p = prospect{outcome: prospectAbsent}
 	x.What = o.what
-	if e.columns.Infos[slot] == nil || !c.candidate(e, slot) {
+	if e.columns.Infos[slot] == nil || !c.candidate(&e.columns, slot) {
 		return
 	}
 	switch o.code(e, c, slot) {
@@ -331,18 +256,6 @@ func (o *outlook) try(e *Engine, c *class, x *preempt.Search, slot int) {
 	p.outcome = o.number(reasons)
 }
 
-// number returns the number of a list of reasons.
-func (o *outlook) number(reasons []string) int32 {
-	key := strings.Join(reasons, "\x00")
-	id, ok := o.numbers[key]
-	if !ok {
-		id = int32(len(o.reasons))
-		o.numbers[key] = id
-		o.reasons = append(o.reasons, reasons)
-	}
-	return id
-}
-
 // before is preempt.Plan.before for two nodes on which room can be made.
 func (a spot) before(e *Engine, b spot, seed uint64) bool {
 	if d := a.prospects[a.slot].cost.Compare(b.prospects[b.slot].cost); d != 0 {
@@ -353,11 +266,6 @@ func (a spot) before(e *Engine, b spot, seed uint64) bool {
 		return s > t
 	}
 	return e.columns.Infos[a.slot].Node.UID < e.columns.Infos[b.slot].Node.UID
-}
-
-func (o *outlook) bytes() int64 {
-	const perSlot = 64
-	return int64(len(o.prospects)) * perSlot
 }
 
 // PreemptCandidates answers as preempt.Candidates does, restricted to usable nodes.
@@ -380,4 +288,46 @@ func (e *Engine) PreemptAmong(p *placement.Profile, q PreemptQuery, given []pree
 		return preempt.Result{}
 	}
 	return preempt.Among(p, e.preemptInput(q), given)
+}
+
+// tryFit is try for a node that lacks only resources; it returns false if numbers alone cannot decide.
+func (o *outlook) tryFit(e *Engine, c *class, x *preempt.Search, slot int) bool {
+	n := e.columns.Infos[slot]
+	if o.trial == nil || c.cells[slot].static != placement.VerdictPass || len(e.guarded[n]) > 0 {
+		return false
+	}
+	if o.spread != nil && o.spread.Check(n) != rule.Success {
+		return false
+	}
+	rungs := e.ladders.at(&e.columns, slot)
+	first, _ := slices.BinarySearchFunc(rungs, x.Pod.Priority, func(r rung, priority int32) int {
+		if r.Pod.Priority >= priority {
+			return -1
+		}
+		return 1
+	})
+	rungs = rungs[first:]
+	for i := range rungs {
+		p := rungs[i].Pod
+		if p.Deleting && !x.Rules.ChargeLeaving || x.Budgets != nil && len(x.Budgets.Covering(p)) > 0 {
+			return false
+		}
+	}
+	prospect := &o.prospects[slot]
+	if len(rungs) == 0 {
+		prospect.outcome = o.number(preempt.ReasonNoVictims)
+		return true
+	}
+	o.trial.begin(n)
+	if lacks := o.trial.take(rungs); lacks != 0 {
+		number, ok := o.lacking[lacks]
+		if !ok {
+			number = o.number(o.trial.reasons(lacks))
+			o.lacking[lacks] = number
+		}
+		prospect.outcome = number
+		return true
+	}
+	prospect.cost, prospect.outcome = preempt.CostOf(o.trial.victims, 0, x.Rules.ChargeLeaving), prospectRoom
+	return true
 }

@@ -42,11 +42,11 @@ const noTally = -1
 // anyVersion is a version that no tally ever has.
 const anyVersion = math.MaxUint64
 
-func newSpreadJudge(e *Engine, w *wide, f *spread.Filter) *spreadJudge {
+func newSpreadJudge(cols *columns.Columns, w *wide, f *spread.Filter) *spreadJudge {
 	j := &spreadJudge{Filter: f}
 	for i := range f.Constraints {
 		c := &f.Constraints[i]
-		t := &columns.Tally{Axis: e.columns.Axis(c.Key), Picky: true}
+		t := &columns.Tally{Axis: cols.Axis(c.Key), Picky: true}
 		j.tallies = append(j.tallies, w.newTally(t))
 		j.columns = append(j.columns, w.newColumn(columns.NewColumn(t)))
 		j.self = append(j.self, 0)
@@ -60,7 +60,7 @@ func newSpreadJudge(e *Engine, w *wide, f *spread.Filter) *spreadJudge {
 	return j
 }
 
-func (j *spreadJudge) relate(w *wide, _ *Engine, k *state.Kind) {
+func (j *spreadJudge) relate(w *wide, _ *columns.Columns, k *state.Kind) {
 	relateSpread(&j.Spread, w, j.tallies, k)
 	for i := range j.Constraints {
 		c := &j.Constraints[i]
@@ -81,7 +81,7 @@ func (j *spreadJudge) restate(w *wide, slot int, n *state.NodeInfo) {
 	}
 }
 
-func (j *spreadJudge) prepare(w *wide, _ *Engine) {
+func (j *spreadJudge) prepare(w *wide, _ *columns.Columns) {
 	for i, number := range j.tallies {
 		t, c := w.tallies[number], &j.Constraints[i]
 		unsure := int64(0)
@@ -127,14 +127,14 @@ type spreadRanker struct {
 	weights []float64
 }
 
-func newSpreadRanker(e *Engine, w *wide, weight int64, s *spread.Scorer) *spreadRanker {
+func newSpreadRanker(cols *columns.Columns, w *wide, weight int64, s *spread.Scorer) *spreadRanker {
 	r := &spreadRanker{Scorer: s, weight: weight, leftColumn: w.newColumn(columns.Column{How: columns.ColumnFlag})}
 	for i := range s.Constraints {
-		t := &columns.Tally{Axis: e.columns.Axis(s.Constraints[i].Key), Picky: true, EmptyToo: true}
+		t := &columns.Tally{Axis: cols.Axis(s.Constraints[i].Key), Picky: true, EmptyToo: true}
 		c := columns.NewColumn(t)
 		if s.Constraints[i].Key == corev1.LabelHostname {
 			t = &columns.Tally{} // its pods are counted node by node
-			c = columns.Column{Tally: t, How: columns.ColumnPerNode, Hostname: e.columns.Axis(corev1.LabelHostname)}
+			c = columns.Column{Tally: t, How: columns.ColumnPerNode, Hostname: cols.Axis(corev1.LabelHostname)}
 		}
 		r.tallies = append(r.tallies, w.newTally(t))
 		r.columns = append(r.columns, w.newColumn(c))
@@ -144,7 +144,7 @@ func newSpreadRanker(e *Engine, w *wide, weight int64, s *spread.Scorer) *spread
 	return r
 }
 
-func (r *spreadRanker) relate(w *wide, _ *Engine, k *state.Kind) {
+func (r *spreadRanker) relate(w *wide, _ *columns.Columns, k *state.Kind) {
 	relateSpread(&r.Spread, w, r.tallies, k)
 }
 
@@ -161,24 +161,24 @@ func (r *spreadRanker) restate(w *wide, slot int, n *state.NodeInfo) {
 	}
 }
 
-func (r *spreadRanker) rate(c *class, rated *rating) {
-	r.weigh(c, rated)
+func (r *spreadRanker) rate(w *wide, g *groups, list *groupList) {
+	r.weigh(w, g, list)
 	low, high := int64(math.MaxInt64), int64(0)
-	for i := range rated.groups {
-		values := rated.columns(c, i)
+	for i := range list.ids {
+		values := list.crossNode(g, i)
 		if r.isLeft(values) {
 			continue
 		}
-		rated.raw[i] = r.rawScore(c.wide, values)
-		low, high = min(low, rated.raw[i]), max(high, rated.raw[i])
+		list.raw[i] = r.rawScore(w, values)
+		low, high = min(low, list.raw[i]), max(high, list.raw[i])
 	}
-	for i := range rated.groups {
+	for i := range list.ids {
 		switch {
-		case r.isLeft(rated.columns(c, i)):
+		case r.isLeft(list.crossNode(g, i)):
 		case high == 0:
-			rated.sums[i] += r.weight * rule.MaxScore
+			list.sums[i] += r.weight * rule.MaxScore
 		default:
-			rated.sums[i] += r.weight * (rule.MaxScore * (high + low - rated.raw[i]) / high)
+			list.sums[i] += r.weight * (rule.MaxScore * (high + low - list.raw[i]) / high)
 		}
 	}
 }
@@ -187,18 +187,18 @@ func (r *spreadRanker) rate(c *class, rated *rating) {
 func (r *spreadRanker) isLeft(values []int64) bool { return values[r.leftColumn] != 0 }
 
 // weigh computes the weight of every constraint.
-func (r *spreadRanker) weigh(c *class, rated *rating) {
+func (r *spreadRanker) weigh(w *wide, g *groups, list *groupList) {
 	scored := 0
-	for i, n := range rated.nodes {
-		if !r.isLeft(rated.columns(c, i)) {
+	for i, n := range list.nodes {
+		if !r.isLeft(list.crossNode(g, i)) {
 			scored += int(n)
 		}
 	}
 	r.mark++
 	for i, number := range r.tallies {
 		domains := scored
-		if t := c.wide.tallies[number]; t.Axis != nil {
-			domains = r.markDomains(c, rated, i, t)
+		if t := w.tallies[number]; t.Axis != nil {
+			domains = r.markDomains(g, list, i, t)
 		}
 		r.weights[i] = math.Log(float64(domains + 2))
 	}
@@ -206,10 +206,10 @@ func (r *spreadRanker) weigh(c *class, rated *rating) {
 
 // markDomains counts the domains that have a feasible node which is not left out. Nodes without the key belong to
 // the domain "".
-func (r *spreadRanker) markDomains(c *class, rated *rating, i int, t *columns.Tally) int {
+func (r *spreadRanker) markDomains(g *groups, list *groupList, i int, t *columns.Tally) int {
 	count := 0
-	for entry := range rated.groups {
-		values := rated.columns(c, entry)
+	for entry := range list.ids {
+		values := list.crossNode(g, entry)
 		if r.isLeft(values) {
 			continue
 		}

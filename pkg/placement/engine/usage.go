@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/columns"
 	"github.com/berth-scheduler/berth/pkg/placement/internal/fit"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
@@ -14,29 +13,11 @@ type useFilter struct {
 	filter rule.Filter
 }
 
-func (u *useFilter) passes(e *Engine, slot int) bool {
+func (u *useFilter) passes(cols *columns.Columns, slot int) bool {
 	if u.fit != nil {
-		return u.fit.passes(&e.columns.Resources, slot)
+		return u.fit.passes(&cols.Resources, slot)
 	}
-	return u.filter.Check(e.columns.Infos[slot]) == rule.Success
-}
-
-// judgeUse evaluates the rules about usage, given the verdict of the others.
-func (p *plan) judgeUse(e *Engine, slot int, verdict int16) int16 {
-	for i := range p.uses {
-		u := &p.uses[i]
-		if verdict != placement.VerdictPass && u.index > verdict {
-			break
-		}
-		code := rule.Success
-		if !u.passes(e, slot) {
-			code = rule.Unschedulable
-		}
-		if p.check(u.index, code) != rule.Success {
-			return u.index
-		}
-	}
-	return verdict
+	return u.filter.Check(cols.Infos[slot]) == rule.Success
 }
 
 // fitUse is fit.Filter computed from columns.

@@ -1,9 +1,6 @@
 package engine
 
 import (
-	"maps"
-
-	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 )
 
@@ -42,18 +39,6 @@ type watch struct {
 	asked map[Asked]*uint64
 }
 
-// Asked visits how often each rule has been called since the last visit: for a pod (PreFilter, PreScore), or for
-// one node or one group of like nodes. An engine caches the results of rules, so the numbers grow with what
-// changed, not with nodes times pods.
-func (e *Engine) Asked(visit func(a Asked, calls uint64)) {
-	for a, calls := range maps.All(e.watch.asked) {
-		if *calls > 0 {
-			visit(a, *calls)
-			*calls = 0
-		}
-	}
-}
-
 // counter returns the counter of a rule at a point. Its address does not change.
 func (w *watch) counter(a Asked) *uint64 {
 	if w.asked == nil {
@@ -80,27 +65,19 @@ func (w *watch) point(point string, code rule.Code) {
 	}
 }
 
-// begin starts a query.
-func (w *watch) begin(p *placement.Profile, q Query) {
-	w.laps, w.rules = q.Laps, 0
-	if w.laps != nil && q.TimeRules {
+// begin starts a query under a profile; laps is nil if timing is not requested.
+func (w *watch) begin(profile string, laps Laps, timeRules bool) {
+	w.laps, w.rules = laps, 0
+	if w.laps != nil && timeRules {
 		w.rules = maxTimed
 	}
 	if w.laps != nil {
-		w.laps.Begin(p.SchedulerName())
+		w.laps.Begin(profile)
 	}
 }
 
 // rest ends a query: other uses of the engine are not timed.
 func (w *watch) rest() { w.laps, w.rules = nil, 0 }
-
-// begins returns the result of the rules that evaluate only the pod.
-func (p *plan) begins() rule.Code {
-	if p.rejected != nil {
-		return rule.UnschedulableAndUnresolvable
-	}
-	return rule.Success
-}
 
 // found returns the result of an extension point.
 func found(feasible int) rule.Code {
@@ -108,52 +85,4 @@ func found(feasible int) rule.Code {
 		return rule.Unschedulable
 	}
 	return rule.Success
-}
-
-// watched is the plan's part of it: a counter per filter, and one per stage of scoring.
-type watched struct {
-	watch          *watch
-	filters, score []*uint64
-}
-
-// account creates the counters of a new plan's rules, each of which has been called for the pod.
-func (p *plan) account(e *Engine, profile *placement.Profile) {
-	p.watched = watched{watch: &e.watch}
-	open := func(plugin, before, point string) *uint64 {
-		*e.watch.counter(Asked{profile.SchedulerName(), plugin, before})++
-		e.watch.rule(before, plugin, rule.Success)
-		return e.watch.counter(Asked{profile.SchedulerName(), plugin, point})
-	}
-	for _, f := range p.filters {
-		p.watched.filters = append(p.watched.filters, open(f.Plugin, PointPreFilter, PointFilter))
-	}
-	for _, plugin := range p.stages.names {
-		p.watched.score = append(p.watched.score, open(plugin, PointPreScore, PointScore))
-	}
-}
-
-// check counts a call of a filter for a node and returns its code.
-func (p *plan) check(index int16, code rule.Code) rule.Code {
-	*p.watched.filters[index]++
-	p.watched.watch.rule(PointFilter, p.filters[index].Plugin, code)
-	return code
-}
-
-// judged counts the calls of the rules beyond one node, which decide for groups of nodes.
-func (p *plan) judged(groups int) {
-	for _, index := range p.judges {
-		*p.watched.filters[index] += uint64(groups)
-		p.watched.watch.rule(PointFilter, p.filters[index].Plugin, rule.Success)
-	}
-}
-
-// scoredBy counts the calls of a scorer; index is its index among those of its source.
-func (p *plan) scoredBy(from source, index, times int) {
-	for i, s := range p.stages.list {
-		if s.source == from && s.index == index {
-			*p.watched.score[i] += uint64(times)
-			p.watched.watch.rule(PointScore, p.stages.names[i], rule.Success)
-			return
-		}
-	}
 }

@@ -3,9 +3,6 @@ package engine
 import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/columns"
-	"github.com/berth-scheduler/berth/pkg/placement/internal/podaffinity"
-	"github.com/berth-scheduler/berth/pkg/placement/internal/spread"
-	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -58,59 +55,37 @@ type wideRules struct {
 	columns []columns.Column
 }
 
-func (w *wide) addJudge(e *Engine, filter rule.Filter) {
-	switch f := filter.(type) {
-	case *spread.Filter:
-		w.judges = append(w.judges, newSpreadJudge(e, w, f))
-		w.active = true
-	case *podaffinity.Filter:
-		w.judges = append(w.judges, newAffinityJudge(e, w, f))
-		w.active = w.active || len(f.Affinity)+len(f.AntiAffinity) > 0
-	}
-}
-
-func (w *wide) addRanker(e *Engine, s placement.ActiveScorer) {
-	switch scorer := s.Scorer.(type) {
-	case *spread.Scorer:
-		w.rankers = append(w.rankers, newSpreadRanker(e, w, s.Weight, scorer))
-		w.active = true
-	case *podaffinity.Scorer:
-		w.rankers = append(w.rankers, &affinityRanker{Scorer: scorer, weight: s.Weight})
-		w.active = w.active || len(scorer.Attracted)+len(scorer.Repelled) > 0
-	}
-}
-
 // catchUp counts what changed since the wide was last used.
-func (w *wide) catchUp(e *Engine) {
-	w.meet(e)
-	if !w.active || w.seen == e.columns.Journal.Now {
+func (w *wide) catchUp(cols *columns.Columns) {
+	w.meet(cols)
+	if !w.active || w.seen == cols.Journal.Now {
 		return
 	}
 	for _, t := range w.tallies {
-		t.Grow(e.columns.Len())
+		t.Grow(cols.Len())
 	}
-	if w.seen == 0 || e.columns.Journal.IsFar(w.seen) {
-		for slot, at := range e.columns.Journal.Moved {
+	if w.seen == 0 || cols.Journal.IsFar(w.seen) {
+		for slot, at := range cols.Journal.Moved {
 			if at > w.seen {
-				w.restate(e, slot)
+				w.restate(cols, slot)
 			}
 		}
 	} else {
-		w.follow(e)
+		w.follow(cols)
 	}
-	w.seen = e.columns.Journal.Now
+	w.seen = cols.Journal.Now
 }
 
 // follow processes the moves one by one. A restated node is counted as it is now, which includes its other moves.
-func (w *wide) follow(e *Engine) {
-	for at := w.seen + 1; at <= e.columns.Journal.Now; at++ {
-		m := &e.columns.Journal.Last[at%columns.JournalSize]
+func (w *wide) follow(cols *columns.Columns) {
+	for at := w.seen + 1; at <= cols.Journal.Now; at++ {
+		m := &cols.Journal.Last[at%columns.JournalSize]
 		slot := int(m.Slot)
-		switch restated := e.columns.Journal.Restated[slot]; {
+		switch restated := cols.Journal.Restated[slot]; {
 		case restated == at:
-			w.restate(e, slot)
+			w.restate(cols, slot)
 		case restated <= w.seen && m.Kind != columns.NoKind:
-			w.bump(e, m)
+			w.bump(cols, m)
 		}
 	}
 }
@@ -124,7 +99,7 @@ type contribution struct {
 // relater is a rule that counts pods in tallies.
 type relater interface {
 	// relate adds what a pod of a kind counts for.
-	relate(w *wide, e *Engine, k *state.Kind)
+	relate(w *wide, cols *columns.Columns, k *state.Kind)
 	// restate evaluates a node's object again.
 	restate(w *wide, slot int, n *state.NodeInfo)
 }
@@ -133,7 +108,7 @@ type relater interface {
 type judge interface {
 	relater
 	// prepare must be called before passes, after any change.
-	prepare(w *wide, e *Engine)
+	prepare(w *wide, cols *columns.Columns)
 	// passes reports whether nodes with these values of the columns pass, and if not, for which reason.
 	passes(w *wide, values []int64) (ok bool, why uint8)
 }
@@ -141,8 +116,8 @@ type judge interface {
 // ranker is a soft rule computed from tallies.
 type ranker interface {
 	relater
-	// rate adds weighted scores to r.sums.
-	rate(c *class, r *rating)
+	// rate adds weighted scores to the sums of the listed groups.
+	rate(w *wide, g *groups, list *groupList)
 }
 
 // newTally adds a tally and returns its number.
@@ -158,12 +133,12 @@ func (w *wide) newColumn(c columns.Column) int {
 }
 
 // meet checks new kinds.
-func (w *wide) meet(e *Engine) {
+func (w *wide) meet(cols *columns.Columns) {
 	if w.active {
 		return
 	}
-	for ; w.met < len(e.columns.Kinds.List); w.met++ {
-		if k := e.columns.Kinds.List[w.met].Kind; k.Terms != nil && len(w.relationOf(e, int32(w.met))) > 0 {
+	for ; w.met < len(cols.Kinds.List); w.met++ {
+		if k := cols.Kinds.List[w.met].Kind; k.Terms != nil && len(w.relationOf(cols, int32(w.met))) > 0 {
 			w.active = true
 			return
 		}
@@ -181,13 +156,13 @@ func (w *wide) fits() bool {
 }
 
 // relationOf returns what one pod of a kind counts for.
-func (w *wide) relationOf(e *Engine, kind int32) []contribution {
-	if lack := len(e.columns.Kinds.List) - len(w.byKind); lack > 0 {
+func (w *wide) relationOf(cols *columns.Columns, kind int32) []contribution {
+	if lack := len(cols.Kinds.List) - len(w.byKind); lack > 0 {
 		w.byKind = columns.GrowBy(w.byKind, lack, 0)
 	}
 	switch known := w.byKind[kind]; known {
 	case 0:
-		return w.relate(e, kind)
+		return w.relate(cols, kind)
 	case 1:
 		return nil
 	default:
@@ -196,18 +171,18 @@ func (w *wide) relationOf(e *Engine, kind int32) []contribution {
 }
 
 // counts reports whether pods of a kind count for anything.
-func (w *wide) counts(e *Engine, kind int32) bool {
-	return w.active && kind != columns.NoKind && len(w.relationOf(e, kind)) > 0
+func (w *wide) counts(cols *columns.Columns, kind int32) bool {
+	return w.active && kind != columns.NoKind && len(w.relationOf(cols, kind)) > 0
 }
 
-func (w *wide) relate(e *Engine, kind int32) []contribution {
+func (w *wide) relate(cols *columns.Columns, kind int32) []contribution {
 	w.scratch = w.scratch[:0]
-	k, known := e.columns.Kinds.List[kind].Kind, len(w.tallies)
+	k, known := cols.Kinds.List[kind].Kind, len(w.tallies)
 	for _, j := range w.judges {
-		j.relate(w, e, k)
+		j.relate(w, cols, k)
 	}
 	for _, r := range w.rankers {
-		r.relate(w, e, k)
+		r.relate(w, cols, k)
 	}
 	if len(w.scratch) == 0 {
 		w.byKind[kind] = 1
@@ -217,7 +192,7 @@ func (w *wide) relate(e *Engine, kind int32) []contribution {
 	w.relations = append(w.relations, relation)
 	w.byKind[kind] = int32(len(w.relations)) + 1
 	for _, t := range w.tallies[known:] {
-		t.Fill(&e.columns)
+		t.Fill(cols)
 	}
 	return relation
 }
@@ -234,15 +209,15 @@ func (w *wide) adds(tally int, value int32) {
 }
 
 // bump counts pods of one kind that were added or removed.
-func (w *wide) bump(e *Engine, m *columns.Move) {
-	for _, by := range w.relationOf(e, m.Kind) {
+func (w *wide) bump(cols *columns.Columns, m *columns.Move) {
+	for _, by := range w.relationOf(cols, m.Kind) {
 		w.tallies[by.tally].Bump(int(m.Slot), by.value*m.By)
 	}
 }
 
 // restate evaluates a node's object again and counts its pods from scratch.
-func (w *wide) restate(e *Engine, slot int) {
-	n := e.columns.Infos[slot]
+func (w *wide) restate(cols *columns.Columns, slot int) {
+	n := cols.Infos[slot]
 	if n != nil {
 		for _, j := range w.judges {
 			j.restate(w, slot, n)
@@ -252,8 +227,8 @@ func (w *wide) restate(e *Engine, slot int) {
 		}
 	}
 	clear(w.sums)
-	for _, k := range e.columns.Kinds.Of[slot] {
-		for _, by := range w.relationOf(e, k.Kind) {
+	for _, k := range cols.Kinds.Of[slot] {
+		for _, by := range w.relationOf(cols, k.Kind) {
 			if lack := by.tally + 1 - len(w.sums); lack > 0 {
 				w.sums = columns.GrowBy(w.sums, lack, 0)
 			}
@@ -270,12 +245,12 @@ func (w *wide) restate(e *Engine, slot int) {
 }
 
 // prepare prepares the judges for passes.
-func (w *wide) prepare(e *Engine) {
+func (w *wide) prepare(cols *columns.Columns) {
 	if !w.active {
 		return
 	}
 	for _, j := range w.judges {
-		j.prepare(w, e)
+		j.prepare(w, cols)
 	}
 }
 

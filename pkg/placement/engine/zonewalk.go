@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 
 	nodetopology "k8s.io/component-helpers/node/topology"
@@ -37,7 +38,7 @@ func (z *zoneWalk) see(slot int, n *state.NodeInfo) {
 func (z *zoneWalk) forget() { z.valid = [2]bool{} }
 
 // walk returns the order of the candidates' slots.
-func (z *zoneWalk) walk(e *Engine, home bool) []int32 {
+func (z *zoneWalk) walk(cols *columns.Columns, home bool) []int32 {
 	which, marks := 0, columns.MarkUsable
 	if home {
 		which, marks = 1, columns.MarkUsable|columns.MarkHome
@@ -46,48 +47,18 @@ func (z *zoneWalk) walk(e *Engine, home bool) []int32 {
 		return z.walks[which]
 	}
 	var nodes []*state.NodeInfo
-	for slot, n := range e.columns.Infos {
-		if n != nil && e.columns.Marks.Of[slot]&marks == marks {
+	for slot, n := range cols.Infos {
+		if n != nil && cols.Marks.Of[slot]&marks == marks {
 			nodes = append(nodes, n)
 		}
 	}
 	slices.SortFunc(nodes, byNodeName)
 	walk := z.walks[which][:0]
 	for _, i := range placement.ZoneOrder(nodes) {
-		walk = append(walk, e.columns.Slots[nodes[i]])
+		walk = append(walk, cols.Slots[nodes[i]])
 	}
 	z.walks[which], z.valid[which] = walk, true
 	return walk
 }
 
-// sample finds as many feasible nodes as the profile wants, stores them in sampled and counts, and returns how many
-// it evaluated; see judgeSample.
-func (e *Engine) sample(c *class, q Query) (examined int) {
-	walk := e.order.walk(e, q.Home)
-	if c.plan.only != nil {
-		e.narrowed = e.narrowed[:0]
-		for _, slot := range walk {
-			if c.cells[slot].verdict != placement.VerdictNarrowed {
-				e.narrowed = append(e.narrowed, slot)
-			}
-		}
-		walk = e.narrowed
-	}
-	e.sampled = e.sampled[:0]
-	e.counts = slices.Grow(e.counts[:0], len(c.groups.members))[:len(c.groups.members)]
-	clear(e.counts)
-	enough := c.key.profile.SampleSize(len(walk))
-	for step := range walk {
-		slot := walk[(q.Start%len(walk)+step)%len(walk)]
-		g := c.group[slot]
-		if g != noGroup && c.wide.passes(c.groups.row(int(g))[maxGauges:]) && e.passesLate(slot) {
-			if len(e.sampled) == enough {
-				break
-			}
-			e.sampled = append(e.sampled, slot)
-			e.counts[g]++
-		}
-		examined++
-	}
-	return examined
-}
+func byNodeName(a, b *state.NodeInfo) int { return cmp.Compare(a.Node.Name, b.Node.Name) }

@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"math"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/columns"
+)
+
+// board is a short list of the best nodes, best first; see best for the order.
+type board struct {
+	cols      *columns.Columns
+	seed      uint64
+	homeFirst bool
+	limit     int
+	list      []placement.Ranked
+}
+
+// reset empties the list for the best of this many feasible nodes. limit is Query.Limit.
+func (b *board) reset(seed uint64, homeFirst bool, limit, feasible int) {
+	b.seed = seed
+	b.homeFirst = homeFirst
+	b.list = b.list[:0]
+	switch {
+	case limit == 0:
+		b.limit = min(placement.TopK, feasible)
+	case limit < 0:
+		b.limit = feasible
+	default:
+		b.limit = min(limit, feasible)
+	}
+}
+
+// scan offers all nodes of a class. Most are below the bar, and most of those at the bar lose the tie. The current
+// totals of the best nodes of the class's last decision give a bar to start with: as many nodes as requested are at
+// it or above.
+func (b *board) scan(c *class, points []int32) {
+	bar, barTie := b.floor(c, points), uint64(0)
+	base := c.base[:len(c.group)]
+	for slot, g := range c.group {
+		total := base[slot] + points[g+1]
+		if total < bar {
+			continue
+		}
+		tie := b.tie(slot)
+		if total == bar && tie < barTie {
+			continue
+		}
+		b.offer(placement.Ranked{Total: int64(total), Tie: tie, Index: slot})
+		if len(b.list) == b.limit {
+			last := &b.list[len(b.list)-1]
+			bar, barTie = int32(last.Total), last.Tie
+		}
+	}
+	c.best = c.best[:0]
+	for i := range b.list {
+		c.best = append(c.best, int32(b.list[i].Index))
+	}
+}
+
+// tie returns the key that orders nodes of equal total, the highest first.
+func (b *board) tie(slot int) uint64 {
+	tie := placement.TieBreak(b.seed, b.cols.Hashes[slot])
+	if b.homeFirst {
+		tie = placement.HomeFirst(tie, b.cols.Marks.Of[slot]&columns.MarkHome != 0)
+	}
+	return tie
+}
+
+// floor returns a total that at least limit nodes reach, or 0 when none is known, as no feasible node has less.
+func (b *board) floor(c *class, points []int32) int32 {
+	if len(c.best) < b.limit {
+		return 0
+	}
+	floor := int32(math.MaxInt32)
+	for _, slot := range c.best {
+		floor = min(floor, c.base[slot]+points[c.group[slot]+1])
+	}
+	return max(floor, 0)
+}
+
+// offer inserts a node if it is among the best so far.
+func (b *board) offer(c placement.Ranked) {
+	at := len(b.list)
+	for at > 0 && b.before(&c, &b.list[at-1]) {
+		at--
+	}
+	if at == b.limit {
+		return
+	}
+	if len(b.list) < b.limit {
+		b.list = append(b.list, placement.Ranked{})
+	}
+	copy(b.list[at+1:], b.list[at:])
+	b.list[at] = c
+}
+
+func (b *board) before(x, y *placement.Ranked) bool {
+	switch {
+	case x.Total != y.Total:
+		return x.Total > y.Total
+	case x.Tie != y.Tie:
+		return x.Tie > y.Tie
+	default:
+		return b.cols.Infos[x.Index].Node.UID < b.cols.Infos[y.Index].Node.UID
+	}
+}

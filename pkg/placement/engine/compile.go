@@ -1,0 +1,169 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/devices"
+	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/columns"
+	"github.com/berth-scheduler/berth/pkg/placement/internal/fit"
+	"github.com/berth-scheduler/berth/pkg/placement/internal/nodes"
+	"github.com/berth-scheduler/berth/pkg/placement/internal/podaffinity"
+	"github.com/berth-scheduler/berth/pkg/placement/internal/spread"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
+	"github.com/berth-scheduler/berth/pkg/placement/volumes"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// addStage is called before addScorer, with the number of gauges so far.
+func (p *plan) addStage(gauges int, s placement.ActiveScorer) {
+	at := stage{}
+	switch s.Scorer.(type) {
+	case fit.Scorer:
+		at.source = fromFit
+	case fit.BalanceScorer:
+		at.source = fromBalance
+	case nodes.ImageScorer:
+		at.source = fromImage
+	case nodes.TaintScorer, nodes.AffinityScorer:
+		at.source, at.index = fromGauge, gauges
+	case *spread.Scorer, *podaffinity.Scorer:
+		at.source = fromRanker
+		for _, before := range p.stages.list {
+			if before.source == fromRanker {
+				at.index++
+			}
+		}
+	default:
+		return // the class is decided from scratch
+	}
+	p.stages.list, p.stages.names = append(p.stages.list, at), append(p.stages.names, s.Plugin)
+}
+
+// account creates the counters of a new plan's rules, each of which has been called for the pod.
+func (p *plan) account(e *Engine, profile *placement.Profile) {
+	p.watched = watched{watch: &e.watch}
+	open := func(plugin, before, point string) *uint64 {
+		*e.watch.counter(Asked{profile.SchedulerName(), plugin, before})++
+		e.watch.rule(before, plugin, rule.Success)
+		return e.watch.counter(Asked{profile.SchedulerName(), plugin, point})
+	}
+	for _, f := range p.filters {
+		p.watched.filters = append(p.watched.filters, open(f.Plugin, PointPreFilter, PointFilter))
+	}
+	for _, plugin := range p.stages.names {
+		p.watched.score = append(p.watched.score, open(plugin, PointPreScore, PointScore))
+	}
+}
+
+// newPlan compiles the rules of a profile for a pod. The gauges are added to the class, and the rules beyond one
+// node to fresh, which is nil if the class shares those of another.
+func newPlan(e *Engine, c *class, pod *state.Pod, fresh *wide) plan {
+	if volumes.Needed(&pod.Template.Spec) {
+		return plan{pod: pod, scratch: true, uncompiled: true}
+	}
+	objects := devices.WithoutClasses(rule.OrNone(e.objects)) // a class has no pods with resources backed by devices
+	compiled := placement.Evaluation{Input: placement.Input{Pod: pod, Objects: objects}, Profile: c.key.profile}
+	compiled.Late = rule.HasDeviceClaims(&pod.Template.Spec)
+	p := plan{pod: pod, err: compiled.Compile(), rejected: compiled.Rejected}
+	p.scratch = c.key.profile.TotalWeight() > maxWeights
+	if p.err != nil || p.rejected != nil {
+		return p
+	}
+	p.only = compiled.Only
+	p.onlyBy = compiled.OnlyBy
+	p.filters = compiled.Filters
+	for i, f := range p.filters {
+		p.addFilter(e, int16(i), f.Filter)
+		if fresh != nil {
+			fresh.addJudge(&e.columns, f.Filter)
+		}
+	}
+	for _, s := range compiled.Scorers {
+		if s.Err != nil && p.scorerErr == nil {
+			p.scorerErr = fmt.Errorf("placement: plugin %s: %w", s.Plugin, s.Err)
+		}
+		if s.Err != nil {
+			continue
+		}
+		p.addStage(len(c.gauges), s)
+		p.addScorer(e, c, s)
+		if fresh != nil {
+			fresh.addRanker(&e.columns, s)
+		}
+	}
+	p.account(e, c.key.profile)
+	return p
+}
+
+func (p *plan) addFilter(e *Engine, index int16, filter rule.Filter) {
+	switch f := filter.(type) {
+	case *spread.Filter, *podaffinity.Filter:
+		p.judges = append(p.judges, index)
+	case fit.Filter:
+		p.uses = append(p.uses, newFitUse(&e.columns.Resources, index, f))
+		p.scratch = p.scratch || len(f.Extended) > maxNeeds
+	case nodeReader:
+		if f.OnlyTraits() {
+			p.byTraits = append(p.byTraits, index)
+		} else {
+			p.byNode = append(p.byNode, index)
+		}
+	default:
+		p.uses = append(p.uses, useFilter{index: index, filter: filter})
+	}
+}
+
+func (p *plan) addScorer(e *Engine, c *class, s placement.ActiveScorer) {
+	switch scorer := s.Scorer.(type) {
+	case fit.Scorer:
+		p.usage.fit = newUsageRow(&e.columns.Resources, scorer.Demands, true)
+		p.usage.fitScorer, p.usage.fitWeight = scorer, s.Weight
+	case fit.BalanceScorer:
+		p.usage.balance = newUsageRow(&e.columns.Resources, scorer.Demands, false)
+		p.usage.balanceScorer, p.usage.balanceWeight = scorer, s.Weight
+	case nodes.ImageScorer:
+		p.image = &imagePlan{ImageScorer: scorer, weight: s.Weight}
+		p.scratch = p.scratch || len(scorer.Images) > maxHeld
+	case nodes.TaintScorer:
+		p.taints = &scorer
+		c.gauges = append(c.gauges, gauge{weight: s.Weight, reversed: true})
+	case nodes.AffinityScorer:
+		c.gauges = append(c.gauges, gauge{weight: s.Weight, scorer: scorer})
+	case *spread.Scorer, *podaffinity.Scorer:
+	default:
+		p.scratch = true
+	}
+}
+
+// maxWeights is the largest sum of weights for which totals fit into the columns.
+const maxWeights = int64(-infeasible) / 2 / rule.MaxScore
+
+// nodeReader is a filter that reads only a node's object, so that its result stays the same until the object
+// changes.
+type nodeReader interface {
+	// OnlyTraits reports whether it reads only the node's taints, spec.unschedulable and declared features.
+	OnlyTraits() bool
+}
+
+func (w *wide) addJudge(cols *columns.Columns, filter rule.Filter) {
+	switch f := filter.(type) {
+	case *spread.Filter:
+		w.judges = append(w.judges, newSpreadJudge(cols, w, f))
+		w.active = true
+	case *podaffinity.Filter:
+		w.judges = append(w.judges, newAffinityJudge(cols, w, f))
+		w.active = w.active || len(f.Affinity)+len(f.AntiAffinity) > 0
+	}
+}
+
+func (w *wide) addRanker(cols *columns.Columns, s placement.ActiveScorer) {
+	switch scorer := s.Scorer.(type) {
+	case *spread.Scorer:
+		w.rankers = append(w.rankers, newSpreadRanker(cols, w, s.Weight, scorer))
+		w.active = true
+	case *podaffinity.Scorer:
+		w.rankers = append(w.rankers, &affinityRanker{Scorer: scorer, weight: s.Weight})
+		w.active = w.active || len(scorer.Attracted)+len(scorer.Repelled) > 0
+	}
+}

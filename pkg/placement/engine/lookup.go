@@ -1,0 +1,172 @@
+package engine
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/internal/podaffinity"
+	"github.com/berth-scheduler/berth/pkg/placement/internal/spread"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// classID returns Result.Class: a hash of everything that distinguishes pods, without any value specific to this
+// process.
+func classID(key classKey, pod *state.Pod) uint64 {
+	d := xxhash.New()
+	part := func(text string) {
+		_, _ = d.WriteString(text) // a hash never fails
+		_, _ = d.WriteString("\x00")
+	}
+	part(key.profile.SchedulerName())
+	part(key.shape)
+	part(pod.Namespace)
+	for _, name := range slices.Sorted(maps.Keys(pod.Template.Labels)) {
+		part(name)
+		part(pod.Template.Labels[name])
+	}
+	if a := pod.Template.Spec.Affinity; a != nil && a.PodAffinity != nil {
+		part(rule.BytesOf(pod, a.PodAffinity))
+	}
+	if a := pod.Template.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
+		part(rule.BytesOf(pod, a.PodAntiAffinity))
+	}
+	return max(d.Sum64(), 1) // 0 means unknown
+}
+
+// classOf returns the class of a pod, and creates it if necessary.
+func (e *Engine) classOf(p *placement.Profile, pod *state.Pod, home bool) (*class, error) {
+	key, brief := keyOf(p, pod, home)
+	if entry, ok := e.cache.byPod[key]; ok && brief && e.serves(entry, pod) {
+		e.cache.use(entry)
+		return entry.class, nil
+	}
+	entry, err := e.find(p, pod, home)
+	if err != nil {
+		return nil, err
+	}
+	if brief {
+		e.cache.know(key, entry)
+	}
+	return entry.class, nil
+}
+
+// serves reports whether everything that a class was made from is still valid.
+func (e *Engine) serves(entry *cached, pod *state.Pod) bool {
+	return entry.basis == e.basis() && e.isCurrent(entry.wide, pod)
+}
+
+// find is classOf based on the contents of the pod.
+func (e *Engine) find(p *placement.Profile, pod *state.Pod, home bool) (*cached, error) {
+	shape, wideLen, err := e.sign.Of(pod)
+	if err != nil {
+		return nil, err
+	}
+	if entry, ok := e.cache.byKey[classKey{p, pod.Kind, home, string(shape)}]; ok {
+		if e.serves(entry, pod) {
+			e.cache.use(entry)
+			return entry, nil
+		}
+		e.cache.drop(entry)
+	}
+	c := e.cache.blank(classKey{p, pod.Kind, home, string(shape)})
+	c.basis = e.basis()
+	c.wide = e.cache.wides[wideKey{p, pod.Kind, string(shape[:wideLen])}]
+	if c.wide != nil && e.isCurrent(c.wide, pod) {
+		c.plan = newPlan(e, c, pod, nil)
+	} else {
+		c.wide = e.newWide(wideKey{p, pod.Kind, string(shape[:wideLen])}, pod)
+		c.plan = newPlan(e, c, pod, c.wide)
+		if c.plan.err != nil || c.plan.rejected != nil || c.plan.uncompiled {
+			delete(e.cache.wides, c.wide.key) // not all rules have been compiled into it
+		}
+	}
+	c.wide.users++
+	c.id, c.refused = classID(c.key, pod), make([]int32, len(c.plan.filters))
+	return e.cache.add(c), nil
+}
+
+func (e *Engine) basis() basis { return basis{e.columns.Resources.Version, e.epoch} }
+
+// newWide creates a wide without rules and replaces one that is out of date.
+func (e *Engine) newWide(key wideKey, pod *state.Pod) *wide {
+	w := &wide{key: key}
+	w.basis = wideBasis{e.version, e.epoch, e.digest(w, pod)}
+	e.cache.wides[key] = w
+	return w
+}
+
+func (e *Engine) digest(w *wide, pod *state.Pod) string {
+	return string(objectDigest(nil, w.key.profile, pod, rule.OrNone(e.objects)))
+}
+
+// isCurrent reports whether everything that a wide was made from is still valid. It mostly is when objects have
+// changed; finding that out takes a look at the objects that matter to it.
+func (e *Engine) isCurrent(w *wide, pod *state.Pod) bool {
+	if w.basis.epoch != e.epoch || !w.fits() {
+		return false
+	}
+	if w.basis.objects != e.version {
+		if e.digest(w, pod) != w.basis.digest {
+			return false
+		}
+		w.basis.objects = e.version
+	}
+	return true
+}
+
+// objectDigest appends everything that plans take from objects other than pods and nodes: the labels of the pod's
+// namespace, the namespaces that its terms select, and the default spread selector if the pod has no spread
+// constraints.
+func objectDigest(b []byte, p *placement.Profile, pod *state.Pod, objects rule.Objects) []byte {
+	if _, ok := p.Plugin(names.InterPodAffinity); ok {
+		b = appendParty(b, pod, objects)
+	}
+	plugin, ok := p.Plugin(names.PodTopologySpread)
+	if !ok || len(pod.Template.Spec.TopologySpreadConstraints) > 0 {
+		return b
+	}
+	if spreads, ok := plugin.(spread.Plugin); ok && len(spreads.Defaults) > 0 {
+		b = rule.AppendPart(b, spread.DefaultSelector(pod, objects).String())
+	}
+	return b
+}
+
+func appendParty(b []byte, pod *state.Pod, objects rule.Objects) []byte {
+	party := podaffinity.NewParty(pod, objects)
+	if party.Known {
+		b = append(b, 1)
+	}
+	b = appendSorted(b, slices.Collect(maps.Keys(party.NamespaceLabels)), func(key string) string {
+		return party.NamespaceLabels[key]
+	})
+	if pod.Terms == nil {
+		return b
+	}
+	for _, list := range [][]podaffinity.Term{
+		party.Resolve(pod.Terms.RequiredAffinity, state.MustMatch),
+		party.Resolve(pod.Terms.RequiredAffinity, state.MayMatch),
+		party.Resolve(pod.Terms.RequiredAntiAffinity, state.MayMatch),
+		party.Resolve(pod.Terms.PreferredAffinity, state.MustMatch),
+		party.Resolve(pod.Terms.PreferredAntiAffinity, state.MayMatch),
+	} {
+		for _, t := range list {
+			b = appendSorted(b, slices.Collect(maps.Keys(t.NamespaceSet)), func(string) string { return "" })
+		}
+	}
+	return b
+}
+
+func appendSorted(b []byte, keys []string, value func(string) string) []byte {
+	slices.Sort(keys)
+	b = binary.AppendUvarint(b, uint64(len(keys)))
+	for _, key := range keys {
+		b = rule.AppendPart(rule.AppendPart(b, key), value(key))
+	}
+	return b
+}
