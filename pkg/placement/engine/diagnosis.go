@@ -66,8 +66,8 @@ func (c *class) failures(cols *columns.Columns) (counts map[failure]int32, examp
 	return counts, examples
 }
 
-// firstRejection returns the first rule that rejects a node, including the rules beyond one node, and which of its reasons
-// applies.
+// firstRejection returns the first rule that rejects a node, including the rules beyond one node, and which of its
+// reasons applies.
 func (c *class) firstRejection(slot int) (int16, uint8) {
 	v, why := c.cells[slot].verdict, c.cells[slot].why
 	if v != c.cells[slot].static {
