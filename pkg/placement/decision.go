@@ -127,7 +127,7 @@ type Opinion struct {
 	// Rejected reports that the pod must not be placed on the node. Unresolvable reports that evictions would not
 	// change that, so that no pod is evicted there for this pod.
 	Rejected, Unresolvable bool
-	// Plugin is the plugin that rejects the node; empty for an extender. Reasons are in its words; none if it gave
+	// Rule is the plugin that rejects the node; empty for an extender. Reasons are in its words; none if it gave
 	// none.
 	Plugin  string
 	Reasons []string

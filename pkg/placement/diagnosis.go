@@ -22,7 +22,7 @@ type Diagnosis struct {
 // Group is a set of nodes that failed for the same reasons: the first rule that rejected them, with all its
 // reasons.
 type Group struct {
-	// Plugin is empty for nodes that were excluded. Where several rules narrowed the nodes down together, it names
+	// Rule is empty for nodes that were excluded. Where several rules narrowed the nodes down together, it names
 	// all of them, separated by commas.
 	Plugin  string
 	Reasons []string

@@ -117,7 +117,7 @@ func (e *Evaluation) score() error {
 		}
 		e.columns = append(e.columns, column)
 	}
-	e.advise()
+	e.addPoints()
 	return nil
 }
 
@@ -179,8 +179,8 @@ func (e *Evaluation) rank() {
 	}
 }
 
-// advise adds the points of custom plugins and extenders to the totals of the feasible nodes.
-func (e *Evaluation) advise() {
+// addPoints adds the points of custom plugins and extenders to the totals of the feasible nodes.
+func (e *Evaluation) addPoints() {
 	if len(e.Opinions) == 0 {
 		return
 	}

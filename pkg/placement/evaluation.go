@@ -94,7 +94,7 @@ func (e *Evaluation) Compile() error {
 			})
 		}
 	}
-	e.heedGuidance()
+	e.applyGuidance()
 	return nil
 }
 
@@ -190,9 +190,9 @@ func (e *Evaluation) Verdict(n *state.NodeInfo) int16 {
 	return VerdictPass
 }
 
-// heedGuidance applies the results of custom plugins after those of the rules, as upstream's default plugins come
+// applyGuidance applies the results of custom plugins after those of the rules, as upstream's default plugins come
 // before those that a file adds.
-func (e *Evaluation) heedGuidance() {
+func (e *Evaluation) applyGuidance() {
 	if e.Guidance == nil {
 		return
 	}

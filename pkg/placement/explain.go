@@ -93,7 +93,7 @@ func (p *Profile) Explain(in Input) (Explanation, error) {
 			continue
 		}
 		addToClass(classes, n.Node.Name, failures)
-		misses = keepNearest(misses, Miss{Node: n.Node.Name, Failures: failures, Short: e.shortages(n)})
+		misses = insertNearest(misses, Miss{Node: n.Node.Name, Failures: failures, Short: e.shortages(n)})
 	}
 	for _, key := range slices.Sorted(maps.Keys(classes)) {
 		x.Classes = append(x.Classes, *classes[key])
@@ -137,12 +137,12 @@ func addToClass(classes map[string]*NodeClass, node string, failures []Failure) 
 	}
 }
 
-// keepNearest inserts a miss if it is among the nearest so far.
-func keepNearest(list []Miss, m Miss) []Miss {
+// insertNearest inserts a miss if it is among the nearest so far.
+func insertNearest(list []Miss, m Miss) []Miss {
 	at, _ := slices.BinarySearchFunc(list, m, func(a, b Miss) int {
 		return cmp.Or(
 			cmp.Compare(len(a.Failures), len(b.Failures)),
-			cmp.Compare(a.hopeless(), b.hopeless()),
+			cmp.Compare(a.unresolvable(), b.unresolvable()),
 			cmp.Compare(a.lack(), b.lack()),
 			cmp.Compare(a.Node, b.Node),
 		)
@@ -151,8 +151,8 @@ func keepNearest(list []Miss, m Miss) []Miss {
 	return list[:min(len(list), NearestMisses)]
 }
 
-// hopeless counts the rules that would reject the node whatever pods were evicted.
-func (m *Miss) hopeless() int {
+// unresolvable counts the rules that would reject the node whatever pods were evicted.
+func (m *Miss) unresolvable() int {
 	count := 0
 	for _, f := range m.Failures {
 		if f.Code == rule.UnschedulableAndUnresolvable {

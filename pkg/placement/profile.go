@@ -110,8 +110,8 @@ func (r enabledPlugin) enabled(c rule.Compiled) rule.Compiled {
 	return c
 }
 
-// Plugin returns a rule of the profile by its name; false if the profile does not have it.
-func (p *Profile) Plugin(name string) (rule.Plugin, bool) {
+// Rule returns a rule of the profile by its name; false if the profile does not have it.
+func (p *Profile) Rule(name string) (rule.Plugin, bool) {
 	r, ok := p.byName[name]
 	return r.plugin, ok
 }
@@ -154,7 +154,7 @@ func NewProfile(cfg ProfileConfig) (*Profile, error) {
 		scores:        slices.ContainsFunc(cfg.Extenders, ranksByExtender) || cfg.Custom.scores(),
 	}
 	var err error
-	if p.preemption, err = newPreempting(cfg.Preemption); err != nil {
+	if p.preemption, err = newPreemptionRules(cfg.Preemption); err != nil {
 		errs = append(errs, fmt.Errorf("placement: profile %s: %w", cfg.SchedulerName, err))
 	}
 	known := registry()

@@ -51,7 +51,7 @@ func registry() map[string]factory {
 		names.NodeDeclaredFeatures:            plain(nodes.DeclaredFeatures{}),
 		names.PodTopologySpread:               spread.New,
 		names.InterPodAffinity:                podaffinity.New,
-		names.DefaultPreemption:               newPreempts,
+		names.DefaultPreemption:               newPreemptionRule,
 		names.VolumeRestrictions:              plain(volumes.Restrictions{}),
 		names.NodeVolumeLimits:                plain(volumes.Limits{}),
 		names.VolumeBinding:                   volumes.NewBinding,

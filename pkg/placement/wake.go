@@ -35,7 +35,7 @@ func (p *Profile) Interest(plugin string, pod *state.Pod) rule.Interest {
 	i := rule.Interest{Pods: rule.Everything, Nodes: rule.Everything, Claims: rule.Everything}
 	r, ok := p.byName[plugin]
 	if !ok {
-		if _, told := p.told(plugin); told {
+		if _, told := p.hintedEvents(plugin); told {
 			i.Class = pod.UID // it is unknown which parts of a pod the plugin reads
 		}
 		return i
@@ -82,8 +82,8 @@ func (p *Profile) Hinted(h Hints) *Profile {
 	return &hinted
 }
 
-// told returns the events that a plugin that is not a rule listens to; false means everything.
-func (p *Profile) told(plugin string) (list []rule.Event, told bool) {
+// hintedEvents returns the events that a plugin that is not a rule listens to; false means everything.
+func (p *Profile) hintedEvents(plugin string) (list []rule.Event, told bool) {
 	if p.hints == nil {
 		return nil, false
 	}
@@ -92,13 +92,13 @@ func (p *Profile) told(plugin string) (list []rule.Event, told bool) {
 
 // helps is Wakes for a plugin that is not a rule.
 func (p *Profile) helps(plugin string, pod *state.Pod, c rule.Change) bool {
-	list, told := p.told(plugin)
+	list, told := p.hintedEvents(plugin)
 	return !told || slices.ContainsFunc(list, c.Is) && p.hints.Helps(plugin, pod, c)
 }
 
 // customListens reports whether a plugin that is not a rule listens to changes of this kind.
 func (p *Profile) customListens(plugin string, c rule.Change) bool {
-	list, told := p.told(plugin)
+	list, told := p.hintedEvents(plugin)
 	return !told || slices.ContainsFunc(list, c.Is)
 }
 

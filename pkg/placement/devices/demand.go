@@ -21,11 +21,11 @@ type Demand struct {
 	// claims holds all claims; lacking holds those that have no devices yet.
 	claims  []demandedClaim
 	lacking []*resourcev1.ResourceClaim
-	// wish holds the extended resources that the pod requests and that devices may provide; nil for none.
-	wish *wish
-	// quick, if not nil, can judge most nodes; devices can judge all of them, and is created when it is first
+	// extended holds the extended resources that the pod requests and that devices may provide; nil for none.
+	extended *extendedRequest
+	// fast, if not nil, can judge most nodes; devices can judge all of them, and is created when it is first
 	// needed.
-	quick    *plainSearch
+	fast     *plainSearch
 	devices  *search
 	index    *Index // nil until it is needed, see known
 	compiled *cel.Cache
@@ -85,7 +85,7 @@ type outcome struct {
 	// allocations are in the order of lacking, followed by that of made. open reports that devices are available
 	// but have not been selected yet.
 	allocations []resourcev1.AllocationResult
-	open        bool
+	unselected  bool
 	// made is the claim to be created, nil for none.
 	made *MadeClaim
 }
@@ -95,20 +95,20 @@ func (d *Demand) Judge(node *state.Node) outcome {
 	if o, known := d.outcomes[node.Object]; known {
 		return o
 	}
-	o := d.lack(node)
-	if o.Why == "" && d.elsewhere(node.Object) {
+	o := d.findDevices(node)
+	if o.Why == "" && d.isUnusable(node.Object) {
 		o.Why = "resourceclaim not available on the node"
 	}
 	d.outcomes[node.Object] = o
 	return o
 }
 
-// lack evaluates whether a node has the devices that are still lacking. It leaves open which devices those are
+// findDevices evaluates whether a node has the devices that are still lacking. It leaves open which devices those are
 // where that is not needed to decide it.
-func (d *Demand) lack(node *state.Node) (o outcome) {
+func (d *Demand) findDevices(node *state.Node) (o outcome) {
 	lacking := d.lacking
-	if d.wish != nil {
-		if o.made, o.Why = d.wish.on(node); o.Why != "" {
+	if d.extended != nil {
+		if o.made, o.Why = d.extended.claimOn(node); o.Why != "" {
 			return o
 		}
 		if o.made != nil {
@@ -118,9 +118,9 @@ func (d *Demand) lack(node *state.Node) (o outcome) {
 	if len(lacking) == 0 {
 		return o
 	}
-	if d.quick != nil {
-		if enough, known := d.quick.suffices(node.Name); known {
-			o.open = enough
+	if d.fast != nil {
+		if enough, known := d.fast.hasEnough(node.Name); known {
+			o.unselected = enough
 			if !enough {
 				o.Why = CannotAllocate
 			}
@@ -129,7 +129,7 @@ func (d *Demand) lack(node *state.Node) (o outcome) {
 	}
 	if d.devices == nil {
 		var err error
-		if d.devices, err = newDeviceSearch(d.compiled, d.objects, d.known()); err != nil {
+		if d.devices, err = newDeviceSearch(d.compiled, d.objects, d.deviceIndex()); err != nil {
 			return outcome{Why: err.Error()}
 		}
 	}
@@ -137,24 +137,24 @@ func (d *Demand) lack(node *state.Node) (o outcome) {
 	return o
 }
 
-// settle is judge, but also selects the devices.
-func (d *Demand) settle(node *state.Node) outcome {
+// selectDevices is judge, but also selects the devices.
+func (d *Demand) selectDevices(node *state.Node) outcome {
 	o := d.Judge(node)
-	if !o.open || o.Why != "" {
+	if !o.unselected || o.Why != "" {
 		return o
 	}
-	search, err := d.quick.search(node.Object, d.objects)
+	search, err := d.fast.search(node.Object, d.objects)
 	if err != nil {
 		return outcome{Why: err.Error()}
 	}
-	o.open = false
+	o.unselected = false
 	o.allocations, o.Why = search.allocate(node.Object, d.lacking)
 	d.outcomes[node.Object] = o
 	return o
 }
 
-// elsewhere reports whether a claim has devices that cannot be used on a node, or on any node.
-func (d *Demand) elsewhere(node *corev1.Node) bool {
+// isUnusable reports whether a claim has devices that cannot be used on a node, or on any node.
+func (d *Demand) isUnusable(node *corev1.Node) bool {
 	for i := range d.claims {
 		c := &d.claims[i]
 		if c.failed || c.nodes != nil && !c.nodes.Match(node) {
@@ -166,9 +166,9 @@ func (d *Demand) elsewhere(node *corev1.Node) bool {
 
 // Check implements Filter.
 func (d *Demand) Check(n *state.NodeInfo) rule.Code {
-	if d.quick != nil {
-		if enough, known := d.quick.suffices(n.Node.Name); known {
-			if !enough || d.elsewhere(n.Node.Object) {
+	if d.fast != nil {
+		if enough, known := d.fast.hasEnough(n.Node.Name); known {
+			if !enough || d.isUnusable(n.Node.Object) {
 				return rule.UnschedulableAndUnresolvable
 			}
 			return rule.Success
@@ -232,7 +232,7 @@ func preference(claim *resourcev1.ResourceClaim, allocation *resourcev1.Allocati
 
 // plainSearch returns the quick search for the claims without devices, or nil if the quick search cannot handle them.
 func (d *Demand) plainSearch(compiled *cel.Cache, objects rule.Objects) *plainSearch {
-	if d.wish != nil || len(d.lacking) != 1 || len(d.lacking[0].Spec.Devices.Requests) != 1 ||
+	if d.extended != nil || len(d.lacking) != 1 || len(d.lacking[0].Spec.Devices.Requests) != 1 ||
 		len(d.lacking[0].Spec.Devices.Constraints) != 0 {
 		return nil
 	}
@@ -250,24 +250,24 @@ func (d *Demand) plainSearch(compiled *cel.Cache, objects rule.Objects) *plainSe
 	if slices.ContainsFunc(selectors, func(s resourcev1.DeviceSelector) bool { return s.CEL == nil }) {
 		return nil
 	}
-	index := d.known()
-	if len(index.wide) > 0 {
+	index := d.deviceIndex()
+	if len(index.multiNode) > 0 {
 		return nil
 	}
 	return &plainSearch{
-		index: index, compiled: compiled, selectors: selectors, count: int(r.Count), known: index.verdictsOf(selectors),
+		index: index, compiled: compiled, selectors: selectors, count: int(r.Count), cache: index.verdictsOf(selectors),
 	}
 }
 
 // Recount counts again when a pod is removed (-1) or put back (1): devices become free together with the pods whose
 // claims hold them.
 func (d *Demand) Recount(_ *state.Node, pod *state.Pod, by int) {
-	if len(d.lacking) == 0 && d.wish == nil || pod.Template == nil || !rule.HasDeviceClaims(&pod.Template.Spec) {
+	if len(d.lacking) == 0 && d.extended == nil || pod.Template == nil || !rule.HasDeviceClaims(&pod.Template.Spec) {
 		return
 	}
-	change := d.known().Return
+	change := d.deviceIndex().Return
 	if by < 0 {
-		change = d.known().Leave
+		change = d.deviceIndex().Leave
 	}
 	if change(pod, d.objects) {
 		clear(d.outcomes)
@@ -275,8 +275,8 @@ func (d *Demand) Recount(_ *state.Node, pod *state.Pod, by int) {
 	}
 }
 
-// known returns the device index, and creates it on first use.
-func (d *Demand) known() *Index {
+// cache returns the device index, and creates it on first use.
+func (d *Demand) deviceIndex() *Index {
 	if d.index == nil {
 		d.index = IndexOf(d.objects)
 	}
@@ -299,7 +299,7 @@ func (d *Demand) picks(outcome outcome, seed uint64) []Pick {
 		list = append(list, pick)
 	}
 	if outcome.made != nil {
-		list = append(list, d.wish.pick(outcome.made, &fresh[0], seed))
+		list = append(list, d.extended.pick(outcome.made, &fresh[0], seed))
 	}
 	return list
 }

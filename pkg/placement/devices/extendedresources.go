@@ -44,14 +44,14 @@ func ClassFor(resource string, objects rule.Objects) *resourcev1.DeviceClass {
 		if !ok || class.Spec.ExtendedResourceName == nil || *class.Spec.ExtendedResourceName != resource {
 			continue
 		}
-		if best == nil || byYouth(class, best) < 0 {
+		if best == nil || youngerFirst(class, best) < 0 {
 			best = class
 		}
 	}
 	return best
 }
 
-func byYouth(a, b *resourcev1.DeviceClass) int {
+func youngerFirst(a, b *resourcev1.DeviceClass) int {
 	return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 

@@ -25,19 +25,19 @@ type Index struct {
 	filled bool
 	// nodes holds the nodes that have slices of their own, by name.
 	nodes map[string]*nodeDevices
-	// wide holds the UIDs of slices that more than one node can reach, or that count the consumption of devices.
-	wide map[types.UID]struct{}
+	// multiNode holds the UIDs of slices that more than one node can reach, or that count the consumption of devices.
+	multiNode map[types.UID]struct{}
 	// pools holds the slices of nodes by their pool.
-	pools map[poolKey][]*ownSlice
+	pools map[poolKey][]*nodeSlice
 	// taken counts the allocations and promises of each device; given is the same for the allocator.
-	taken map[structured.DeviceID]int
-	given structured.AllocatedState
+	taken     map[structured.DeviceID]int
+	allocated structured.AllocatedState
 	// shares holds the shares of each device; shared counts the shares in a pool.
 	shares map[structured.DeviceID]map[structured.SharedDeviceID]*share
 	shared map[poolKey]int
 	// promised holds the promises to a claim, by its UID.
 	promised map[string][]claimPromise
-	leaving
+	treatedAsGone
 	// verdicts holds the results of selectors for devices, by selectorKey.
 	verdicts map[string]*verdicts
 }
@@ -71,16 +71,16 @@ func IndexOf(objects rule.Objects) *Index {
 // Fill builds the index from scratch from facts, without promises.
 func (x *Index) Fill(objects rule.Objects) {
 	*x = Index{
-		filled: true, nodes: map[string]*nodeDevices{}, wide: map[types.UID]struct{}{},
-		pools: map[poolKey][]*ownSlice{}, taken: map[structured.DeviceID]int{},
-		given: structured.AllocatedState{
+		filled: true, nodes: map[string]*nodeDevices{}, multiNode: map[types.UID]struct{}{},
+		pools: map[poolKey][]*nodeSlice{}, taken: map[structured.DeviceID]int{},
+		allocated: structured.AllocatedState{
 			AllocatedDevices:         sets.New[structured.DeviceID](),
 			AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
 			AggregatedCapacity:       structured.NewConsumedCapacityCollection(),
 		},
 		shares: map[structured.DeviceID]map[structured.SharedDeviceID]*share{}, shared: map[poolKey]int{},
 		promised: map[string][]claimPromise{}, verdicts: map[string]*verdicts{},
-		leaving: leaving{left: map[string]bool{}, freed: map[string][]*resourcev1.AllocationResult{}},
+		treatedAsGone: treatedAsGone{left: map[string]bool{}, freed: map[string][]*resourcev1.AllocationResult{}},
 	}
 	for o := range objects.ObjectsOf(events.KindResourceClaim, "") {
 		if claim, ok := o.API.(*resourcev1.ResourceClaim); ok {
@@ -174,10 +174,10 @@ func (x *Index) countDevice(r *resourcev1.DeviceRequestAllocationResult, by int)
 	x.taken[id] = before + by
 	switch {
 	case before == 0 && by > 0:
-		x.given.AllocatedDevices.Insert(id)
+		x.allocated.AllocatedDevices.Insert(id)
 	case before+by == 0:
 		delete(x.taken, id)
-		x.given.AllocatedDevices.Delete(id)
+		x.allocated.AllocatedDevices.Delete(id)
 	default:
 		return
 	}
@@ -201,19 +201,19 @@ func (x *Index) countShare(r *resourcev1.DeviceRequestAllocationResult, by int) 
 		s = &share{consumed: r.ConsumedCapacity}
 		of[id] = s
 		x.shared[poolKey{r.Driver, r.Pool}]++
-		x.given.AllocatedSharedDeviceIDs.Insert(id)
+		x.allocated.AllocatedSharedDeviceIDs.Insert(id)
 		x.consume(device, s)
 	}
 	if s.uses += by; s.uses > 0 {
 		return
 	}
 	delete(of, id)
-	x.given.AllocatedSharedDeviceIDs.Delete(id)
+	x.allocated.AllocatedSharedDeviceIDs.Delete(id)
 	if x.shared[poolKey{r.Driver, r.Pool}]--; x.shared[poolKey{r.Driver, r.Pool}] == 0 {
 		delete(x.shared, poolKey{r.Driver, r.Pool})
 	}
 	// Amounts are summed up from scratch: a share of zero must remain when another one is removed.
-	delete(x.given.AggregatedCapacity, device)
+	delete(x.allocated.AggregatedCapacity, device)
 	for _, left := range of {
 		x.consume(device, left)
 	}
@@ -224,16 +224,16 @@ func (x *Index) countShare(r *resourcev1.DeviceRequestAllocationResult, by int) 
 
 func (x *Index) consume(device structured.DeviceID, s *share) {
 	if s.consumed != nil {
-		x.given.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(device, s.consumed))
+		x.allocated.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(device, s.consumed))
 	}
 }
 
 func (x *Index) addSlice(s *resourcev1.ResourceSlice) {
-	if isWide(s) {
-		x.wide[s.UID] = struct{}{}
+	if isMultiNode(s) {
+		x.multiNode[s.UID] = struct{}{}
 		return
 	}
-	own := &ownSlice{ResourceSlice: s}
+	own := &nodeSlice{ResourceSlice: s}
 	for i := range min(len(s.Spec.Devices), maxPlainDevices) {
 		if x.taken[structured.MakeDeviceID(s.Spec.Driver, s.Spec.Pool.Name, s.Spec.Devices[i].Name)] > 0 {
 			own.taken |= 1 << i
@@ -250,12 +250,12 @@ func (x *Index) addSlice(s *resourcev1.ResourceSlice) {
 }
 
 func (x *Index) dropSlice(s *resourcev1.ResourceSlice) {
-	delete(x.wide, s.UID)
+	delete(x.multiNode, s.UID)
 	n := x.nodes[ptr.Deref(s.Spec.NodeName, "")]
 	if n == nil {
 		return
 	}
-	at := slices.IndexFunc(n.slices, func(o *ownSlice) bool { return o.UID == s.UID })
+	at := slices.IndexFunc(n.slices, func(o *nodeSlice) bool { return o.UID == s.UID })
 	if at < 0 {
 		return
 	}
@@ -263,7 +263,7 @@ func (x *Index) dropSlice(s *resourcev1.ResourceSlice) {
 	for _, v := range x.verdicts {
 		delete(v.of, own)
 	}
-	pool := slices.DeleteFunc(x.pools[own.pool()], func(o *ownSlice) bool { return o == own })
+	pool := slices.DeleteFunc(x.pools[own.pool()], func(o *nodeSlice) bool { return o == own })
 	if x.pools[own.pool()] = pool; len(pool) == 0 {
 		delete(x.pools, own.pool())
 	}
@@ -280,11 +280,11 @@ func (x *Index) isPlain(n *nodeDevices) bool {
 	if n == nil || !n.plain || len(x.shared) == 0 {
 		return n == nil || n.plain
 	}
-	return !slices.ContainsFunc(n.slices, func(s *ownSlice) bool { return x.shared[s.pool()] > 0 })
+	return !slices.ContainsFunc(n.slices, func(s *nodeSlice) bool { return x.shared[s.pool()] > 0 })
 }
 
-// leaving records the pods that an index temporarily treats as gone, and what is free because of that.
-type leaving struct {
+// treatedAsGone records the pods that an index temporarily treats as gone, and what is free because of that.
+type treatedAsGone struct {
 	// left holds these pods by UID.
 	left map[string]bool
 	// freed holds the allocations and promises of claims, by UID, all of whose users have left.
@@ -294,15 +294,15 @@ type leaving struct {
 // String returns everything in the index, one sorted line per item, so that equal indexes print the same. Only
 // cached results of selectors are left out.
 func (x *Index) String() string {
-	lines := []string{fmt.Sprintf("%d wide slices", len(x.wide))}
+	lines := []string{fmt.Sprintf("%d wide slices", len(x.multiNode))}
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
-	for id := range x.given.AllocatedDevices {
+	for id := range x.allocated.AllocatedDevices {
 		add("device %s is taken", id)
 	}
-	for id := range x.given.AllocatedSharedDeviceIDs {
+	for id := range x.allocated.AllocatedSharedDeviceIDs {
 		add("share %s is taken", id)
 	}
-	for id, amounts := range x.given.AggregatedCapacity {
+	for id, amounts := range x.allocated.AggregatedCapacity {
 		add("device %s gives", id)
 		for name, q := range amounts {
 			add("device %s gives %s %s", id, q, name)
@@ -357,7 +357,7 @@ func (x *Index) verdictsOf(selectors []resourcev1.DeviceSelector) *verdicts {
 		if len(x.verdicts) >= maxVerdicts {
 			clear(x.verdicts)
 		}
-		v = &verdicts{of: map[*ownSlice]uint32{}, bare: map[string]bool{}}
+		v = &verdicts{of: map[*nodeSlice]uint32{}, bare: map[string]bool{}}
 		x.verdicts[key.String()] = v
 	}
 	return v

@@ -15,17 +15,17 @@ import (
 // Return.
 func (x *Index) Leave(pod *state.Pod, objects rule.Objects) (changed bool) {
 	x.left[pod.UID] = true
-	return x.regard(pod, objects)
+	return x.updateClaims(pod, objects)
 }
 
 // Return undoes Leave. It reports whether any device is taken again.
 func (x *Index) Return(pod *state.Pod, objects rule.Objects) (changed bool) {
 	delete(x.left, pod.UID)
-	return x.regard(pod, objects)
+	return x.updateClaims(pod, objects)
 }
 
-// regard updates the claims of a pod that has left or come back.
-func (x *Index) regard(pod *state.Pod, objects rule.Objects) (changed bool) {
+// updateClaims updates the claims of a pod that has left or come back.
+func (x *Index) updateClaims(pod *state.Pod, objects rule.Objects) (changed bool) {
 	for _, claim := range usedClaims(pod, objects) {
 		uid := string(claim.UID)
 		list, freed := x.freed[uid]

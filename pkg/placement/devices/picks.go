@@ -45,7 +45,7 @@ func (p Plugin) Picks(
 	if !ok {
 		return nil, true
 	}
-	outcome := d.settle(node)
+	outcome := d.selectDevices(node)
 	if outcome.Why != "" {
 		return nil, false
 	}

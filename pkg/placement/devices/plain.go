@@ -21,11 +21,11 @@ type plainSearch struct {
 	compiled  *cel.Cache
 	selectors []resourcev1.DeviceSelector
 	count     int
-	known     *verdicts
+	cache     *verdicts
 }
 
-// suffices reports whether a node has enough free devices; known is false if only the allocator can tell.
-func (s *plainSearch) suffices(node string) (enough, known bool) {
+// hasEnough reports whether a node has enough free devices; known is false if only the allocator can tell.
+func (s *plainSearch) hasEnough(node string) (enough, known bool) {
 	own := s.index.nodes[node]
 	if own == nil {
 		return false, true
@@ -48,8 +48,8 @@ func (s *plainSearch) suffices(node string) (enough, known bool) {
 }
 
 // matching returns a bit for each device of a slice that matches; ok is false if an expression fails.
-func (s *plainSearch) matching(slice *ownSlice) (matching uint32, ok bool) {
-	if matching, ok = s.known.of[slice]; ok {
+func (s *plainSearch) matching(slice *nodeSlice) (matching uint32, ok bool) {
+	if matching, ok = s.cache.of[slice]; ok {
 		return matching, true
 	}
 	for i := range slice.Spec.Devices {
@@ -61,14 +61,14 @@ func (s *plainSearch) matching(slice *ownSlice) (matching uint32, ok bool) {
 			matching |= 1 << i
 		}
 	}
-	s.known.of[slice] = matching
+	s.cache.of[slice] = matching
 	return matching, true
 }
 
 func (s *plainSearch) matches(driver string, device *resourcev1.Device) (match bool, err error) {
 	bare := len(device.Attributes)+len(device.Capacity) == 0
 	if bare {
-		if answer, known := s.known.bare[driver]; known {
+		if answer, known := s.cache.bare[driver]; known {
 			return answer, nil
 		}
 	}
@@ -87,7 +87,7 @@ func (s *plainSearch) matches(driver string, device *resourcev1.Device) (match b
 		}
 	}
 	if bare && err == nil {
-		s.known.bare[driver] = match
+		s.cache.bare[driver] = match
 	}
 	return match, err
 }

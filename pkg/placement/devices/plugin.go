@@ -84,18 +84,18 @@ func (p Plugin) Compile(pod *state.Pod, objects rule.Objects) (rule.Compiled, er
 	if why != "" {
 		return rule.Compiled{Rejection: why + unserved(why, objects)}, nil
 	}
-	wish := newDeviceWish(pod, objects)
+	wish := newExtendedRequest(pod, objects)
 	if len(claims) == 0 && wish == nil {
 		return rule.Compiled{}, nil
 	}
-	d := &Demand{wish: wish, outcomes: map[*corev1.Node]outcome{}}
+	d := &Demand{extended: wish, outcomes: map[*corev1.Node]outcome{}}
 	for _, o := range claims {
 		if why, err := d.add(pod, o, objects); why != "" || err != nil {
 			return rule.Compiled{Rejection: why}, err
 		}
 	}
 	d.compiled, d.objects = p.compiled, objects
-	d.quick = d.plainSearch(p.compiled, objects)
+	d.fast = d.plainSearch(p.compiled, objects)
 	c := rule.Compiled{Filter: d}
 	if d.prioritized() {
 		c.Scorer, c.Normalize = d, rule.NormalizeToMax

@@ -15,21 +15,21 @@ type poolKey struct{ driver, pool string }
 
 // nodeDevices holds the slices that belong to one node alone, sorted by driver and pool.
 type nodeDevices struct {
-	slices []*ownSlice
-	// plain reports whether each slice is a pool of its own with plain devices only.
+	slices []*nodeSlice
+	// unbacked reports whether each slice is a pool of its own with plain devices only.
 	plain bool
 }
 
-// ownSlice is a slice of one node; taken has one bit for each of its devices, if they are plain.
-type ownSlice struct {
+// nodeSlice is a slice of one node; taken has one bit for each of its devices, if they are plain.
+type nodeSlice struct {
 	*resourcev1.ResourceSlice
 	taken uint32
 }
 
-func (s *ownSlice) pool() poolKey { return poolKey{s.Spec.Driver, s.Spec.Pool.Name} }
+func (s *nodeSlice) pool() poolKey { return poolKey{s.Spec.Driver, s.Spec.Pool.Name} }
 
 // mark sets or clears the bit of a device.
-func (s *ownSlice) mark(device string, taken bool) {
+func (s *nodeSlice) mark(device string, taken bool) {
 	for i := range min(len(s.Spec.Devices), maxPlainDevices) {
 		switch {
 		case s.Spec.Devices[i].Name != device:
@@ -43,7 +43,7 @@ func (s *ownSlice) mark(device string, taken bool) {
 
 // sort sorts the slices, by name where drivers and pools are the same, and determines whether they are plain.
 func (n *nodeDevices) sort() {
-	slices.SortFunc(n.slices, func(a, b *ownSlice) int {
+	slices.SortFunc(n.slices, func(a, b *nodeSlice) int {
 		return cmp.Or(cmp.Compare(a.Spec.Driver, b.Spec.Driver), cmp.Compare(a.Spec.Pool.Name, b.Spec.Pool.Name),
 			cmp.Compare(a.Name, b.Name))
 	})
@@ -82,8 +82,8 @@ func plainDevices(devices []resourcev1.Device) bool {
 	return true
 }
 
-// isWide reports whether a slice does not belong to a single node, or counts the consumption of devices.
-func isWide(s *resourcev1.ResourceSlice) bool {
+// isMultiNode reports whether a slice does not belong to a single node, or counts the consumption of devices.
+func isMultiNode(s *resourcev1.ResourceSlice) bool {
 	return ptr.Deref(s.Spec.NodeName, "") == "" || len(s.Spec.SharedCounters) > 0
 }
 
@@ -99,7 +99,7 @@ func sliceOf(o *state.Object) (*resourcev1.ResourceSlice, bool) {
 // as long as a slice does not change.
 type verdicts struct {
 	// of has a bit for each device of a slice that matches.
-	of map[*ownSlice]uint32
+	of map[*nodeSlice]uint32
 	// bare is the same for devices without attributes and capacity, by driver.
 	bare map[string]bool
 }

@@ -34,18 +34,18 @@ type class struct {
 	base, group []int32
 	groups      groups
 	traits      []traitRow
-	gauges      []gauge
+	scaled      []scaledScore
 	bonus       imageBonus
-	wide        *wide // shared with other classes
-	// outlooks are about preemption, the most recently used first.
-	outlooks []*outlook
+	crossNode   *crossNodeState // shared with other classes
+	// preemption are about preemption, the most recently used first.
+	preemption []*preemptionCache
 }
 
 // count holds what a class knows in addition to its data per node.
 type count struct {
 	// best holds the slots of the nodes that the last decision ranked, all different.
 	best []int32
-	told told
+	last lastDiagnosis
 	// id is Result.Class.
 	id uint64
 	// refused counts nodes per filter: the first filter among those on a single node that rejects the node.
@@ -54,8 +54,8 @@ type count struct {
 	narrowed int32
 }
 
-// told is the last diagnosis of why no node passes, and the journal time of it.
-type told struct {
+// last is the last diagnosis of why no node passes, and the journal time of it.
+type lastDiagnosis struct {
 	diagnosis placement.Diagnosis
 	at        uint64
 }
@@ -65,7 +65,7 @@ type cell struct {
 	score int32 // weighted, of the rules that depend on the node's usage
 	held  uint32
 	// raw holds the node's raw scores of the gauges.
-	raw [maxGauges]int32
+	raw [maxScaledScores]int32
 	// static is the verdict of the rules that read only the Node object, and why is the applicable one of the
 	// rule's reasons. verdict is that of all rules about a single node.
 	static, verdict int16
@@ -80,37 +80,37 @@ type basis struct{ places, epoch uint64 }
 
 // catchUp evaluates again every node that changed since the class was last used.
 func (c *class) catchUp(cols *columns.Columns) {
-	c.wide.catchUp(cols)
+	c.crossNode.catchUp(cols)
 	c.grow(cols)
 	if c.bonus.weigh(c, cols) {
 		c.rebase()
 	}
-	if sweep := c.seen == 0 || cols.Journal.IsFar(c.seen); sweep {
-		for slot, at := range cols.Journal.Moved {
+	if sweep := c.seen == 0 || cols.Journal.IsTooFar(c.seen); sweep {
+		for slot, at := range cols.Journal.ChangedAt {
 			if at > c.seen {
 				c.refresh(cols, slot, true)
 			}
 		}
 	} else {
-		c.follow(cols)
+		c.followJournal(cols)
 	}
 	c.seen = cols.Journal.Now
-	if c.groups.stale(len(c.wide.columns), len(c.cells)) {
+	if c.groups.stale(len(c.crossNode.columns), len(c.cells)) {
 		c.regroup()
 	}
 }
 
-// follow processes the moves one by one. A node is evaluated at its last move. Its group changes only if its object
+// followJournal processes the moves one by one. A node is evaluated at its last move. Its group changes only if its object
 // changed, or if pods that the rules beyond one node count were added or removed.
-func (c *class) follow(cols *columns.Columns) {
+func (c *class) followJournal(cols *columns.Columns) {
 	for at := c.seen + 1; at <= cols.Journal.Now; at++ {
-		m := &cols.Journal.Last[at%columns.JournalSize]
+		m := &cols.Journal.Recent[at%columns.JournalSize]
 		slot := int(m.Slot)
-		if c.group[slot] != noGroup && c.wide.counts(cols, m.Kind) {
+		if c.group[slot] != noGroup && c.crossNode.counts(cols, m.Kind) {
 			c.regroupSlot(slot)
 		}
-		if cols.Journal.Moved[slot] == at {
-			c.refresh(cols, slot, cols.Journal.Restated[slot] > c.seen)
+		if cols.Journal.ChangedAt[slot] == at {
+			c.refresh(cols, slot, cols.Journal.ObjectChangedAt[slot] > c.seen)
 		}
 	}
 }
@@ -127,15 +127,15 @@ func (c *class) grow(cols *columns.Columns) {
 	}
 }
 
-// refresh evaluates one node again. restated includes its object; without it, a node that is in a group stays in it
+// refresh evaluates one node again. objectChanged includes its object; without it, a node that is in a group stays in it
 // for as long as it passes.
-func (c *class) refresh(cols *columns.Columns, slot int, restated bool) {
-	if restated {
-		c.restate(cols, slot)
+func (c *class) refresh(cols *columns.Columns, slot int, objectChanged bool) {
+	if objectChanged {
+		c.evaluateObject(cols, slot)
 	}
 	cell := &c.cells[slot]
 	c.tally(cell.verdict, -1)
-	cell.verdict = c.judge(cols, slot, cell.static)
+	cell.verdict = c.verdictOf(cols, slot, cell.static)
 	c.tally(cell.verdict, 1)
 	if cell.verdict != placement.VerdictPass {
 		c.base[slot] = infeasible
@@ -143,11 +143,11 @@ func (c *class) refresh(cols *columns.Columns, slot int, restated bool) {
 		return
 	}
 	cell.score = int32(c.plan.usage.score(&cols.Resources, slot))
-	c.plan.scoredBy(fromFit, 0, 1)
-	c.plan.scoredBy(fromBalance, 0, 1)
-	c.plan.scoredBy(fromImage, 0, 1)
+	c.plan.recordScores(fromFit, 0, 1)
+	c.plan.recordScores(fromBalance, 0, 1)
+	c.plan.recordScores(fromImage, 0, 1)
 	c.base[slot] = cell.score + c.bonus.points(c.plan.image, cell.held)
-	if restated || c.group[slot] == noGroup {
+	if objectChanged || c.group[slot] == noGroup {
 		c.regroupSlot(slot)
 	}
 }
@@ -162,8 +162,8 @@ func (c *class) tally(verdict int16, by int32) {
 	}
 }
 
-// restate evaluates the rules that read only a node's object.
-func (c *class) restate(cols *columns.Columns, slot int) {
+// evaluateObject evaluates the rules that read only a node's object.
+func (c *class) evaluateObject(cols *columns.Columns, slot int) {
 	n, cell := cols.Infos[slot], &c.cells[slot]
 	cell.static, cell.why = placement.VerdictAbsent, 0
 	if n == nil {
@@ -176,24 +176,24 @@ func (c *class) restate(cols *columns.Columns, slot int) {
 	if c.plan.narrows(n) {
 		cell.static = placement.VerdictNarrowed
 	} else {
-		cell.static, cell.why = c.plan.judgeNode(n, row.verdict)
+		cell.static, cell.why = c.plan.nodeVerdict(n, row.verdict)
 	}
-	for i := range c.gauges {
-		cell.raw[i] = c.gauges[i].read(n, row)
+	for i := range c.scaled {
+		cell.raw[i] = c.scaled[i].read(n, row)
 	}
 	cell.held = c.bonus.heldBy(slot)
 }
 
-// judge returns the verdict of all rules about one node: that of the first rule that rejects it. static is the
+// verdictOf returns the verdict of all rules about one node: that of the first rule that rejects it. static is the
 // verdict of the rules that read only its object.
-func (c *class) judge(cols *columns.Columns, slot int, static int16) int16 {
+func (c *class) verdictOf(cols *columns.Columns, slot int, static int16) int16 {
 	if static == placement.VerdictAbsent || !c.candidate(cols, slot) {
 		return placement.VerdictAbsent
 	}
 	if static == placement.VerdictNarrowed {
 		return static
 	}
-	return c.plan.judgeUse(cols, slot, static)
+	return c.plan.usageVerdict(cols, slot, static)
 }
 
 // candidate reports whether a node is among those to choose from.
@@ -215,7 +215,7 @@ func (c *class) rebase() {
 func (c *class) bytes() int64 {
 	const perSlot = 24 + 4 + 4 // cell, base, group
 	size := int64(0)
-	for _, o := range c.outlooks {
+	for _, o := range c.preemption {
 		size += o.bytes()
 	}
 	return size + int64(len(c.cells))*perSlot + c.groups.bytes() + int64(len(c.key.shape)) + classOverhead
@@ -224,14 +224,14 @@ func (c *class) bytes() int64 {
 // classOverhead estimates what a class takes in addition to its arrays: the plan and the pod.
 const classOverhead = 8 << 10
 
-// gauge is one of these rules.
-type gauge struct {
+// scaledScore is one of these rules.
+type scaledScore struct {
 	weight   int64
 	reversed bool
 	scorer   rule.Scorer // of node affinity; nil for taints, which are part of the traits
 }
 
-func (g *gauge) read(n *state.NodeInfo, row *traitRow) int32 {
+func (g *scaledScore) read(n *state.NodeInfo, row *traitRow) int32 {
 	if g.scorer == nil {
 		return row.taints
 	}
@@ -239,7 +239,7 @@ func (g *gauge) read(n *state.NodeInfo, row *traitRow) int32 {
 }
 
 // points returns the weighted score, computed as rule.NormalizeToMax and rule.NormalizeReversed do.
-func (g *gauge) points(raw, top int64) int64 {
+func (g *scaledScore) points(raw, top int64) int64 {
 	switch {
 	case !g.reversed && top == 0:
 		return g.weight * raw
@@ -314,7 +314,7 @@ func (b *imageBonus) points(plan *imagePlan, held uint32) int32 {
 
 // regroupSlot adds a node that passes to its group.
 func (c *class) regroupSlot(slot int) {
-	if c.groups.width != len(c.wide.columns)+maxGauges {
+	if c.groups.width != len(c.crossNode.columns)+maxScaledScores {
 		return // all nodes will be regrouped
 	}
 	c.values(slot)
@@ -328,15 +328,15 @@ func (c *class) values(slot int) {
 	for _, raw := range c.cells[slot].raw {
 		tuple = append(tuple, int64(raw))
 	}
-	for i := range c.wide.columns {
-		tuple = append(tuple, c.wide.columns[i].Value(slot))
+	for i := range c.crossNode.columns {
+		tuple = append(tuple, c.crossNode.columns[i].Value(slot))
 	}
 	c.groups.tuple = tuple
 }
 
 // regroup rebuilds the groups of all nodes.
 func (c *class) regroup() {
-	c.groups.reset(len(c.wide.columns) + maxGauges)
+	c.groups.reset(len(c.crossNode.columns) + maxScaledScores)
 	for slot := range c.cells {
 		c.group[slot] = noGroup
 		if c.cells[slot].verdict == placement.VerdictPass {

@@ -17,8 +17,8 @@ type classCache struct {
 	budget, size int64 // budget 0: the default
 	byKey        map[classKey]*cached
 	// recent is the order of use, most recent first.
-	recent *list.List
-	wides  map[wideKey]*wide
+	recent     *list.List
+	crossNodes map[crossNodeKey]*crossNodeState
 	// byPod is a shortcut past the signature for pods whose parts have been seen before.
 	byPod map[podKey]*cached
 	// spare is a dropped class whose arrays the next new one may reuse.
@@ -29,8 +29,8 @@ type cached struct {
 	*class
 	place *list.Element // its Value is the *cached
 	size  int64
-	// known holds the keys of byPod that lead to this class, the oldest first.
-	known []podKey
+	// shortcuts holds the keys of byPod that lead to this class, the oldest first.
+	shortcuts []podKey
 }
 
 // podKey is everything about a pod that a class depends on, compared by identity: pods that have a part in common
@@ -43,9 +43,9 @@ type podKey struct {
 	home     bool
 }
 
-// maxKnown bounds the shortcuts to one class. Pods with a template of their own, such as those of a StatefulSet,
+// maxShortcuts bounds the shortcuts to one class. Pods with a template of their own, such as those of a StatefulSet,
 // would otherwise add one each.
-const maxKnown = 8
+const maxShortcuts = 8
 
 // keyOf returns the key of a pod; ok is false for a pod that has none.
 func keyOf(p *placement.Profile, pod *state.Pod, home bool) (key podKey, ok bool) {
@@ -56,7 +56,7 @@ func keyOf(p *placement.Profile, pod *state.Pod, home bool) (key podKey, ok bool
 func newClassCache(budget int64) classCache {
 	return classCache{
 		budget: budget, recent: list.New(),
-		byKey: map[classKey]*cached{}, byPod: map[podKey]*cached{}, wides: map[wideKey]*wide{},
+		byKey: map[classKey]*cached{}, byPod: map[podKey]*cached{}, crossNodes: map[crossNodeKey]*crossNodeState{},
 	}
 }
 
@@ -68,21 +68,21 @@ func (k *classCache) add(c *class) *cached {
 	return entry
 }
 
-// know records that pods with the key belong to a class.
-func (k *classCache) know(key podKey, entry *cached) {
-	if len(entry.known) == maxKnown {
-		delete(k.byPod, entry.known[0])
-		entry.known = slices.Delete(entry.known, 0, 1)
+// addShortcut records that pods with the key belong to a class.
+func (k *classCache) addShortcut(key podKey, entry *cached) {
+	if len(entry.shortcuts) == maxShortcuts {
+		delete(k.byPod, entry.shortcuts[0])
+		entry.shortcuts = slices.Delete(entry.shortcuts, 0, 1)
 	}
-	entry.known = append(entry.known, key)
+	entry.shortcuts = append(entry.shortcuts, key)
 	k.byPod[key] = entry
 }
 
 // use marks a class as most recently used.
 func (k *classCache) use(entry *cached) { k.recent.MoveToFront(entry.place) }
 
-// settle updates the size of the class in use and drops others until the budget is kept.
-func (k *classCache) settle(c *class, nodes int) {
+// enforceBudget updates the size of the class in use and drops others until the budget is kept.
+func (k *classCache) enforceBudget(c *class, nodes int) {
 	budget := k.budget
 	if budget <= 0 {
 		budget = min(DefaultCacheBytes+DefaultCacheBytesPerNode*int64(nodes), MaxCacheBytes)
@@ -91,9 +91,9 @@ func (k *classCache) settle(c *class, nodes int) {
 	size := c.bytes()
 	k.size += size - front.size
 	front.size = size
-	size = c.wide.bytes()
-	k.size += size - c.wide.counted
-	c.wide.counted = size
+	size = c.crossNode.bytes()
+	k.size += size - c.crossNode.counted
+	c.crossNode.counted = size
 	for k.size > budget && k.recent.Len() > 1 {
 		k.drop(k.recent.Back().Value.(*cached))
 	}
@@ -102,31 +102,31 @@ func (k *classCache) settle(c *class, nodes int) {
 func (k *classCache) drop(entry *cached) {
 	k.recent.Remove(entry.place)
 	delete(k.byKey, entry.key)
-	for _, key := range entry.known {
+	for _, key := range entry.shortcuts {
 		delete(k.byPod, key)
 	}
 	k.size -= entry.size
 	k.spare = entry.class
-	w := entry.wide
+	w := entry.crossNode
 	if w.users--; w.users > 0 {
 		return
 	}
 	k.size -= w.counted
-	if k.wides[w.key] == w {
-		delete(k.wides, w.key)
+	if k.crossNodes[w.key] == w {
+		delete(k.crossNodes, w.key)
 	}
 }
 
 func (k *classCache) clear() {
 	clear(k.byKey)
 	clear(k.byPod)
-	clear(k.wides)
+	clear(k.crossNodes)
 	k.recent.Init()
 	k.size, k.spare = 0, nil
 }
 
-// blank returns an empty class, with the arrays of the spare one if there is one.
-func (k *classCache) blank(key classKey) *class {
+// emptyClass returns an empty class, with the arrays of the spare one if there is one.
+func (k *classCache) emptyClass(key classKey) *class {
 	c := &class{key: key}
 	if old := k.spare; old != nil {
 		k.spare = nil
@@ -135,8 +135,8 @@ func (k *classCache) blank(key classKey) *class {
 		c.group = old.group[:0]
 		c.groups = old.groups
 		c.traits = old.traits[:0]
-		c.gauges = old.gauges[:0]
+		c.scaled = old.scaled[:0]
 	}
-	c.groups.reset(maxGauges)
+	c.groups.reset(maxScaledScores)
 	return c
 }

@@ -26,11 +26,11 @@ func (p *plan) addStage(gauges int, s placement.ActiveScorer) {
 	case nodes.ImageScorer:
 		at.source = fromImage
 	case nodes.TaintScorer, nodes.AffinityScorer:
-		at.source, at.index = fromGauge, gauges
+		at.source, at.index = fromScaled, gauges
 	case *spread.Scorer, *podaffinity.Scorer:
-		at.source = fromRanker
+		at.source = fromTally
 		for _, before := range p.stages.list {
-			if before.source == fromRanker {
+			if before.source == fromTally {
 				at.index++
 			}
 		}
@@ -40,25 +40,25 @@ func (p *plan) addStage(gauges int, s placement.ActiveScorer) {
 	p.stages.list, p.stages.names = append(p.stages.list, at), append(p.stages.names, s.Plugin)
 }
 
-// account creates the counters of a new plan's rules, each of which has been called for the pod.
-func (p *plan) account(e *Engine, profile *placement.Profile) {
-	p.watched = watched{watch: &e.watch}
+// openCounters creates the counters of a new plan's rules, each of which has been called for the pod.
+func (p *plan) openCounters(e *Engine, profile *placement.Profile) {
+	p.counters = ruleCounters{profiler: &e.profiler}
 	open := func(plugin, before, point string) *uint64 {
-		*e.watch.counter(Asked{profile.SchedulerName(), plugin, before})++
-		e.watch.rule(before, plugin, rule.Success)
-		return e.watch.counter(Asked{profile.SchedulerName(), plugin, point})
+		*e.profiler.counter(Asked{profile.SchedulerName(), plugin, before})++
+		e.profiler.endRule(before, plugin, rule.Success)
+		return e.profiler.counter(Asked{profile.SchedulerName(), plugin, point})
 	}
 	for _, f := range p.filters {
-		p.watched.filters = append(p.watched.filters, open(f.Plugin, PointPreFilter, PointFilter))
+		p.counters.filters = append(p.counters.filters, open(f.Plugin, PointPreFilter, PointFilter))
 	}
 	for _, plugin := range p.stages.names {
-		p.watched.score = append(p.watched.score, open(plugin, PointPreScore, PointScore))
+		p.counters.score = append(p.counters.score, open(plugin, PointPreScore, PointScore))
 	}
 }
 
 // newPlan compiles the rules of a profile for a pod. The gauges are added to the class, and the rules beyond one
 // node to fresh, which is nil if the class shares those of another.
-func newPlan(e *Engine, c *class, pod *state.Pod, fresh *wide) plan {
+func newPlan(e *Engine, c *class, pod *state.Pod, fresh *crossNodeState) plan {
 	if volumes.Needed(&pod.Template.Spec) {
 		return plan{pod: pod, scratch: true, uncompiled: true}
 	}
@@ -76,7 +76,7 @@ func newPlan(e *Engine, c *class, pod *state.Pod, fresh *wide) plan {
 	for i, f := range p.filters {
 		p.addFilter(e, int16(i), f.Filter)
 		if fresh != nil {
-			fresh.addJudge(&e.columns, f.Filter)
+			fresh.addFilter(&e.columns, f.Filter)
 		}
 	}
 	for _, s := range compiled.Scorers {
@@ -86,20 +86,20 @@ func newPlan(e *Engine, c *class, pod *state.Pod, fresh *wide) plan {
 		if s.Err != nil {
 			continue
 		}
-		p.addStage(len(c.gauges), s)
+		p.addStage(len(c.scaled), s)
 		p.addScorer(e, c, s)
 		if fresh != nil {
-			fresh.addRanker(&e.columns, s)
+			fresh.addScorer(&e.columns, s)
 		}
 	}
-	p.account(e, c.key.profile)
+	p.openCounters(e, c.key.profile)
 	return p
 }
 
 func (p *plan) addFilter(e *Engine, index int16, filter rule.Filter) {
 	switch f := filter.(type) {
 	case *spread.Filter, *podaffinity.Filter:
-		p.judges = append(p.judges, index)
+		p.crossNode = append(p.crossNode, index)
 	case fit.Filter:
 		p.uses = append(p.uses, newFitUse(&e.columns.Resources, index, f))
 		p.scratch = p.scratch || len(f.Extended) > maxNeeds
@@ -127,9 +127,9 @@ func (p *plan) addScorer(e *Engine, c *class, s placement.ActiveScorer) {
 		p.scratch = p.scratch || len(scorer.Images) > maxHeld
 	case nodes.TaintScorer:
 		p.taints = &scorer
-		c.gauges = append(c.gauges, gauge{weight: s.Weight, reversed: true})
+		c.scaled = append(c.scaled, scaledScore{weight: s.Weight, reversed: true})
 	case nodes.AffinityScorer:
-		c.gauges = append(c.gauges, gauge{weight: s.Weight, scorer: scorer})
+		c.scaled = append(c.scaled, scaledScore{weight: s.Weight, scorer: scorer})
 	case *spread.Scorer, *podaffinity.Scorer:
 	default:
 		p.scratch = true
@@ -146,24 +146,24 @@ type nodeReader interface {
 	OnlyTraits() bool
 }
 
-func (w *wide) addJudge(cols *columns.Columns, filter rule.Filter) {
+func (w *crossNodeState) addFilter(cols *columns.Columns, filter rule.Filter) {
 	switch f := filter.(type) {
 	case *spread.Filter:
-		w.judges = append(w.judges, newSpreadJudge(cols, w, f))
+		w.filters = append(w.filters, newSpreadTallyFilter(cols, w, f))
 		w.active = true
 	case *podaffinity.Filter:
-		w.judges = append(w.judges, newAffinityJudge(cols, w, f))
+		w.filters = append(w.filters, newAffinityTallyFilter(cols, w, f))
 		w.active = w.active || len(f.Affinity)+len(f.AntiAffinity) > 0
 	}
 }
 
-func (w *wide) addRanker(cols *columns.Columns, s placement.ActiveScorer) {
+func (w *crossNodeState) addScorer(cols *columns.Columns, s placement.ActiveScorer) {
 	switch scorer := s.Scorer.(type) {
 	case *spread.Scorer:
-		w.rankers = append(w.rankers, newSpreadRanker(cols, w, s.Weight, scorer))
+		w.scorers = append(w.scorers, newSpreadTallyScorer(cols, w, s.Weight, scorer))
 		w.active = true
 	case *podaffinity.Scorer:
-		w.rankers = append(w.rankers, &affinityRanker{Scorer: scorer, weight: s.Weight})
+		w.scorers = append(w.scorers, &affinityTallyScorer{Scorer: scorer, weight: s.Weight})
 		w.active = w.active || len(scorer.Attracted)+len(scorer.Repelled) > 0
 	}
 }

@@ -19,8 +19,8 @@ type failure struct {
 
 // diagnose explains why no node passes. The result is valid until a node changes.
 func (c *class) diagnose(cols *columns.Columns, total int) placement.Diagnosis {
-	if c.told.at == cols.Journal.Now && c.told.diagnosis.NodesTotal() == total {
-		return c.told.diagnosis
+	if c.last.at == cols.Journal.Now && c.last.diagnosis.NodesTotal() == total {
+		return c.last.diagnosis
 	}
 	counts, examples := c.failures(cols)
 	groups := make([]placement.Group, 0, len(counts))
@@ -31,8 +31,8 @@ func (c *class) diagnose(cols *columns.Columns, total int) placement.Diagnosis {
 		}
 		groups = append(groups, g)
 	}
-	c.told = told{placement.DiagnosisOf(total, c.plan.onlyBy, groups), cols.Journal.Now}
-	return c.told.diagnosis
+	c.last = lastDiagnosis{placement.DiagnosisOf(total, c.plan.onlyBy, groups), cols.Journal.Now}
+	return c.last.diagnosis
 }
 
 // failures counts the nodes that fail in the same way, with an example of each.
@@ -73,32 +73,32 @@ func (c *class) firstRejection(slot int) (int16, uint8) {
 	if v != c.cells[slot].static {
 		why = 0
 	}
-	if !c.wide.active || v < placement.VerdictPass {
+	if !c.crossNode.active || v < placement.VerdictPass {
 		return v, why
 	}
 	c.values(slot)
-	for i, j := range c.wide.judges {
-		index := c.plan.judges[i]
+	for i, j := range c.crossNode.filters {
+		index := c.plan.crossNode[i]
 		if v != placement.VerdictPass && index > v {
 			break
 		}
-		if ok, reason := j.passes(c.wide, c.groups.tuple[maxGauges:]); !ok {
+		if ok, reason := j.passes(c.crossNode, c.groups.tuple[maxScaledScores:]); !ok {
 			return index, reason
 		}
 	}
 	return v, why
 }
 
-// passesWide reports whether the rules beyond one node let a node pass.
-func (c *class) passesWide(slot int) bool {
-	if !c.wide.active {
+// passesCrossNode reports whether the rules beyond one node let a node pass.
+func (c *class) passesCrossNode(slot int) bool {
+	if !c.crossNode.active {
 		return true
 	}
 	c.values(slot)
-	return c.wide.passes(c.groups.tuple[maxGauges:])
+	return c.crossNode.passes(c.groups.tuple[maxScaledScores:])
 }
 
-// fits returns the fit rules by their index.
+// columnsFit returns the fit rules by their index.
 func (p *plan) fits() []*fitUse {
 	fits := make([]*fitUse, len(p.filters))
 	for i := range p.uses {
@@ -114,7 +114,7 @@ func (c *class) reasons(cols *columns.Columns, f failure, example int) []string 
 	if f.verdict == placement.VerdictNarrowed {
 		return []string{placement.NarrowedReason(c.plan.onlyBy)}
 	}
-	if c.wide.active {
+	if c.crossNode.active {
 		switch c.plan.filters[f.verdict].Filter.(type) {
 		case *spread.Filter:
 			return []string{spread.Reasons[f.why]}

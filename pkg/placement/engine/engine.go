@@ -43,15 +43,15 @@ type Engine struct {
 	version, epoch uint64
 	cache          classCache
 	sign           signature.Signature
-	board          board
+	shortlist      shortlist
 	order          zoneWalk
 	rating         rating
-	watch          watch
+	profiler       profiler
 	// protected holds the UIDs of pods that cannot be victims; guarded holds the same by node.
 	protected map[string]bool
 	guarded   map[*state.NodeInfo][]string
-	// ladders hold the pods of every node by importance.
-	ladders ladderColumn
+	// byImportance hold the pods of every node by importance.
+	byImportance importanceColumn
 	scratch
 }
 
@@ -71,7 +71,7 @@ func New(cfg Config) *Engine {
 		columns: columns.New(), cache: newClassCache(cfg.CacheBytes),
 		protected: map[string]bool{}, guarded: map[*state.NodeInfo][]string{},
 	}
-	e.board.cols = &e.columns
+	e.shortlist.cols = &e.columns
 	return e
 }
 
@@ -79,10 +79,10 @@ func New(cfg Config) *Engine {
 // home nodes.
 func (e *Engine) SetNode(n *state.NodeInfo) {
 	if _, known := e.columns.Slots[n]; !known {
-		e.order.forget()
+		e.order.invalidate()
 	}
 	e.columns.SetNode(n)
-	e.order.see(int(e.columns.Slots[n]), n)
+	e.order.observe(int(e.columns.Slots[n]), n)
 	e.compact()
 }
 
@@ -90,7 +90,7 @@ func (e *Engine) SetNode(n *state.NodeInfo) {
 func (e *Engine) DropNode(n *state.NodeInfo) {
 	e.SetProtected(n, nil)
 	e.columns.DropNode(n)
-	e.order.forget()
+	e.order.invalidate()
 }
 
 // AddPod must be called after n.AddPod(pod); for a pod that replaces another version, after RemovePod.
@@ -111,8 +111,8 @@ func (e *Engine) SetHome(n *state.NodeInfo, home bool) { e.mark(n, columns.MarkH
 
 func (e *Engine) mark(n *state.NodeInfo, mark uint8, on bool) {
 	if slot, known := e.columns.Slots[n]; known && e.columns.Marks.Set(int(slot), mark, on) {
-		e.columns.Journal.Move(columns.Move{Slot: slot, Kind: columns.NoKind, By: 0})
-		e.order.forget()
+		e.columns.Journal.Record(columns.Change{Slot: slot, Kind: columns.NoKind, By: 0})
+		e.order.invalidate()
 	}
 }
 
@@ -133,13 +133,13 @@ func (e *Engine) Refresh(o rule.Objects) { e.objects = o }
 // Numbers are assigned and not released while classes may use them. When few of them are still in use, everything
 // is renumbered.
 const (
-	sparse   = 4       // ratio of assigned numbers to used ones
-	fewThere = 1 << 14 // below this, renumbering is not worth it
+	compactionRatio  = 4       // ratio of assigned numbers to used ones
+	minForCompaction = 1 << 14 // below this, renumbering is not worth it
 )
 
 // compact renumbers everything when most of the numbers are no longer in use.
 func (e *Engine) compact() {
-	most := func(numbers, things int) bool { return numbers > fewThere && numbers > sparse*things }
+	most := func(numbers, things int) bool { return numbers > minForCompaction && numbers > compactionRatio*things }
 	axes := 0
 	for _, a := range e.columns.Axes {
 		axes = max(axes, len(a.IDs))
@@ -157,7 +157,7 @@ const maxAxes = 256
 func (e *Engine) restart() {
 	old := e.columns
 	e.columns = columns.New()
-	e.ladders = ladderColumn{}
+	e.byImportance = importanceColumn{}
 	e.epoch++
 	e.order = zoneWalk{}
 	for slot, n := range old.Infos {
@@ -166,7 +166,7 @@ func (e *Engine) restart() {
 		}
 		e.columns.SetNode(n)
 		now := int(e.columns.Slots[n])
-		e.order.see(now, n)
+		e.order.observe(now, n)
 		e.columns.Marks.Set(now, columns.MarkUsable, old.Marks.Of[slot]&columns.MarkUsable != 0)
 		e.columns.Marks.Set(now, columns.MarkHome, old.Marks.Of[slot]&columns.MarkHome != 0)
 	}
@@ -190,7 +190,7 @@ func ObjectsMatter(c state.ObjectChange) bool {
 // one node or one group of like nodes. An engine caches the results of rules, so the numbers grow with what
 // changed, not with nodes times pods.
 func (e *Engine) Asked(visit func(a Asked, calls uint64)) {
-	for a, calls := range maps.All(e.watch.asked) {
+	for a, calls := range maps.All(e.profiler.calls) {
 		if *calls > 0 {
 			visit(a, *calls)
 			*calls = 0
@@ -215,5 +215,5 @@ func (e *Engine) SetProtected(n *state.NodeInfo, uids []string) {
 	for _, uid := range uids {
 		e.protected[uid] = true
 	}
-	e.columns.Journal.Move(columns.Move{Slot: slot, Kind: columns.NoKind, By: 0})
+	e.columns.Journal.Record(columns.Change{Slot: slot, Kind: columns.NoKind, By: 0})
 }

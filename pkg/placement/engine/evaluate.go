@@ -54,8 +54,8 @@ func (e *Engine) Evaluate(p *placement.Profile, q Query) placement.Result {
 	if q.Pod == nil || q.Pod.Template == nil {
 		return placement.Result{Err: placement.ErrNoObject}
 	}
-	e.watch.begin(p.SchedulerName(), q.Laps, q.TimeRules)
-	defer e.watch.rest()
+	e.profiler.begin(p.SchedulerName(), q.Laps, q.TimeRules)
+	defer e.profiler.end()
 	c, err := e.classOf(p, q.Pod, q.Home)
 	if err != nil {
 		return placement.Result{Err: err}
@@ -72,7 +72,7 @@ func (e *Engine) Evaluate(p *placement.Profile, q Query) placement.Result {
 		return placement.Result{Err: c.plan.err}
 	}
 	result := placement.Result{NodesTotal: total, Class: c.id}
-	e.watch.point(PointPreFilter, c.plan.begins())
+	e.profiler.endPoint(PointPreFilter, c.plan.preFilterCode())
 	if c.plan.rejected != nil {
 		result.Diagnosis = c.plan.rejected.Diagnosis(total)
 		return result
@@ -83,8 +83,8 @@ func (e *Engine) Evaluate(p *placement.Profile, q Query) placement.Result {
 		return result
 	}
 	c.catchUp(&e.columns)
-	c.wide.prepare(&e.columns)
-	e.cache.settle(c, e.columns.Nodes())
+	c.crossNode.prepare(&e.columns)
+	e.cache.enforceBudget(c, e.columns.Nodes())
 	return e.decide(c, q, result)
 }
 
@@ -103,7 +103,7 @@ func (e *Engine) decide(c *class, q Query, result placement.Result) placement.Re
 		e.rating.list(c, c.groups.members)
 	}
 	result.FeasibleCount = e.rating.total
-	e.watch.point(PointFilter, found(result.FeasibleCount))
+	e.profiler.endPoint(PointFilter, filterCode(result.FeasibleCount))
 	e.rating.weighed.begin()
 	switch {
 	case result.FeasibleCount == 0 && e.late != nil:
@@ -116,18 +116,18 @@ func (e *Engine) decide(c *class, q Query, result placement.Result) placement.Re
 	case result.FeasibleCount > 1:
 		e.rating.rate(c, q.Weigh > 0)
 	}
-	e.board.reset(q.Seed, q.HomeFirst, q.Limit, result.FeasibleCount)
+	e.shortlist.reset(q.Seed, q.HomeFirst, q.Limit, result.FeasibleCount)
 	if sampling {
 		for _, slot := range e.sampled {
 			total := c.base[slot] + e.rating.points[c.group[slot]+1]
-			e.board.offer(placement.Ranked{Total: int64(total), Tie: e.board.tie(int(slot)), Index: int(slot)})
+			e.shortlist.offer(placement.Ranked{Total: int64(total), Tie: e.shortlist.tie(int(slot)), Index: int(slot)})
 		}
 	} else {
-		e.board.scan(c, e.rating.points)
+		e.shortlist.scan(c, e.rating.points)
 	}
 	result.Feasible = e.ranked()
 	if result.FeasibleCount > 1 {
-		e.watch.point(PointScore, rule.Success)
+		e.profiler.endPoint(PointScore, rule.Success)
 	}
 	e.weigh(c, q.Weigh, &result)
 	return result
@@ -140,10 +140,10 @@ func (e *Engine) decide(c *class, q Query, result placement.Result) placement.Re
 func (e *Engine) evaluateClaims(c *class, q Query, total int) placement.Result {
 	late, ok := e.lateFilter(c, q)
 	if ok {
-		e.watch.point(PointPreFilter, rule.Success)
+		e.profiler.endPoint(PointPreFilter, rule.Success)
 		c.catchUp(&e.columns)
-		c.wide.prepare(&e.columns)
-		e.cache.settle(c, e.columns.Nodes())
+		c.crossNode.prepare(&e.columns)
+		e.cache.enforceBudget(c, e.columns.Nodes())
 		e.late = late
 		result := e.decide(c, q, placement.Result{NodesTotal: total, Class: c.id})
 		e.late = nil
@@ -189,10 +189,10 @@ func (e *Engine) nominated(c *class, pod *state.Pod) (int32, bool) {
 	}
 	v := c.cells[slot].verdict
 	if v == placement.VerdictNarrowed {
-		v, _ = c.plan.judgeNode(e.columns.Infos[slot], c.traits[e.columns.Traits.Of[slot]].verdict)
-		v = c.plan.judgeUse(&e.columns, slot, v)
+		v, _ = c.plan.nodeVerdict(e.columns.Infos[slot], c.traits[e.columns.Traits.Of[slot]].verdict)
+		v = c.plan.usageVerdict(&e.columns, slot, v)
 	}
-	return int32(slot), v == placement.VerdictPass && c.passesWide(slot)
+	return int32(slot), v == placement.VerdictPass && c.passesCrossNode(slot)
 }
 
 // examined returns how many nodes a search over all nodes judges: those that no rule narrowed out.
@@ -217,10 +217,10 @@ func (e *Engine) alone(slot int32) []placement.Scored {
 
 func (e *Engine) ranked() []placement.Scored {
 	e.feasible = e.feasible[:0]
-	if len(e.board.list) == 1 && e.rating.total == 1 {
-		return e.alone(int32(e.board.list[0].Index))
+	if len(e.shortlist.list) == 1 && e.rating.total == 1 {
+		return e.alone(int32(e.shortlist.list[0].Index))
 	}
-	for _, c := range e.board.list {
+	for _, c := range e.shortlist.list {
 		e.feasible = append(e.feasible, placement.Scored{Node: e.columns.Infos[c.Index], Total: c.Total})
 	}
 	return e.feasible
@@ -246,7 +246,7 @@ func (e *Engine) sample(c *class, q Query) (examined int) {
 	for step := range walk {
 		slot := walk[(q.Start%len(walk)+step)%len(walk)]
 		g := c.group[slot]
-		if g != noGroup && c.wide.passes(c.groups.row(int(g))[maxGauges:]) && e.passesLate(slot) {
+		if g != noGroup && c.crossNode.passes(c.groups.row(int(g))[maxScaledScores:]) && e.passesLate(slot) {
 			if len(e.sampled) == enough {
 				break
 			}

@@ -71,9 +71,9 @@ type groupList struct {
 	sums, raw []int64
 }
 
-// crossNode returns the values of an entry that the rules beyond one node read.
-func (l *groupList) crossNode(g *groups, entry int) []int64 {
-	return g.row(int(l.ids[entry]))[maxGauges:]
+// crossNodeValues returns the values of an entry that the rules beyond one node read.
+func (l *groupList) crossNodeValues(g *groups, entry int) []int64 {
+	return g.row(int(l.ids[entry]))[maxScaledScores:]
 }
 
 // reset removes all groups.
@@ -91,17 +91,17 @@ func (g *groups) reset(width int) {
 // stale reports whether the groups have to be rebuilt: there are more columns than they have values for, or most of
 // them are empty.
 func (g *groups) stale(columns, slots int) bool {
-	return g.width != columns+maxGauges || len(g.members) > slots+fewGroups && len(g.members) > sparse*g.live
+	return g.width != columns+maxScaledScores || len(g.members) > slots+minForRebuild && len(g.members) > compactionRatio*g.live
 }
 
-// fewGroups is the number of groups below which removing empty ones is not worth it.
-const fewGroups = 256
+// minForRebuild is the number of groups below which removing empty ones is not worth it.
+const minForRebuild = 256
 
 func (g *groups) bytes() int64 {
 	const perKey = 48 // approximate size of the map entry
 	return int64(8*cap(g.values)+4*cap(g.members)) + int64(len(g.members)*(perKey+8*g.width))
 }
 
-// maxGauges is the number of rules that scale their scores by the largest among the feasible nodes: taints and node
+// maxScaledScores is the number of rules that scale their scores by the largest among the feasible nodes: taints and node
 // affinity.
-const maxGauges = 2
+const maxScaledScores = 2

@@ -42,7 +42,7 @@ func classID(key classKey, pod *state.Pod) uint64 {
 // classOf returns the class of a pod, and creates it if necessary.
 func (e *Engine) classOf(p *placement.Profile, pod *state.Pod, home bool) (*class, error) {
 	key, brief := keyOf(p, pod, home)
-	if entry, ok := e.cache.byPod[key]; ok && brief && e.serves(entry, pod) {
+	if entry, ok := e.cache.byPod[key]; ok && brief && e.isReusable(entry, pod) {
 		e.cache.use(entry)
 		return entry.class, nil
 	}
@@ -51,14 +51,14 @@ func (e *Engine) classOf(p *placement.Profile, pod *state.Pod, home bool) (*clas
 		return nil, err
 	}
 	if brief {
-		e.cache.know(key, entry)
+		e.cache.addShortcut(key, entry)
 	}
 	return entry.class, nil
 }
 
-// serves reports whether everything that a class was made from is still valid.
-func (e *Engine) serves(entry *cached, pod *state.Pod) bool {
-	return entry.basis == e.basis() && e.isCurrent(entry.wide, pod)
+// isReusable reports whether everything that a class was made from is still valid.
+func (e *Engine) isReusable(entry *cached, pod *state.Pod) bool {
+	return entry.basis == e.basis() && e.isCurrent(entry.crossNode, pod)
 }
 
 // find is classOf based on the contents of the pod.
@@ -68,47 +68,47 @@ func (e *Engine) find(p *placement.Profile, pod *state.Pod, home bool) (*cached,
 		return nil, err
 	}
 	if entry, ok := e.cache.byKey[classKey{p, pod.Kind, home, string(shape)}]; ok {
-		if e.serves(entry, pod) {
+		if e.isReusable(entry, pod) {
 			e.cache.use(entry)
 			return entry, nil
 		}
 		e.cache.drop(entry)
 	}
-	c := e.cache.blank(classKey{p, pod.Kind, home, string(shape)})
+	c := e.cache.emptyClass(classKey{p, pod.Kind, home, string(shape)})
 	c.basis = e.basis()
-	c.wide = e.cache.wides[wideKey{p, pod.Kind, string(shape[:wideLen])}]
-	if c.wide != nil && e.isCurrent(c.wide, pod) {
+	c.crossNode = e.cache.crossNodes[crossNodeKey{p, pod.Kind, string(shape[:wideLen])}]
+	if c.crossNode != nil && e.isCurrent(c.crossNode, pod) {
 		c.plan = newPlan(e, c, pod, nil)
 	} else {
-		c.wide = e.newWide(wideKey{p, pod.Kind, string(shape[:wideLen])}, pod)
-		c.plan = newPlan(e, c, pod, c.wide)
+		c.crossNode = e.newCrossNode(crossNodeKey{p, pod.Kind, string(shape[:wideLen])}, pod)
+		c.plan = newPlan(e, c, pod, c.crossNode)
 		if c.plan.err != nil || c.plan.rejected != nil || c.plan.uncompiled {
-			delete(e.cache.wides, c.wide.key) // not all rules have been compiled into it
+			delete(e.cache.crossNodes, c.crossNode.key) // not all rules have been compiled into it
 		}
 	}
-	c.wide.users++
+	c.crossNode.users++
 	c.id, c.refused = classID(c.key, pod), make([]int32, len(c.plan.filters))
 	return e.cache.add(c), nil
 }
 
 func (e *Engine) basis() basis { return basis{e.columns.Resources.Version, e.epoch} }
 
-// newWide creates a wide without rules and replaces one that is out of date.
-func (e *Engine) newWide(key wideKey, pod *state.Pod) *wide {
-	w := &wide{key: key}
-	w.basis = wideBasis{e.version, e.epoch, e.digest(w, pod)}
-	e.cache.wides[key] = w
+// newCrossNode creates a wide without rules and replaces one that is out of date.
+func (e *Engine) newCrossNode(key crossNodeKey, pod *state.Pod) *crossNodeState {
+	w := &crossNodeState{key: key}
+	w.basis = crossNodeBasis{e.version, e.epoch, e.digest(w, pod)}
+	e.cache.crossNodes[key] = w
 	return w
 }
 
-func (e *Engine) digest(w *wide, pod *state.Pod) string {
+func (e *Engine) digest(w *crossNodeState, pod *state.Pod) string {
 	return string(objectDigest(nil, w.key.profile, pod, rule.OrNone(e.objects)))
 }
 
 // isCurrent reports whether everything that a wide was made from is still valid. It mostly is when objects have
 // changed; finding that out takes a look at the objects that matter to it.
-func (e *Engine) isCurrent(w *wide, pod *state.Pod) bool {
-	if w.basis.epoch != e.epoch || !w.fits() {
+func (e *Engine) isCurrent(w *crossNodeState, pod *state.Pod) bool {
+	if w.basis.epoch != e.epoch || !w.columnsFit() {
 		return false
 	}
 	if w.basis.objects != e.version {
@@ -124,10 +124,10 @@ func (e *Engine) isCurrent(w *wide, pod *state.Pod) bool {
 // namespace, the namespaces that its terms select, and the default spread selector if the pod has no spread
 // constraints.
 func objectDigest(b []byte, p *placement.Profile, pod *state.Pod, objects rule.Objects) []byte {
-	if _, ok := p.Plugin(names.InterPodAffinity); ok {
+	if _, ok := p.Rule(names.InterPodAffinity); ok {
 		b = appendParty(b, pod, objects)
 	}
-	plugin, ok := p.Plugin(names.PodTopologySpread)
+	plugin, ok := p.Rule(names.PodTopologySpread)
 	if !ok || len(pod.Template.Spec.TopologySpreadConstraints) > 0 {
 		return b
 	}

@@ -21,11 +21,11 @@ type plan struct {
 	filters        []placement.ActiveFilter
 	// byTraits and byNode are indexes of filters that read only the traits or only the Node object.
 	byTraits, byNode []int16
-	// judges are indexes of the filters beyond one node, in the order of wide.judges.
-	judges []int16
-	uses   []useFilter
+	// crossNode are indexes of the filters beyond one node, in the order of wide.judges.
+	crossNode []int16
+	uses      []useFilter
 	scoring
-	watched watched
+	counters ruleCounters
 	// scratch reports that the engine keeps no columns for some rules, so that the pod is evaluated from scratch.
 	// uncompiled reports, in addition, that the rules have not even been compiled, because the result depends on
 	// each pod's volumes.
@@ -44,7 +44,7 @@ type scoring struct {
 func (p *plan) traitRow(n *state.NodeInfo) traitRow {
 	row := traitRow{known: true, verdict: placement.VerdictPass}
 	for _, i := range p.byTraits {
-		if p.check(i, p.filters[i].Filter.Check(n)) != rule.Success {
+		if p.recordCheck(i, p.filters[i].Filter.Check(n)) != rule.Success {
 			row.verdict = i
 			break
 		}
@@ -64,14 +64,14 @@ func (p *plan) narrows(n *state.NodeInfo) bool {
 	return !found
 }
 
-// judgeNode returns the verdict of the rules that read a node's object, including its traits, and which of several
+// nodeVerdict returns the verdict of the rules that read a node's object, including its traits, and which of several
 // reasons the rule gives.
-func (p *plan) judgeNode(n *state.NodeInfo, byTraits int16) (verdict int16, why uint8) {
+func (p *plan) nodeVerdict(n *state.NodeInfo, byTraits int16) (verdict int16, why uint8) {
 	for _, i := range p.byNode {
 		if byTraits != placement.VerdictPass && byTraits < i {
 			break
 		}
-		if p.check(i, p.filters[i].Filter.Check(n)) != rule.Success {
+		if p.recordCheck(i, p.filters[i].Filter.Check(n)) != rule.Success {
 			return i, variantOf(p.filters[i].Filter, n)
 		}
 	}
@@ -115,52 +115,52 @@ const (
 	fromFit source = iota
 	fromBalance
 	fromImage
-	fromGauge
-	fromRanker
+	fromScaled
+	fromTally
 )
 
-// watched is the plan's part of it: a counter per filter, and one per stage of scoring.
-type watched struct {
-	watch          *watch
+// counters is the plan's part of it: a counter per filter, and one per stage of scoring.
+type ruleCounters struct {
+	profiler       *profiler
 	filters, score []*uint64
 }
 
-// begins returns the result of the rules that evaluate only the pod.
-func (p *plan) begins() rule.Code {
+// preFilterCode returns the result of the rules that evaluate only the pod.
+func (p *plan) preFilterCode() rule.Code {
 	if p.rejected != nil {
 		return rule.UnschedulableAndUnresolvable
 	}
 	return rule.Success
 }
 
-// check counts a call of a filter for a node and returns its code.
-func (p *plan) check(index int16, code rule.Code) rule.Code {
-	*p.watched.filters[index]++
-	p.watched.watch.rule(PointFilter, p.filters[index].Plugin, code)
+// recordCheck counts a call of a filter for a node and returns its code.
+func (p *plan) recordCheck(index int16, code rule.Code) rule.Code {
+	*p.counters.filters[index]++
+	p.counters.profiler.endRule(PointFilter, p.filters[index].Plugin, code)
 	return code
 }
 
-// judged counts the calls of the rules beyond one node, which decide for groups of nodes.
-func (p *plan) judged(groups int) {
-	for _, index := range p.judges {
-		*p.watched.filters[index] += uint64(groups)
-		p.watched.watch.rule(PointFilter, p.filters[index].Plugin, rule.Success)
+// recordGroupChecks counts the calls of the rules beyond one node, which decide for groups of nodes.
+func (p *plan) recordGroupChecks(groups int) {
+	for _, index := range p.crossNode {
+		*p.counters.filters[index] += uint64(groups)
+		p.counters.profiler.endRule(PointFilter, p.filters[index].Plugin, rule.Success)
 	}
 }
 
-// scoredBy counts the calls of a scorer; index is its index among those of its source.
-func (p *plan) scoredBy(from source, index, times int) {
+// recordScores counts the calls of a scorer; index is its index among those of its source.
+func (p *plan) recordScores(from source, index, times int) {
 	for i, s := range p.stages.list {
 		if s.source == from && s.index == index {
-			*p.watched.score[i] += uint64(times)
-			p.watched.watch.rule(PointScore, p.stages.names[i], rule.Success)
+			*p.counters.score[i] += uint64(times)
+			p.counters.profiler.endRule(PointScore, p.stages.names[i], rule.Success)
 			return
 		}
 	}
 }
 
-// judgeUse evaluates the rules about usage, given the verdict of the others.
-func (p *plan) judgeUse(cols *columns.Columns, slot int, verdict int16) int16 {
+// usageVerdict evaluates the rules about usage, given the verdict of the others.
+func (p *plan) usageVerdict(cols *columns.Columns, slot int, verdict int16) int16 {
 	for i := range p.uses {
 		u := &p.uses[i]
 		if verdict != placement.VerdictPass && u.index > verdict {
@@ -170,7 +170,7 @@ func (p *plan) judgeUse(cols *columns.Columns, slot int, verdict int16) int16 {
 		if !u.passes(cols, slot) {
 			code = rule.Unschedulable
 		}
-		if p.check(u.index, code) != rule.Success {
+		if p.recordCheck(u.index, code) != rule.Success {
 			return u.index
 		}
 	}

@@ -48,14 +48,14 @@ func (e *Engine) Preempt(p *placement.Profile, q PreemptQuery) preempt.Result {
 		return preempt.Run(p, e.preemptInput(q))
 	}
 	c.catchUp(&e.columns)
-	c.wide.prepare(&e.columns)
-	e.cache.settle(c, e.columns.Nodes())
-	judge, known := c.wide.hardRule()
+	c.crossNode.prepare(&e.columns)
+	e.cache.enforceBudget(c, e.columns.Nodes())
+	hard, known := c.crossNode.hardRule()
 	if !known {
 		return preempt.Run(p, e.preemptInput(q))
 	}
-	result, ok := e.preemptByOutlook(c, judge, q)
-	if !ok || judge != nil && result.Node == nil && result.Err == nil && !result.KeepNomination {
+	result, ok := e.preemptFromCache(c, hard, q)
+	if !ok || hard != nil && result.Node == nil && result.Err == nil && !result.KeepNomination {
 		// Pods on other nodes may have to be evicted.
 		return preempt.Run(p, e.preemptInput(q))
 	}
@@ -70,15 +70,15 @@ func (e *Engine) preemptInput(q PreemptQuery) preempt.Input {
 	}
 }
 
-// preemptByOutlook answers from the results of trying each node; ok is false if there are too many different
-// shortages. judge is that of hard spread, nil for none.
-func (e *Engine) preemptByOutlook(c *class, judge *spreadJudge, q PreemptQuery) (result preempt.Result, ok bool) {
+// preemptFromCache answers from the results of trying each node; ok is false if there are too many different
+// shortages. hard is that of hard spread, nil for none.
+func (e *Engine) preemptFromCache(c *class, hard *spreadTallyFilter, q PreemptQuery) (result preempt.Result, ok bool) {
 	x := &preempt.Search{
 		Input:   preempt.Input{Input: placement.Input{Pod: q.Pod, Seed: q.Seed}, Budgets: q.Budgets, Protected: e.protected},
 		Rules:   c.key.profile.PreemptionRules(),
 		Reasons: map[string]int32{},
 	}
-	s := outlooks{engine: e, class: c, judge: judge, search: x}
+	s := preemptionCaches{engine: e, class: c, hard: hard, search: x}
 	why := x.Ineligible(func(name string) (*state.NodeInfo, rule.Code) {
 		for slot, n := range e.columns.Infos {
 			if n == nil || n.Node.Name != name || !c.candidate(&e.columns, slot) {
@@ -95,19 +95,19 @@ func (e *Engine) preemptByOutlook(c *class, judge *spreadJudge, q PreemptQuery) 
 	if why != "" {
 		return preempt.Result{Message: preempt.MessagePrefix + why, KeepNomination: true}, true
 	}
-	best, examined := spot{slot: -1}, 0
+	best, examined := cachedNode{slot: -1}, 0
 	for slot := range e.columns.Infos {
 		o, known := s.at(slot)
 		if !known {
 			return preempt.Result{}, false
 		}
-		switch p := o.prospectOf(e, c, x, slot); {
-		case p.outcome == prospectFits:
+		switch p := o.resultOf(e, c, x, slot); {
+		case p.outcome == resultFits:
 			return preempt.Result{Err: x.ErrFits(e.columns.Infos[slot])}, true
-		case p.outcome == prospectRoom:
+		case p.outcome == resultPlan:
 			examined++
 			x.Found++
-			if one := (spot{o, slot}); best.slot < 0 || one.before(e, best, q.Seed) {
+			if one := (cachedNode{o, slot}); best.slot < 0 || one.before(e, best, q.Seed) {
 				best = one
 			}
 		case p.outcome >= 0:
@@ -129,55 +129,55 @@ func (e *Engine) preemptByOutlook(c *class, judge *spreadJudge, q PreemptQuery) 
 	return result, true
 }
 
-// outlooks are the outlooks that one query uses.
-type outlooks struct {
+// preemption are the outlooks that one query uses.
+type preemptionCaches struct {
 	engine *Engine
 	class  *class
-	judge  *spreadJudge
+	hard   *spreadTallyFilter
 	search *preempt.Search
-	// asked holds those used so far.
-	asked []*outlook
+	// calls holds those used so far.
+	used []*preemptionCache
 }
 
 // at returns the outlook for a slot; ok is false if there are too many.
-func (s *outlooks) at(slot int) (*outlook, bool) {
+func (s *preemptionCaches) at(slot int) (*preemptionCache, bool) {
 	var short shortage
-	if s.judge != nil {
+	if s.hard != nil {
 		var ok bool
-		if short, ok = s.judge.shortageOf(s.class.wide, slot); !ok {
+		if short, ok = s.hard.shortageOf(s.class.crossNode, slot); !ok {
 			return nil, false
 		}
 	}
-	for _, o := range s.asked {
+	for _, o := range s.used {
 		if o.short == short {
 			return o, true
 		}
 	}
-	if len(s.asked) == maxShortages {
+	if len(s.used) == maxShortages {
 		return nil, false
 	}
-	o := s.class.outlookFor(s.search.Pod.Priority, short)
-	o.ask(s.search)
-	s.asked = append(s.asked, o)
+	o := s.class.preemptionCacheFor(s.search.Pod.Priority, short)
+	o.setBudgets(s.search)
+	s.used = append(s.used, o)
 	return o, true
 }
 
-// spot is a node in its outlook.
-type spot struct {
-	*outlook
+// cachedNode is a node in its outlook.
+type cachedNode struct {
+	*preemptionCache
 	slot int
 }
 
-// outlookFor finds or creates an outlook. If there are too many, the least recently used one is replaced.
-func (c *class) outlookFor(priority int32, short shortage) *outlook {
-	for i, o := range c.outlooks {
+// preemptionCacheFor finds or creates an outlook. If there are too many, the least recently used one is replaced.
+func (c *class) preemptionCacheFor(priority int32, short shortage) *preemptionCache {
+	for i, o := range c.preemption {
 		if o.priority == priority && o.short == short {
-			copy(c.outlooks[1:i+1], c.outlooks[:i])
-			c.outlooks[0] = o
+			copy(c.preemption[1:i+1], c.preemption[:i])
+			c.preemption[0] = o
 			return o
 		}
 	}
-	o := &outlook{
+	o := &preemptionCache{
 		priority: priority, short: short, numbers: map[string]int32{},
 		trial: c.plan.newFitTrial(), lacking: map[uint64]int32{},
 	}
@@ -193,17 +193,17 @@ func (c *class) outlookFor(priority int32, short shortage) *outlook {
 			o.spread = spread
 		}
 	}
-	c.outlooks = append([]*outlook{o}, c.outlooks[:min(len(c.outlooks), maxOutlooks-1)]...)
+	c.preemption = append([]*preemptionCache{o}, c.preemption[:min(len(c.preemption), maxPreemptionCaches-1)]...)
 	return o
 }
 
-// prospectOf returns the result of trying a node; it tries the node if it has changed since the last time.
-func (o *outlook) prospectOf(e *Engine, c *class, x *preempt.Search, slot int) *prospect {
-	if lack := e.columns.Len() - len(o.prospects); lack > 0 {
-		o.prospects = columns.GrowBy(o.prospects, lack, prospect{})
+// resultOf returns the result of trying a node; it tries the node if it has changed since the last time.
+func (o *preemptionCache) resultOf(e *Engine, c *class, x *preempt.Search, slot int) *nodeResult {
+	if lack := e.columns.Len() - len(o.results); lack > 0 {
+		o.results = columns.GrowBy(o.results, lack, nodeResult{})
 	}
-	p := &o.prospects[slot]
-	if p.tried == 0 || p.tried < e.columns.Journal.Moved[slot] {
+	p := &o.results[slot]
+	if p.tried == 0 || p.tried < e.columns.Journal.ChangedAt[slot] {
 		o.try(e, c, x, slot)
 		p.tried = e.columns.Journal.Now
 	}
@@ -211,7 +211,7 @@ func (o *outlook) prospectOf(e *Engine, c *class, x *preempt.Search, slot int) *
 }
 
 // code returns the result of the rules for a node as it is, without rules about other nodes except hard spread.
-func (o *outlook) code(e *Engine, c *class, slot int) rule.Code {
+func (o *preemptionCache) code(e *Engine, c *class, slot int) rule.Code {
 	v := c.cells[slot].verdict
 	if v < 0 && v != placement.VerdictPass {
 		return rule.UnschedulableAndUnresolvable
@@ -228,19 +228,19 @@ func (o *outlook) code(e *Engine, c *class, slot int) rule.Code {
 }
 
 // try searches for room on one node.
-func (o *outlook) try(e *Engine, c *class, x *preempt.Search, slot int) {
-	p := &o.prospects[slot]
-	*p = prospect{outcome: prospectAbsent}
+func (o *preemptionCache) try(e *Engine, c *class, x *preempt.Search, slot int) {
+	p := &o.results[slot]
+	*p = nodeResult{outcome: resultAbsent}
 	x.What = o.what
 	if e.columns.Infos[slot] == nil || !c.candidate(&e.columns, slot) {
 		return
 	}
 	switch o.code(e, c, slot) {
 	case rule.Success:
-		p.outcome = prospectFits
+		p.outcome = resultFits
 		return
 	case rule.UnschedulableAndUnresolvable:
-		p.outcome = prospectHelpless
+		p.outcome = resultUnresolvable
 		return
 	}
 	if o.tryFit(e, c, x, slot) {
@@ -250,15 +250,15 @@ func (o *outlook) try(e *Engine, c *class, x *preempt.Search, slot int) {
 	plan, reasons, ok := x.OnNode(e.columns.Infos[slot])
 	p.covered = x.Covered
 	if ok {
-		p.cost, p.outcome = plan.Cost, prospectRoom
+		p.cost, p.outcome = plan.Cost, resultPlan
 		return
 	}
 	p.outcome = o.number(reasons)
 }
 
 // before is preempt.Plan.before for two nodes on which room can be made.
-func (a spot) before(e *Engine, b spot, seed uint64) bool {
-	if d := a.prospects[a.slot].cost.Compare(b.prospects[b.slot].cost); d != 0 {
+func (a cachedNode) before(e *Engine, b cachedNode, seed uint64) bool {
+	if d := a.results[a.slot].cost.Compare(b.results[b.slot].cost); d != 0 {
 		return d < 0
 	}
 	mine, other := e.columns.Hashes[a.slot], e.columns.Hashes[b.slot]
@@ -291,7 +291,7 @@ func (e *Engine) PreemptAmong(p *placement.Profile, q PreemptQuery, given []pree
 }
 
 // tryFit is try for a node that lacks only resources; it returns false if numbers alone cannot decide.
-func (o *outlook) tryFit(e *Engine, c *class, x *preempt.Search, slot int) bool {
+func (o *preemptionCache) tryFit(e *Engine, c *class, x *preempt.Search, slot int) bool {
 	n := e.columns.Infos[slot]
 	if o.trial == nil || c.cells[slot].static != placement.VerdictPass || len(e.guarded[n]) > 0 {
 		return false
@@ -299,35 +299,35 @@ func (o *outlook) tryFit(e *Engine, c *class, x *preempt.Search, slot int) bool 
 	if o.spread != nil && o.spread.Check(n) != rule.Success {
 		return false
 	}
-	rungs := e.ladders.at(&e.columns, slot)
-	first, _ := slices.BinarySearchFunc(rungs, x.Pod.Priority, func(r rung, priority int32) int {
+	entries := e.byImportance.at(&e.columns, slot)
+	first, _ := slices.BinarySearchFunc(entries, x.Pod.Priority, func(r podEntry, priority int32) int {
 		if r.Pod.Priority >= priority {
 			return -1
 		}
 		return 1
 	})
-	rungs = rungs[first:]
-	for i := range rungs {
-		p := rungs[i].Pod
+	entries = entries[first:]
+	for i := range entries {
+		p := entries[i].Pod
 		if p.Deleting && !x.Rules.ChargeLeaving || x.Budgets != nil && len(x.Budgets.Covering(p)) > 0 {
 			return false
 		}
 	}
-	prospect := &o.prospects[slot]
-	if len(rungs) == 0 {
-		prospect.outcome = o.number(preempt.ReasonNoVictims)
+	result := &o.results[slot]
+	if len(entries) == 0 {
+		result.outcome = o.number(preempt.ReasonNoVictims)
 		return true
 	}
 	o.trial.begin(n)
-	if lacks := o.trial.take(rungs); lacks != 0 {
+	if lacks := o.trial.take(entries); lacks != 0 {
 		number, ok := o.lacking[lacks]
 		if !ok {
 			number = o.number(o.trial.reasons(lacks))
 			o.lacking[lacks] = number
 		}
-		prospect.outcome = number
+		result.outcome = number
 		return true
 	}
-	prospect.cost, prospect.outcome = preempt.CostOf(o.trial.victims, 0, x.Rules.ChargeLeaving), prospectRoom
+	result.cost, result.outcome = preempt.CostOf(o.trial.victims, 0, x.Rules.ChargeLeaving), resultPlan
 	return true
 }

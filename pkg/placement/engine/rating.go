@@ -27,7 +27,7 @@ func (r *rating) list(c *class, counts []int32) {
 	r.points[0] = infeasible
 	for g, n := range counts {
 		r.points[g+1] = infeasible
-		if n == 0 || !c.wide.passes(c.groups.row(g)[maxGauges:]) {
+		if n == 0 || !c.crossNode.passes(c.groups.row(g)[maxScaledScores:]) {
 			continue
 		}
 		r.points[g+1] = 0
@@ -35,8 +35,8 @@ func (r *rating) list(c *class, counts []int32) {
 		r.feasible.nodes = append(r.feasible.nodes, n)
 		r.total += int(n)
 	}
-	if c.wide.active {
-		c.plan.judged(len(counts))
+	if c.crossNode.active {
+		c.plan.recordGroupChecks(len(counts))
 	}
 }
 
@@ -47,7 +47,7 @@ func (r *rating) rate(c *class, weigh bool) {
 	r.feasible.sums = slices.Grow(r.feasible.sums[:0], len(r.feasible.ids))[:len(r.feasible.ids)]
 	r.feasible.raw = slices.Grow(r.feasible.raw[:0], len(r.feasible.ids))[:len(r.feasible.ids)]
 	clear(r.feasible.sums)
-	for i := range c.gauges {
+	for i := range c.scaled {
 		if weigh {
 			marks.mark(r.feasible.sums)
 		}
@@ -56,17 +56,17 @@ func (r *rating) rate(c *class, weigh bool) {
 			top = max(top, c.groups.row(int(g))[i])
 		}
 		for j, g := range r.feasible.ids {
-			r.feasible.sums[j] += c.gauges[i].points(c.groups.row(int(g))[i], top)
+			r.feasible.sums[j] += c.scaled[i].points(c.groups.row(int(g))[i], top)
 		}
-		c.plan.scoredBy(fromGauge, i, len(r.feasible.ids))
+		c.plan.recordScores(fromScaled, i, len(r.feasible.ids))
 	}
-	if c.wide.active {
-		for i, ranker := range c.wide.rankers {
+	if c.crossNode.active {
+		for i, scorer := range c.crossNode.scorers {
 			if weigh {
 				marks.mark(r.feasible.sums)
 			}
-			ranker.rate(c.wide, &c.groups, &r.feasible)
-			c.plan.scoredBy(fromRanker, i, len(r.feasible.ids))
+			scorer.rate(c.crossNode, &c.groups, &r.feasible)
+			c.plan.recordScores(fromTally, i, len(r.feasible.ids))
 		}
 	}
 	for j, g := range r.feasible.ids {

@@ -31,14 +31,14 @@ func (s shortage) of(constraint int) int { return int(s>>(8*constraint)) & maxSh
 
 // hardRule returns the only rule about other nodes that can reject: hard spread, or nil for none. known is false if
 // there is any other.
-func (w *wide) hardRule() (spread *spreadJudge, known bool) {
-	for _, j := range w.judges {
+func (w *crossNodeState) hardRule() (spread *spreadTallyFilter, known bool) {
+	for _, j := range w.filters {
 		switch j := j.(type) {
-		case *affinityJudge:
+		case *affinityTallyFilter:
 			if len(j.Affinity)+len(j.AntiAffinity)+len(j.repelledBy) > 0 {
 				return nil, false
 			}
-		case *spreadJudge:
+		case *spreadTallyFilter:
 			if spread != nil || len(j.Constraints) > maxSpreads {
 				return nil, false
 			}
@@ -52,11 +52,11 @@ func (w *wide) hardRule() (spread *spreadJudge, known bool) {
 
 // shortageOf returns the shortage of a slot's domains as of prepare; ok is false if it is too large. A node without
 // the key of a constraint has no shortage of that constraint: the rule itself rejects the node.
-func (j *spreadJudge) shortageOf(w *wide, slot int) (s shortage, ok bool) {
+func (j *spreadTallyFilter) shortageOf(w *crossNodeState, slot int) (s shortage, ok bool) {
 	for i, number := range j.tallies {
 		t := w.tallies[number]
 		d := t.Axis.Of[slot]
-		if d == columns.Nowhere {
+		if d == columns.NoDomain {
 			continue
 		}
 		lacks := t.Sum(d) - j.limits[i]
@@ -73,8 +73,8 @@ func (j *spreadJudge) shortageOf(w *wide, slot int) (s shortage, ok bool) {
 type shortFilter struct {
 	*spread.Filter
 	short shortage
-	// left is how many pods have been removed, per constraint.
-	left []int
+	// removed is how many pods have been removed, per constraint.
+	removed []int
 }
 
 // Recount counts again when a pod is removed (-1) or put back (1).
@@ -84,7 +84,7 @@ func (f *shortFilter) Recount(n *state.Node, pod *state.Pod, by int) {
 	}
 	for i := range f.Constraints {
 		if c := &f.Constraints[i]; f.Counts(c, pod) && f.Includes(c, n) {
-			f.left[i] -= by
+			f.removed[i] -= by
 		}
 	}
 }
@@ -95,7 +95,7 @@ func (f *shortFilter) Check(n *state.NodeInfo) rule.Code {
 		if _, ok := n.Node.Object.Labels[f.Constraints[i].Key]; !ok {
 			return rule.UnschedulableAndUnresolvable
 		}
-		if f.left[i] < f.short.of(i) {
+		if f.removed[i] < f.short.of(i) {
 			return rule.Unschedulable
 		}
 	}
@@ -113,7 +113,7 @@ func (f *shortFilter) Explain(n *state.NodeInfo) []string {
 // narrow returns the filters about one node, and hard spread for a node with this shortage.
 func (p *plan) narrow(short shortage) []placement.ActiveFilter {
 	list := make([]placement.ActiveFilter, 0, len(p.filters))
-	beyond := p.judges
+	beyond := p.crossNode
 	for i, f := range p.filters {
 		if len(beyond) == 0 || beyond[0] != int16(i) {
 			list = append(list, f)
@@ -121,7 +121,7 @@ func (p *plan) narrow(short shortage) []placement.ActiveFilter {
 		}
 		beyond = beyond[1:]
 		if spread, ok := f.Filter.(*spread.Filter); ok {
-			f.Filter = &shortFilter{Filter: spread, short: short, left: make([]int, len(spread.Constraints))}
+			f.Filter = &shortFilter{Filter: spread, short: short, removed: make([]int, len(spread.Constraints))}
 			list = append(list, f)
 		}
 	}

@@ -24,7 +24,7 @@ func (e *Engine) weigh(c *class, limit int, result *placement.Result) {
 	}
 	w := &e.rating.weighed
 	w.points, w.cells = w.points[:0], w.cells[:0]
-	best := e.board.list[:min(limit, len(e.board.list))]
+	best := e.shortlist.list[:min(limit, len(e.shortlist.list))]
 	w.cells = slices.Grow(w.cells, len(best)*len(c.plan.stages.list))
 	for i := range best {
 		from := len(w.cells)
@@ -48,10 +48,10 @@ func (e *Engine) appendPoints(to []int64, c *class, slot int) []int64 {
 			points = usage.balanceWeight * usage.balanceScorer.OfShares(usage.balance.read(room[:0], r, slot))
 		case fromImage:
 			points = int64(c.bonus.points(c.plan.image, c.cells[slot].held))
-		case fromGauge:
+		case fromScaled:
 			points = e.rating.weighed.gained(s.index, entry, e.rating.feasible.sums)
-		case fromRanker:
-			points = e.rating.weighed.gained(len(c.gauges)+s.index, entry, e.rating.feasible.sums)
+		case fromTally:
+			points = e.rating.weighed.gained(len(c.scaled)+s.index, entry, e.rating.feasible.sums)
 		}
 		to = append(to, points)
 	}
@@ -74,7 +74,7 @@ func (e *Engine) rejected(c *class, result *placement.Result) []placement.Reject
 		list = append(list, placement.RejectedBy{Plugin: c.plan.filters[i].Plugin, Nodes: nodes})
 	}
 	var together []string
-	for _, j := range c.plan.judges {
+	for _, j := range c.plan.crossNode {
 		together = append(together, c.plan.filters[j].Plugin)
 	}
 	if e.late != nil {

@@ -19,11 +19,11 @@ type zoneWalk struct {
 	valid [2]bool
 }
 
-// see records the zone of a node; removed nodes have none.
-func (z *zoneWalk) see(slot int, n *state.NodeInfo) {
+// observe records the zone of a node; removed nodes have none.
+func (z *zoneWalk) observe(slot int, n *state.NodeInfo) {
 	if lack := slot + 1 - len(z.zones); lack > 0 {
 		z.zones = columns.GrowBy(z.zones, lack, "")
-		z.forget()
+		z.invalidate()
 	}
 	zone := ""
 	if n != nil {
@@ -31,11 +31,11 @@ func (z *zoneWalk) see(slot int, n *state.NodeInfo) {
 	}
 	if z.zones[slot] != zone {
 		z.zones[slot] = zone
-		z.forget()
+		z.invalidate()
 	}
 }
 
-func (z *zoneWalk) forget() { z.valid = [2]bool{} }
+func (z *zoneWalk) invalidate() { z.valid = [2]bool{} }
 
 // walk returns the order of the candidates' slots.
 func (z *zoneWalk) walk(cols *columns.Columns, home bool) []int32 {

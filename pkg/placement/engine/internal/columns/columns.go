@@ -59,7 +59,7 @@ func (c *Columns) SetNode(n *state.NodeInfo) {
 		a.set(int(slot), n.Node.Object.Labels)
 	}
 	c.Kinds.recount(int(slot), n)
-	c.Journal.restate(int(slot))
+	c.Journal.recordObject(int(slot))
 }
 
 // DropNode removes a node.
@@ -77,7 +77,7 @@ func (c *Columns) DropNode(n *state.NodeInfo) {
 		a.set(int(slot), nil)
 	}
 	c.Kinds.recount(int(slot), nil)
-	c.Journal.restate(int(slot))
+	c.Journal.recordObject(int(slot))
 	c.free = append(c.free, slot)
 }
 
@@ -96,7 +96,7 @@ func (c *Columns) newSlot() int32 {
 	c.Marks.Of = append(c.Marks.Of, 0)
 	c.Journal.grow()
 	for _, a := range c.Axes {
-		a.Of = append(a.Of, Nowhere)
+		a.Of = append(a.Of, NoDomain)
 	}
 	return int32(len(c.Infos) - 1)
 }
@@ -110,7 +110,7 @@ func (c *Columns) ChangePods(n *state.NodeInfo, kind *state.Kind, by int32) {
 	}
 	c.Resources.setUse(int(slot), n)
 	id := c.Kinds.add(int(slot), kind, by)
-	c.Journal.Move(Move{slot, id, by})
+	c.Journal.Record(Change{slot, id, by})
 }
 
 // Axis returns the column of a topology key, and fills it when it is new.
@@ -120,7 +120,7 @@ func (c *Columns) Axis(key string) *axis {
 	}
 	a := &axis{key: key, IDs: map[string]int32{}, Of: make([]int32, len(c.Infos))}
 	for slot, n := range c.Infos {
-		a.Of[slot] = Nowhere
+		a.Of[slot] = NoDomain
 		if n != nil {
 			a.set(slot, n.Node.Object.Labels)
 		}
@@ -171,37 +171,37 @@ const JournalSize = 1 << 12
 
 // journal records when each slot changed. Its clock counts moves.
 type journal struct {
-	Now  uint64
-	Last [JournalSize]Move
-	// Moved is when anything about a slot last changed; restated is when its Node object last changed.
-	Moved, Restated []uint64
+	Now    uint64
+	Recent [JournalSize]Change
+	// ChangedAt is when anything about a slot last changed; restated is when its Node object last changed.
+	ChangedAt, ObjectChangedAt []uint64
 }
 
-// Move is one change of a slot: pods of a kind were added or removed, or something else happened.
-type Move struct{ Slot, Kind, By int32 }
+// Record is one change of a slot: pods of a kind were added or removed, or something else happened.
+type Change struct{ Slot, Kind, By int32 }
 
 // NoKind is the kind of a move that is not about a pod, or about a pod without a kind.
 const NoKind int32 = -1
 
 func (j *journal) grow() {
-	j.Moved = append(j.Moved, 0)
-	j.Restated = append(j.Restated, 0)
+	j.ChangedAt = append(j.ChangedAt, 0)
+	j.ObjectChangedAt = append(j.ObjectChangedAt, 0)
 }
 
-// Move records a move at the next time.
-func (j *journal) Move(m Move) {
+// Record records a move at the next time.
+func (j *journal) Record(m Change) {
 	j.Now++
-	j.Last[j.Now%JournalSize] = m
-	j.Moved[m.Slot] = j.Now
+	j.Recent[j.Now%JournalSize] = m
+	j.ChangedAt[m.Slot] = j.Now
 }
 
-func (j *journal) restate(slot int) {
-	j.Move(Move{Slot: int32(slot), Kind: NoKind})
-	j.Restated[slot] = j.Now
+func (j *journal) recordObject(slot int) {
+	j.Record(Change{Slot: int32(slot), Kind: NoKind})
+	j.ObjectChangedAt[slot] = j.Now
 }
 
-// IsFar reports whether there are too many moves since a time to process them one by one.
-func (j *journal) IsFar(then uint64) bool {
+// IsTooFar reports whether there are too many moves since a time to process them one by one.
+func (j *journal) IsTooFar(then uint64) bool {
 	behind := j.Now - then
-	return behind >= JournalSize || behind > uint64(len(j.Moved))
+	return behind >= JournalSize || behind > uint64(len(j.ChangedAt))
 }

@@ -91,11 +91,11 @@ func fillRow(row []int64, from *resources.Resources, pods int64, extended []stri
 // widen adds a position for a resource. Pods that requested it before any node had it are counted when their node
 // is next updated, which happens before its capacity is anything but 0.
 func (r *Resources) widen(name string) {
-	wide := Resources{width: r.width + 1}
+	wider := Resources{width: r.width + 1}
 	slots := len(r.rows) / r.stride()
-	wide.rows = make([]int64, slots*wide.stride())
+	wider.rows = make([]int64, slots*wider.stride())
 	for slot := range slots {
-		capacity, used, nonzero := wide.Row(slot)
+		capacity, used, nonzero := wider.Row(slot)
 		oldCapacity, oldUsed, oldNonZero := r.Row(slot)
 		copy(capacity, oldCapacity)
 		copy(used, oldUsed)
@@ -103,7 +103,7 @@ func (r *Resources) widen(name string) {
 	}
 	r.places[name] = r.width
 	r.extended = append(r.extended, name)
-	r.rows, r.width = wide.rows, wide.width
+	r.rows, r.width = wider.rows, wider.width
 	r.Version++
 }
 
@@ -140,8 +140,8 @@ func (t *traitColumn) set(slot int, n *corev1.Node) {
 	t.Of[slot] = id
 }
 
-// Nowhere is the domain of a node that does not have the key.
-const Nowhere int32 = -1
+// NoDomain is the domain of a node that does not have the key.
+const NoDomain int32 = -1
 
 // axis is one topology key, with the domain of every slot.
 type axis struct {
@@ -154,7 +154,7 @@ type axis struct {
 }
 
 func (a *axis) set(slot int, nodeLabels map[string]string) {
-	now := Nowhere
+	now := NoDomain
 	if value, ok := nodeLabels[a.key]; ok {
 		now = a.Domain(value)
 	}
@@ -166,7 +166,7 @@ func (a *axis) set(slot int, nodeLabels map[string]string) {
 }
 
 func (a *axis) count(domain, by int32) {
-	if domain == Nowhere {
+	if domain == NoDomain {
 		return
 	}
 	before := a.members[domain]

@@ -10,13 +10,13 @@ import (
 type Tally struct {
 	// Axis is the topology key; nil for a sum over all nodes.
 	Axis *axis
-	// EmptyToo counts nodes without the key for the domain "".
-	EmptyToo bool
-	// Picky means that included[slot] reports whether the node counts; otherwise all nodes count.
-	Picky    bool
-	Included []bool
-	// at is the domain to which a slot contributes, nowhere for none; per is how much it contributes.
-	at, per []int32
+	// CountsMissing counts nodes without the key for the domain "".
+	CountsMissing bool
+	// Selective means that included[slot] reports whether the node counts; otherwise all nodes count.
+	Selective bool
+	Included  []bool
+	// domains is the domain to which a slot contributes, nowhere for none; per is how much it contributes.
+	domains, amounts []int32
 	// sums and members are by domain: the sum, and the number of nodes that form the domain.
 	sums    []int64
 	members []int32
@@ -28,12 +28,12 @@ type Tally struct {
 
 // Grow makes place for this many slots.
 func (t *Tally) Grow(slots int) {
-	lack := slots - len(t.at)
+	lack := slots - len(t.domains)
 	if lack <= 0 {
 		return
 	}
-	t.at, t.per = GrowBy(t.at, lack, Nowhere), GrowBy(t.per, lack, 0)
-	if t.Picky {
+	t.domains, t.amounts = GrowBy(t.domains, lack, NoDomain), GrowBy(t.amounts, lack, 0)
+	if t.Selective {
 		t.Included = GrowBy(t.Included, lack, false)
 	}
 }
@@ -52,7 +52,7 @@ func (t *Tally) domain(slot int) int32 {
 		return 0
 	}
 	d := t.Axis.Of[slot]
-	if d == Nowhere && t.EmptyToo {
+	if d == NoDomain && t.CountsMissing {
 		d = t.Axis.Domain("")
 	}
 	return d
@@ -60,28 +60,28 @@ func (t *Tally) domain(slot int) int32 {
 
 // Set replaces the contribution of a slot.
 func (t *Tally) Set(slot int, exists bool, per int32) {
-	at := Nowhere
-	if exists && (!t.Picky || t.Included[slot]) {
+	at := NoDomain
+	if exists && (!t.Selective || t.Included[slot]) {
 		at = t.domain(slot)
 	}
-	if at == t.at[slot] && per == t.per[slot] {
+	if at == t.domains[slot] && per == t.amounts[slot] {
 		return
 	}
 	t.Version++
-	t.add(t.at[slot], -int64(t.per[slot]), -1)
+	t.add(t.domains[slot], -int64(t.amounts[slot]), -1)
 	t.add(at, int64(per), 1)
-	t.at[slot], t.per[slot] = at, per
+	t.domains[slot], t.amounts[slot] = at, per
 }
 
-// Bump changes the contribution of a slot.
-func (t *Tally) Bump(slot int, by int32) {
+// Add changes the contribution of a slot.
+func (t *Tally) Add(slot int, by int32) {
 	t.Version++
-	t.per[slot] += by
-	t.add(t.at[slot], int64(by), 0)
+	t.amounts[slot] += by
+	t.add(t.domains[slot], int64(by), 0)
 }
 
 func (t *Tally) add(domain int32, pods int64, nodes int32) {
-	if domain == Nowhere {
+	if domain == NoDomain {
 		return
 	}
 	if lack := int(domain) + 1 - len(t.sums); lack > 0 {
@@ -116,7 +116,7 @@ func (t *Tally) Fewest() (least int64, domains int) {
 
 // Bytes returns about how much memory the tally takes.
 func (t *Tally) Bytes() int64 {
-	return int64(8*len(t.at) + len(t.Included) + 12*len(t.sums))
+	return int64(8*len(t.domains) + len(t.Included) + 12*len(t.sums))
 }
 
 // Column is the part of a tally that groups keep: the domain of a node or, where every node is a domain of its own,
@@ -135,7 +135,7 @@ type columnKind uint8
 const (
 	columnDomain columnKind = iota
 	columnSum
-	// ColumnPerNode is the contribution of the node itself, in whichever domain it counts; NowhereValue for a node
+	// ColumnPerNode is the contribution of the node itself, in whichever domain it counts; NoDomainValue for a node
 	// without a hostname label.
 	ColumnPerNode
 	// ColumnFlag is a boolean of the rule itself.
@@ -144,7 +144,7 @@ const (
 
 // NewColumn chooses between domain and sum.
 func NewColumn(t *Tally) Column {
-	if t.Axis.crowded == 0 && !t.EmptyToo {
+	if t.Axis.crowded == 0 && !t.CountsMissing {
 		return Column{Tally: t, How: columnSum}
 	}
 	return Column{Tally: t, How: columnDomain}
@@ -162,15 +162,15 @@ func (c *Column) Value(slot int) int64 {
 		}
 		return 0
 	case ColumnPerNode:
-		if c.Hostname.Of[slot] == Nowhere {
-			return NowhereValue
+		if c.Hostname.Of[slot] == NoDomain {
+			return NoDomainValue
 		}
-		return int64(c.Tally.per[slot])
+		return int64(c.Tally.amounts[slot])
 	}
 	d := c.Tally.Axis.Of[slot]
 	switch {
-	case d == Nowhere:
-		return NowhereValue
+	case d == NoDomain:
+		return NoDomainValue
 	case c.How == columnSum:
 		return c.Tally.Sum(d)
 	default:
@@ -182,7 +182,7 @@ func (c *Column) Value(slot int) int64 {
 // domain.
 func (c *Column) Sum(value int64) (sum int64, ok bool) {
 	switch {
-	case value == NowhereValue:
+	case value == NoDomainValue:
 		return 0, false
 	case c.How == columnDomain:
 		return c.Tally.Sum(int32(value)), true
@@ -191,8 +191,8 @@ func (c *Column) Sum(value int64) (sum int64, ok bool) {
 	}
 }
 
-// NowhereValue stands for the sum of a domain when the node is in no domain.
-const NowhereValue = math.MinInt64
+// NoDomainValue stands for the sum of a domain when the node is in no domain.
+const NoDomainValue = math.MinInt64
 
 // GrowBy appends n copies of a value. A class that reuses the arrays of another one keeps their capacity, so old
 // content must be overwritten.

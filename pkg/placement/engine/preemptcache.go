@@ -7,12 +7,12 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 )
 
-// outlook is a class's cached state about preemption by pods of one priority on nodes with one shortage.
-type outlook struct {
-	priority  int32
-	short     shortage
-	budgets   *preempt.Budgets
-	prospects []prospect
+// preemptionCache is a class's cached state about preemption by pods of one priority on nodes with one shortage.
+type preemptionCache struct {
+	priority int32
+	short    shortage
+	budgets  *preempt.Budgets
+	results  []nodeResult
 	// what evaluates the rules about one node, and hard spread for the given shortage. spread is the filter of the
 	// latter, nil for none; after is its position among all filters.
 	what   *placement.WhatIf
@@ -27,8 +27,8 @@ type outlook struct {
 	lacking map[uint64]int32
 }
 
-// prospect is the result of trying one node.
-type prospect struct {
+// nodeResult is the result of trying one node.
+type nodeResult struct {
 	cost preempt.Cost
 	// tried is the journal time as of which the result is valid, 0 for never.
 	tried uint64
@@ -39,31 +39,31 @@ type prospect struct {
 }
 
 const (
-	prospectAbsent int32 = -1 - iota
-	prospectHelpless
-	prospectFits
-	prospectRoom
+	resultAbsent int32 = -1 - iota
+	resultUnresolvable
+	resultFits
+	resultPlan
 )
 
-// maxOutlooks bounds the combinations of priority and shortage for which one class keeps an outlook.
-const maxOutlooks = 4 + maxShortages
+// maxPreemptionCaches bounds the combinations of priority and shortage for which one class keeps an outlook.
+const maxPreemptionCaches = 4 + maxShortages
 
-// ask prepares the outlook for a query: if the budgets have changed, results that budgets affected are discarded.
-func (o *outlook) ask(x *preempt.Search) {
+// setBudgets prepares the outlook for a query: if the budgets have changed, results that budgets affected are discarded.
+func (o *preemptionCache) setBudgets(x *preempt.Search) {
 	if x.Budgets == o.budgets {
 		return
 	}
 	all := !x.Budgets.CoversLike(o.budgets)
 	o.budgets = x.Budgets
-	for slot := range o.prospects {
-		if p := &o.prospects[slot]; all || p.covered {
+	for slot := range o.results {
+		if p := &o.results[slot]; all || p.covered {
 			p.tried = 0
 		}
 	}
 }
 
 // number returns the number of a list of reasons.
-func (o *outlook) number(reasons []string) int32 {
+func (o *preemptionCache) number(reasons []string) int32 {
 	key := strings.Join(reasons, "\x00")
 	id, ok := o.numbers[key]
 	if !ok {
@@ -74,7 +74,7 @@ func (o *outlook) number(reasons []string) int32 {
 	return id
 }
 
-func (o *outlook) bytes() int64 {
+func (o *preemptionCache) bytes() int64 {
 	const perSlot = 64
-	return int64(len(o.prospects)) * perSlot
+	return int64(len(o.results)) * perSlot
 }

@@ -15,7 +15,7 @@ type keyTally struct {
 	tally, column int
 }
 
-func newKeyTally(w *wide, cols *columns.Columns, key string) keyTally {
+func newKeyTally(w *crossNodeState, cols *columns.Columns, key string) keyTally {
 	t := &columns.Tally{Axis: cols.Axis(key)}
 	return keyTally{key, w.newTally(t), w.newColumn(columns.NewColumn(t))}
 }
@@ -23,7 +23,7 @@ func newKeyTally(w *wide, cols *columns.Columns, key string) keyTally {
 // keyTallies holds one keyTally for each topology key that has been requested.
 type keyTallies []keyTally
 
-func (list *keyTallies) of(w *wide, cols *columns.Columns, key string) int {
+func (list *keyTallies) of(w *crossNodeState, cols *columns.Columns, key string) int {
 	for i := range *list {
 		if (*list)[i].key == key {
 			return (*list)[i].tally
@@ -35,12 +35,12 @@ func (list *keyTallies) of(w *wide, cols *columns.Columns, key string) int {
 }
 
 // sum returns the sum of the tally over the domain of the key that contains the nodes.
-func (k *keyTally) sum(w *wide, values []int64) (int64, bool) {
+func (k *keyTally) sum(w *crossNodeState, values []int64) (int64, bool) {
 	return w.columns[k.column].Sum(values[k.column])
 }
 
-// affinityJudge is podaffinity.Filter computed from tallies.
-type affinityJudge struct {
+// affinityTallyFilter is podaffinity.Filter computed from tallies.
+type affinityTallyFilter struct {
 	*podaffinity.Filter
 	// attracting and repelling have one entry per term of the pod; repelledBy has one per topology key of other
 	// pods' terms that match the pod.
@@ -54,8 +54,8 @@ type affinityJudge struct {
 	self, first bool
 }
 
-func newAffinityJudge(cols *columns.Columns, w *wide, f *podaffinity.Filter) *affinityJudge {
-	j := &affinityJudge{Filter: f, self: podaffinity.MatchesAll(f.Affinity, f.Pod)}
+func newAffinityTallyFilter(cols *columns.Columns, w *crossNodeState, f *podaffinity.Filter) *affinityTallyFilter {
+	j := &affinityTallyFilter{Filter: f, self: podaffinity.MatchesAll(f.Affinity, f.Pod)}
 	for i := range f.Affinity {
 		j.attracting = append(j.attracting, newKeyTally(w, cols, f.Affinity[i].TopologyKey))
 	}
@@ -65,18 +65,18 @@ func newAffinityJudge(cols *columns.Columns, w *wide, f *podaffinity.Filter) *af
 	return j
 }
 
-func (j *affinityJudge) relate(w *wide, cols *columns.Columns, k *state.Kind) {
+func (j *affinityTallyFilter) relate(w *crossNodeState, cols *columns.Columns, k *state.Kind) {
 	switch {
 	case podaffinity.AllMatchKind(j.Affinity, k):
 		for _, t := range j.attracting {
-			w.adds(t.tally, 1)
+			w.contribute(t.tally, 1)
 		}
 	case j.self && podaffinity.AllMatchKind(j.Loose, k):
 		j.relateUnsure(w, cols)
 	}
 	for i := range j.AntiAffinity {
 		if j.AntiAffinity[i].MatchesKind(k) {
-			w.adds(j.repelling[i].tally, 1)
+			w.contribute(j.repelling[i].tally, 1)
 		}
 	}
 	if k.Terms == nil {
@@ -85,26 +85,26 @@ func (j *affinityJudge) relate(w *wide, cols *columns.Columns, k *state.Kind) {
 	for i := range k.Terms.RequiredAntiAffinity {
 		t := &k.Terms.RequiredAntiAffinity[i]
 		if j.MatchedBy(t) {
-			w.adds(j.repelledBy.of(w, cols, t.TopologyKey), 1)
+			w.contribute(j.repelledBy.of(w, cols, t.TopologyKey), 1)
 		}
 	}
 }
 
 // relateUnsure counts a pod that may or may not match.
-func (j *affinityJudge) relateUnsure(w *wide, cols *columns.Columns) {
+func (j *affinityTallyFilter) relateUnsure(w *crossNodeState, cols *columns.Columns) {
 	if j.unsure == nil {
 		for i := range j.Affinity {
 			j.unsure = append(j.unsure, w.newTally(&columns.Tally{Axis: cols.Axis(j.Affinity[i].TopologyKey)}))
 		}
 	}
 	for _, t := range j.unsure {
-		w.adds(t, 1)
+		w.contribute(t, 1)
 	}
 }
 
-func (*affinityJudge) restate(*wide, int, *state.NodeInfo) {}
+func (*affinityTallyFilter) restate(*crossNodeState, int, *state.NodeInfo) {}
 
-func (j *affinityJudge) prepare(w *wide, _ *columns.Columns) {
+func (j *affinityTallyFilter) prepare(w *crossNodeState, _ *columns.Columns) {
 	j.first = j.self
 	for _, t := range j.attracting {
 		j.first = j.first && w.tallies[t.tally].Total == 0
@@ -114,7 +114,7 @@ func (j *affinityJudge) prepare(w *wide, _ *columns.Columns) {
 	}
 }
 
-func (j *affinityJudge) passes(w *wide, values []int64) (bool, uint8) {
+func (j *affinityTallyFilter) passes(w *crossNodeState, values []int64) (bool, uint8) {
 	if !j.attracts(w, values) {
 		return false, podaffinity.Unattracted
 	}
@@ -132,7 +132,7 @@ func (j *affinityJudge) passes(w *wide, values []int64) (bool, uint8) {
 }
 
 // attracts is podaffinity.Filter.Attracts computed from tallies.
-func (j *affinityJudge) attracts(w *wide, values []int64) bool {
+func (j *affinityTallyFilter) attracts(w *crossNodeState, values []int64) bool {
 	drawn := true
 	for i := range j.attracting {
 		sum, ok := j.attracting[i].sum(w, values)
@@ -144,15 +144,15 @@ func (j *affinityJudge) attracts(w *wide, values []int64) bool {
 	return drawn || j.first
 }
 
-// affinityRanker is podaffinity.Scorer computed from tallies.
-type affinityRanker struct {
+// affinityTallyScorer is podaffinity.Scorer computed from tallies.
+type affinityTallyScorer struct {
 	*podaffinity.Scorer
 	weight int64
 	keys   keyTallies
 }
 
-func (r *affinityRanker) relate(w *wide, cols *columns.Columns, k *state.Kind) {
-	add := func(key string, weight int64) { w.adds(r.keys.of(w, cols, key), int32(weight)) }
+func (r *affinityTallyScorer) relate(w *crossNodeState, cols *columns.Columns, k *state.Kind) {
+	add := func(key string, weight int64) { w.contribute(r.keys.of(w, cols, key), int32(weight)) }
 	for i := range r.Attracted {
 		if t := &r.Attracted[i]; t.MatchesKind(k) {
 			add(t.TopologyKey, int64(t.Weight))
@@ -178,12 +178,12 @@ func (r *affinityRanker) relate(w *wide, cols *columns.Columns, k *state.Kind) {
 	theirs(k.Terms.PreferredAntiAffinity, func(t *state.AffinityTerm) int64 { return -int64(t.Weight) })
 }
 
-func (*affinityRanker) restate(*wide, int, *state.NodeInfo) {}
+func (*affinityTallyScorer) restate(*crossNodeState, int, *state.NodeInfo) {}
 
-func (r *affinityRanker) rate(w *wide, g *groups, list *groupList) {
+func (r *affinityTallyScorer) rate(w *crossNodeState, g *groups, list *groupList) {
 	low, high := int64(math.MaxInt64), int64(math.MinInt64)
 	for i := range list.ids {
-		values := list.crossNode(g, i)
+		values := list.crossNodeValues(g, i)
 		list.raw[i] = 0
 		for k := range r.keys {
 			sum, _ := r.keys[k].sum(w, values)

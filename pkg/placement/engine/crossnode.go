@@ -6,29 +6,29 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// wideKey holds the properties that the pods of classes sharing a wide have in common.
-type wideKey struct {
+// crossNodeKey holds the properties that the pods of classes sharing a wide have in common.
+type crossNodeKey struct {
 	profile *placement.Profile
 	kind    *state.Kind
 	shape   string
 }
 
-// wide is the state that the rules about other pods keep for the classes whose pods are the same for those rules. A
+// crossNode is the state that the rules about other pods keep for the classes whose pods are the same for those rules. A
 // pod on a node counts only by its kind, so the relations of kinds are computed once, and a node is a sum over the
 // kinds on it.
-type wide struct {
-	key   wideKey
+type crossNodeState struct {
+	key   crossNodeKey
 	users int // number of classes
-	basis wideBasis
+	basis crossNodeBasis
 	// seen is the journal time up to which everything below is valid.
 	seen uint64
-	wideRules
+	crossNodeRules
 	// byKind maps every kind of the engine to what one pod of it counts for: 0 means unknown yet, 1 nothing,
 	// otherwise an index into relations, plus 2.
 	byKind    []int32
 	relations [][]contribution
-	// met is how many kinds of the engine have been checked for whether they activate it.
-	met int
+	// kindsChecked is how many kinds of the engine have been checked for whether they activate it.
+	kindsChecked int
 	// sums is scratch: what the pods of one node count for, per tally.
 	sums    []int32
 	scratch []contribution
@@ -36,56 +36,56 @@ type wide struct {
 	counted int64
 }
 
-// wideBasis holds the inputs of a wide in addition to the pod: versions, and the contents of objects (see
+// crossNodeBasis holds the inputs of a wide in addition to the pod: versions, and the contents of objects (see
 // objectDigest).
-type wideBasis struct {
+type crossNodeBasis struct {
 	objects, epoch uint64
 	digest         string
 }
 
-// wideRules holds the rules with their tallies.
-type wideRules struct {
+// crossNodeRules holds the rules with their tallies.
+type crossNodeRules struct {
 	// active reports that there is something to keep. A class whose own pods have no such rules becomes active with
 	// the first kind of pod whose terms concern them.
 	active  bool
-	judges  []judge
-	rankers []ranker
+	filters []tallyFilter
+	scorers []tallyScorer
 	tallies []*columns.Tally
 	// columns are the parts of the tallies that groups keep.
 	columns []columns.Column
 }
 
 // catchUp counts what changed since the wide was last used.
-func (w *wide) catchUp(cols *columns.Columns) {
-	w.meet(cols)
+func (w *crossNodeState) catchUp(cols *columns.Columns) {
+	w.checkNewKinds(cols)
 	if !w.active || w.seen == cols.Journal.Now {
 		return
 	}
 	for _, t := range w.tallies {
 		t.Grow(cols.Len())
 	}
-	if w.seen == 0 || cols.Journal.IsFar(w.seen) {
-		for slot, at := range cols.Journal.Moved {
+	if w.seen == 0 || cols.Journal.IsTooFar(w.seen) {
+		for slot, at := range cols.Journal.ChangedAt {
 			if at > w.seen {
-				w.restate(cols, slot)
+				w.recount(cols, slot)
 			}
 		}
 	} else {
-		w.follow(cols)
+		w.followJournal(cols)
 	}
 	w.seen = cols.Journal.Now
 }
 
-// follow processes the moves one by one. A restated node is counted as it is now, which includes its other moves.
-func (w *wide) follow(cols *columns.Columns) {
+// followJournal processes the moves one by one. A objectChanged node is counted as it is now, which includes its other moves.
+func (w *crossNodeState) followJournal(cols *columns.Columns) {
 	for at := w.seen + 1; at <= cols.Journal.Now; at++ {
-		m := &cols.Journal.Last[at%columns.JournalSize]
+		m := &cols.Journal.Recent[at%columns.JournalSize]
 		slot := int(m.Slot)
-		switch restated := cols.Journal.Restated[slot]; {
-		case restated == at:
-			w.restate(cols, slot)
-		case restated <= w.seen && m.Kind != columns.NoKind:
-			w.bump(cols, m)
+		switch objectChanged := cols.Journal.ObjectChangedAt[slot]; {
+		case objectChanged == at:
+			w.recount(cols, slot)
+		case objectChanged <= w.seen && m.Kind != columns.NoKind:
+			w.applyChange(cols, m)
 		}
 	}
 }
@@ -99,54 +99,54 @@ type contribution struct {
 // relater is a rule that counts pods in tallies.
 type relater interface {
 	// relate adds what a pod of a kind counts for.
-	relate(w *wide, cols *columns.Columns, k *state.Kind)
-	// restate evaluates a node's object again.
-	restate(w *wide, slot int, n *state.NodeInfo)
+	relate(w *crossNodeState, cols *columns.Columns, k *state.Kind)
+	// evaluateObject evaluates a node's object again.
+	restate(w *crossNodeState, slot int, n *state.NodeInfo)
 }
 
-// judge is a hard rule computed from tallies.
-type judge interface {
+// verdictOf is a hard rule computed from tallies.
+type tallyFilter interface {
 	relater
 	// prepare must be called before passes, after any change.
-	prepare(w *wide, cols *columns.Columns)
+	prepare(w *crossNodeState, cols *columns.Columns)
 	// passes reports whether nodes with these values of the columns pass, and if not, for which reason.
-	passes(w *wide, values []int64) (ok bool, why uint8)
+	passes(w *crossNodeState, values []int64) (ok bool, why uint8)
 }
 
-// ranker is a soft rule computed from tallies.
-type ranker interface {
+// tallyScorer is a soft rule computed from tallies.
+type tallyScorer interface {
 	relater
 	// rate adds weighted scores to the sums of the listed groups.
-	rate(w *wide, g *groups, list *groupList)
+	rate(w *crossNodeState, g *groups, list *groupList)
 }
 
 // newTally adds a tally and returns its number.
-func (w *wide) newTally(t *columns.Tally) int {
+func (w *crossNodeState) newTally(t *columns.Tally) int {
 	w.tallies = append(w.tallies, t)
 	return len(w.tallies) - 1
 }
 
 // newColumn adds a column and returns its index.
-func (w *wide) newColumn(c columns.Column) int {
+func (w *crossNodeState) newColumn(c columns.Column) int {
 	w.columns = append(w.columns, c)
 	return len(w.columns) - 1
 }
 
-// meet checks new kinds.
-func (w *wide) meet(cols *columns.Columns) {
+// checkNewKinds checks new kinds.
+func (w *crossNodeState) checkNewKinds(cols *columns.Columns) {
 	if w.active {
 		return
 	}
-	for ; w.met < len(cols.Kinds.List); w.met++ {
-		if k := cols.Kinds.List[w.met].Kind; k.Terms != nil && len(w.relationOf(cols, int32(w.met))) > 0 {
+	for ; w.kindsChecked < len(cols.Kinds.List); w.kindsChecked++ {
+		if k := cols.Kinds.List[w.kindsChecked].Kind; k.Terms != nil && len(w.relationOf(cols, int32(w.kindsChecked))) > 0 {
 			w.active = true
 			return
 		}
 	}
 }
 
-// fits reports whether all columns still have the right kind.
-func (w *wide) fits() bool {
+// columnsFit reports whether all columns still have the right kind.
+func (w *crossNodeState) columnsFit() bool {
 	for i := range w.columns {
 		if !w.columns[i].Fits() {
 			return false
@@ -156,7 +156,7 @@ func (w *wide) fits() bool {
 }
 
 // relationOf returns what one pod of a kind counts for.
-func (w *wide) relationOf(cols *columns.Columns, kind int32) []contribution {
+func (w *crossNodeState) relationOf(cols *columns.Columns, kind int32) []contribution {
 	if lack := len(cols.Kinds.List) - len(w.byKind); lack > 0 {
 		w.byKind = columns.GrowBy(w.byKind, lack, 0)
 	}
@@ -171,17 +171,17 @@ func (w *wide) relationOf(cols *columns.Columns, kind int32) []contribution {
 }
 
 // counts reports whether pods of a kind count for anything.
-func (w *wide) counts(cols *columns.Columns, kind int32) bool {
+func (w *crossNodeState) counts(cols *columns.Columns, kind int32) bool {
 	return w.active && kind != columns.NoKind && len(w.relationOf(cols, kind)) > 0
 }
 
-func (w *wide) relate(cols *columns.Columns, kind int32) []contribution {
+func (w *crossNodeState) relate(cols *columns.Columns, kind int32) []contribution {
 	w.scratch = w.scratch[:0]
 	k, known := cols.Kinds.List[kind].Kind, len(w.tallies)
-	for _, j := range w.judges {
+	for _, j := range w.filters {
 		j.relate(w, cols, k)
 	}
-	for _, r := range w.rankers {
+	for _, r := range w.scorers {
 		r.relate(w, cols, k)
 	}
 	if len(w.scratch) == 0 {
@@ -197,8 +197,8 @@ func (w *wide) relate(cols *columns.Columns, kind int32) []contribution {
 	return relation
 }
 
-// adds records a contribution of the kind being related.
-func (w *wide) adds(tally int, value int32) {
+// contribute records a contribution of the kind being related.
+func (w *crossNodeState) contribute(tally int, value int32) {
 	for i := range w.scratch {
 		if w.scratch[i].tally == tally {
 			w.scratch[i].value += value
@@ -208,21 +208,21 @@ func (w *wide) adds(tally int, value int32) {
 	w.scratch = append(w.scratch, contribution{tally, value})
 }
 
-// bump counts pods of one kind that were added or removed.
-func (w *wide) bump(cols *columns.Columns, m *columns.Move) {
+// applyChange counts pods of one kind that were added or removed.
+func (w *crossNodeState) applyChange(cols *columns.Columns, m *columns.Change) {
 	for _, by := range w.relationOf(cols, m.Kind) {
-		w.tallies[by.tally].Bump(int(m.Slot), by.value*m.By)
+		w.tallies[by.tally].Add(int(m.Slot), by.value*m.By)
 	}
 }
 
-// restate evaluates a node's object again and counts its pods from scratch.
-func (w *wide) restate(cols *columns.Columns, slot int) {
+// evaluateObject evaluates a node's object again and counts its pods from scratch.
+func (w *crossNodeState) recount(cols *columns.Columns, slot int) {
 	n := cols.Infos[slot]
 	if n != nil {
-		for _, j := range w.judges {
+		for _, j := range w.filters {
 			j.restate(w, slot, n)
 		}
-		for _, r := range w.rankers {
+		for _, r := range w.scorers {
 			r.restate(w, slot, n)
 		}
 	}
@@ -245,21 +245,21 @@ func (w *wide) restate(cols *columns.Columns, slot int) {
 }
 
 // prepare prepares the judges for passes.
-func (w *wide) prepare(cols *columns.Columns) {
+func (w *crossNodeState) prepare(cols *columns.Columns) {
 	if !w.active {
 		return
 	}
-	for _, j := range w.judges {
+	for _, j := range w.filters {
 		j.prepare(w, cols)
 	}
 }
 
 // passes reports whether nodes with these values of the columns pass.
-func (w *wide) passes(values []int64) bool {
+func (w *crossNodeState) passes(values []int64) bool {
 	if !w.active {
 		return true
 	}
-	for _, j := range w.judges {
+	for _, j := range w.filters {
 		if ok, _ := j.passes(w, values); !ok {
 			return false
 		}
@@ -267,7 +267,7 @@ func (w *wide) passes(values []int64) bool {
 	return true
 }
 
-func (w *wide) bytes() int64 {
+func (w *crossNodeState) bytes() int64 {
 	size := int64(4 * len(w.byKind))
 	for _, t := range w.tallies {
 		size += t.Bytes()

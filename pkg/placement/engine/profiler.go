@@ -31,56 +31,56 @@ type Laps interface {
 // Asked identifies a counter of calls of a rule.
 type Asked struct{ Profile, Plugin, Point string }
 
-// watch counts the calls of rules, and forwards the laps of the current query.
-type watch struct {
+// profiler counts the calls of rules, and forwards the laps of the current query.
+type profiler struct {
 	laps Laps // nil: timing is not requested
-	// rules is how many more calls of rules will be timed, in addition to whole extension points.
-	rules int
-	asked map[Asked]*uint64
+	// rulesLeft is how many more calls of rules will be timed, in addition to whole extension points.
+	rulesLeft int
+	calls     map[Asked]*uint64
 }
 
 // counter returns the counter of a rule at a point. Its address does not change.
-func (w *watch) counter(a Asked) *uint64 {
-	if w.asked == nil {
-		w.asked = map[Asked]*uint64{}
+func (w *profiler) counter(a Asked) *uint64 {
+	if w.calls == nil {
+		w.calls = map[Asked]*uint64{}
 	}
-	if w.asked[a] == nil {
-		w.asked[a] = new(uint64)
+	if w.calls[a] == nil {
+		w.calls[a] = new(uint64)
 	}
-	return w.asked[a]
+	return w.calls[a]
 }
 
-// rule ends the part of one rule.
-func (w *watch) rule(point, plugin string, code rule.Code) {
-	if w.rules > 0 {
-		w.rules--
+// endRule ends the part of one rule.
+func (w *profiler) endRule(point, plugin string, code rule.Code) {
+	if w.rulesLeft > 0 {
+		w.rulesLeft--
 		w.laps.Lap(point, plugin, code)
 	}
 }
 
-// point ends the part of an extension point.
-func (w *watch) point(point string, code rule.Code) {
+// endPoint ends the part of an extension point.
+func (w *profiler) endPoint(point string, code rule.Code) {
 	if w.laps != nil {
 		w.laps.Lap(point, "", code)
 	}
 }
 
 // begin starts a query under a profile; laps is nil if timing is not requested.
-func (w *watch) begin(profile string, laps Laps, timeRules bool) {
-	w.laps, w.rules = laps, 0
+func (w *profiler) begin(profile string, laps Laps, timeRules bool) {
+	w.laps, w.rulesLeft = laps, 0
 	if w.laps != nil && timeRules {
-		w.rules = maxTimed
+		w.rulesLeft = maxTimed
 	}
 	if w.laps != nil {
 		w.laps.Begin(profile)
 	}
 }
 
-// rest ends a query: other uses of the engine are not timed.
-func (w *watch) rest() { w.laps, w.rules = nil, 0 }
+// end ends a query: other uses of the engine are not timed.
+func (w *profiler) end() { w.laps, w.rulesLeft = nil, 0 }
 
-// found returns the result of an extension point.
-func found(feasible int) rule.Code {
+// filterCode returns the result of an extension point.
+func filterCode(feasible int) rule.Code {
 	if feasible == 0 {
 		return rule.Unschedulable
 	}

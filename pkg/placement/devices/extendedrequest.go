@@ -13,12 +13,12 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// wish holds the extended resources that a pod requests and that devices may provide.
-type wish struct {
+// extended holds the extended resources that a pod requests and that devices may provide.
+type extendedRequest struct {
 	pod *state.Pod
 	// resources are those that devices back; plain are the others whose names devices could back.
 	resources []Backed
-	plain     []string
+	unbacked  []string
 	// existing is the claim that has already been created for the pod, if it may be used, and version is its
 	// version.
 	existing *resourcev1.ResourceClaim
@@ -27,17 +27,17 @@ type wish struct {
 	claims map[string]*MadeClaim
 }
 
-// newDeviceWish returns the wish of a pod, nil if it has none.
-func newDeviceWish(pod *state.Pod, objects rule.Objects) *wish {
+// newExtendedRequest returns the wish of a pod, nil if it has none.
+func newExtendedRequest(pod *state.Pod, objects rule.Objects) *extendedRequest {
 	resources := BackedResources(pod.Requests, objects)
 	if len(resources) == 0 {
 		return nil
 	}
-	w := &wish{pod: pod, resources: resources, claims: map[string]*MadeClaim{}}
+	w := &extendedRequest{pod: pod, resources: resources, claims: map[string]*MadeClaim{}}
 	for name, amount := range pod.Requests.Extended {
 		known := slices.ContainsFunc(resources, func(b Backed) bool { return b.Name == name })
 		if amount > 0 && MayBeDevices(name) && !known {
-			w.plain = append(w.plain, name)
+			w.unbacked = append(w.unbacked, name)
 		}
 	}
 	name := MadeClaimName(pod.Name, pod.UID)
@@ -50,11 +50,11 @@ func newDeviceWish(pod *state.Pod, objects rule.Objects) *wish {
 	return w
 }
 
-// on returns the claim that a pod needs on a node, nil for none, or why the node is rejected. Source:
+// claimOn returns the claim that a pod needs on a node, nil for none, or why the node is rejected. Source:
 // extendeddynamicresources.go filterExtendedResources.
-func (w *wish) on(node *state.Node) (claim *MadeClaim, why string) {
+func (w *extendedRequest) claimOn(node *state.Node) (claim *MadeClaim, why string) {
 	listed := node.Allocatable.Extended
-	for _, name := range w.plain {
+	for _, name := range w.unbacked {
 		// A resource that the node lists with an amount of zero is left to NodeResourcesFit, which may be
 		// configured to ignore it.
 		if _, ok := node.Object.Status.Allocatable[corev1.ResourceName(name)]; !ok {
@@ -81,7 +81,7 @@ func (w *wish) on(node *state.Node) (claim *MadeClaim, why string) {
 }
 
 // pick returns the claim to be created, with its devices. An existing claim with the same spec is reused.
-func (w *wish) pick(made *MadeClaim, fresh *resourcev1.AllocationResult, seed uint64) Pick {
+func (w *extendedRequest) pick(made *MadeClaim, fresh *resourcev1.AllocationResult, seed uint64) Pick {
 	pick := Pick{Claim: made.Claim.Name, Allocation: fresh.DeepCopy(), Made: made}
 	if w.existing != nil && equality.Semantic.DeepEqual(w.existing.Spec, made.Claim.Spec) {
 		pick.UID, pick.Version = string(w.existing.UID), w.version

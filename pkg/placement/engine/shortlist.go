@@ -7,8 +7,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/columns"
 )
 
-// board is a short list of the best nodes, best first; see best for the order.
-type board struct {
+// shortlist is a short list of the best nodes, best first; see best for the order.
+type shortlist struct {
 	cols      *columns.Columns
 	seed      uint64
 	homeFirst bool
@@ -17,7 +17,7 @@ type board struct {
 }
 
 // reset empties the list for the best of this many feasible nodes. limit is Query.Limit.
-func (b *board) reset(seed uint64, homeFirst bool, limit, feasible int) {
+func (b *shortlist) reset(seed uint64, homeFirst bool, limit, feasible int) {
 	b.seed = seed
 	b.homeFirst = homeFirst
 	b.list = b.list[:0]
@@ -34,7 +34,7 @@ func (b *board) reset(seed uint64, homeFirst bool, limit, feasible int) {
 // scan offers all nodes of a class. Most are below the bar, and most of those at the bar lose the tie. The current
 // totals of the best nodes of the class's last decision give a bar to start with: as many nodes as requested are at
 // it or above.
-func (b *board) scan(c *class, points []int32) {
+func (b *shortlist) scan(c *class, points []int32) {
 	bar, barTie := b.floor(c, points), uint64(0)
 	base := c.base[:len(c.group)]
 	for slot, g := range c.group {
@@ -59,7 +59,7 @@ func (b *board) scan(c *class, points []int32) {
 }
 
 // tie returns the key that orders nodes of equal total, the highest first.
-func (b *board) tie(slot int) uint64 {
+func (b *shortlist) tie(slot int) uint64 {
 	tie := placement.TieBreak(b.seed, b.cols.Hashes[slot])
 	if b.homeFirst {
 		tie = placement.HomeFirst(tie, b.cols.Marks.Of[slot]&columns.MarkHome != 0)
@@ -68,7 +68,7 @@ func (b *board) tie(slot int) uint64 {
 }
 
 // floor returns a total that at least limit nodes reach, or 0 when none is known, as no feasible node has less.
-func (b *board) floor(c *class, points []int32) int32 {
+func (b *shortlist) floor(c *class, points []int32) int32 {
 	if len(c.best) < b.limit {
 		return 0
 	}
@@ -80,7 +80,7 @@ func (b *board) floor(c *class, points []int32) int32 {
 }
 
 // offer inserts a node if it is among the best so far.
-func (b *board) offer(c placement.Ranked) {
+func (b *shortlist) offer(c placement.Ranked) {
 	at := len(b.list)
 	for at > 0 && b.before(&c, &b.list[at-1]) {
 		at--
@@ -95,7 +95,7 @@ func (b *board) offer(c placement.Ranked) {
 	b.list[at] = c
 }
 
-func (b *board) before(x, y *placement.Ranked) bool {
+func (b *shortlist) before(x, y *placement.Ranked) bool {
 	switch {
 	case x.Total != y.Total:
 		return x.Total > y.Total

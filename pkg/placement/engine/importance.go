@@ -11,44 +11,44 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// ladderColumn holds the pods of every node by importance, with the values that a dry run of preemption reads. The
+// importanceColumn holds the pods of every node by importance, with the values that a dry run of preemption reads. The
 // ladder of a node is built when it is first needed after the node changed.
-type ladderColumn struct {
-	of []ladder
+type importanceColumn struct {
+	of []podsByImportance
 }
 
-// ladder holds the pods of one node, the most important first.
-type ladder struct {
-	rungs []rung
+// podsByImportance holds the pods of one node, the most important first.
+type podsByImportance struct {
+	entries []podEntry
 	// made is the journal time as of which it is valid.
 	made uint64
 }
 
-type rung struct {
-	placement.Seat
+type podEntry struct {
+	placement.PlacedPod
 	milliCPU, memory, storage int64
 }
 
 // at returns the ladder of a slot that has a node.
-func (l *ladderColumn) at(cols *columns.Columns, slot int) []rung {
+func (l *importanceColumn) at(cols *columns.Columns, slot int) []podEntry {
 	if lack := cols.Len() - len(l.of); lack > 0 {
-		l.of = columns.GrowBy(l.of, lack, ladder{})
+		l.of = columns.GrowBy(l.of, lack, podsByImportance{})
 	}
 	one := &l.of[slot]
-	if one.made > 0 && one.made >= cols.Journal.Moved[slot] {
-		return one.rungs
+	if one.made > 0 && one.made >= cols.Journal.ChangedAt[slot] {
+		return one.entries
 	}
 	one.made = cols.Journal.Now
-	one.rungs = one.rungs[:0]
+	one.entries = one.entries[:0]
 	n := cols.Infos[slot]
 	for p := range n.Pods() {
-		one.rungs = append(one.rungs, rung{
-			Seat: preempt.SeatOf(n, p), milliCPU: p.Requests.MilliCPU, memory: p.Requests.Memory,
+		one.entries = append(one.entries, podEntry{
+			PlacedPod: preempt.PlacedPodOf(n, p), milliCPU: p.Requests.MilliCPU, memory: p.Requests.Memory,
 			storage: p.Requests.EphemeralStorage,
 		})
 	}
-	slices.SortFunc(one.rungs, func(a, b rung) int { return preempt.ByImportance(a.Seat, b.Seat) })
-	return one.rungs
+	slices.SortFunc(one.entries, func(a, b podEntry) int { return preempt.ByImportance(a.PlacedPod, b.PlacedPod) })
+	return one.entries
 }
 
 // fitTrial is attempt.take, computed in numbers, for a pod that only NodeResourcesFit keeps off a node.
@@ -58,7 +58,7 @@ type fitTrial struct {
 	// of pods.
 	free []int64
 	// victims are those of the last take, by importance.
-	victims []placement.Seat
+	victims []placement.PlacedPod
 }
 
 const basicResources = 3
@@ -76,7 +76,7 @@ func (t *fitTrial) begin(n *state.NodeInfo) {
 }
 
 // move removes a pod from the node (1) or puts it back (-1).
-func (t *fitTrial) move(r *rung, by int64) {
+func (t *fitTrial) move(r *podEntry, by int64) {
 	t.free[0] += by * r.milliCPU
 	t.free[1] += by * r.memory
 	t.free[2] += by * r.storage
@@ -105,21 +105,21 @@ func (t *fitTrial) lacks() (mask uint64) {
 	return mask
 }
 
-// take searches for the fewest rungs that have to be evicted. It returns what the pod lacks when all of them are
+// take searches for the fewest entries that have to be evicted. It returns what the pod lacks when all of them are
 // removed.
-func (t *fitTrial) take(rungs []rung) (lacks uint64) {
-	for i := range rungs {
-		t.move(&rungs[i], 1)
+func (t *fitTrial) take(entries []podEntry) (lacks uint64) {
+	for i := range entries {
+		t.move(&entries[i], 1)
 	}
 	if lacks = t.lacks(); lacks != 0 {
 		return lacks
 	}
 	t.victims = t.victims[:0]
-	for i := range rungs {
-		t.move(&rungs[i], -1)
+	for i := range entries {
+		t.move(&entries[i], -1)
 		if t.lacks() != 0 {
-			t.move(&rungs[i], 1)
-			t.victims = append(t.victims, rungs[i].Seat)
+			t.move(&entries[i], 1)
+			t.victims = append(t.victims, entries[i].PlacedPod)
 		}
 	}
 	return 0

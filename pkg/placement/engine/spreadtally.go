@@ -13,16 +13,16 @@ import (
 )
 
 // relateSpread adds a pod of a kind to the tallies of the constraints that count it.
-func relateSpread(s *spread.Spread, w *wide, tallies []int, k *state.Kind) {
+func relateSpread(s *spread.Spread, w *crossNodeState, tallies []int, k *state.Kind) {
 	for i := range s.Constraints {
 		if s.CountsKind(&s.Constraints[i], k) {
-			w.adds(tallies[i], 1)
+			w.contribute(tallies[i], 1)
 		}
 	}
 }
 
-// spreadJudge is spread.Filter computed from tallies.
-type spreadJudge struct {
+// spreadTallyFilter is spread.Filter computed from tallies.
+type spreadTallyFilter struct {
 	*spread.Filter
 	// tallies and columns have one entry per constraint.
 	tallies, columns []int
@@ -42,11 +42,11 @@ const noTally = -1
 // anyVersion is a version that no tally ever has.
 const anyVersion = math.MaxUint64
 
-func newSpreadJudge(cols *columns.Columns, w *wide, f *spread.Filter) *spreadJudge {
-	j := &spreadJudge{Filter: f}
+func newSpreadTallyFilter(cols *columns.Columns, w *crossNodeState, f *spread.Filter) *spreadTallyFilter {
+	j := &spreadTallyFilter{Filter: f}
 	for i := range f.Constraints {
 		c := &f.Constraints[i]
-		t := &columns.Tally{Axis: cols.Axis(c.Key), Picky: true}
+		t := &columns.Tally{Axis: cols.Axis(c.Key), Selective: true}
 		j.tallies = append(j.tallies, w.newTally(t))
 		j.columns = append(j.columns, w.newColumn(columns.NewColumn(t)))
 		j.self = append(j.self, 0)
@@ -60,7 +60,7 @@ func newSpreadJudge(cols *columns.Columns, w *wide, f *spread.Filter) *spreadJud
 	return j
 }
 
-func (j *spreadJudge) relate(w *wide, _ *columns.Columns, k *state.Kind) {
+func (j *spreadTallyFilter) relate(w *crossNodeState, _ *columns.Columns, k *state.Kind) {
 	relateSpread(&j.Spread, w, j.tallies, k)
 	for i := range j.Constraints {
 		c := &j.Constraints[i]
@@ -70,18 +70,18 @@ func (j *spreadJudge) relate(w *wide, _ *columns.Columns, k *state.Kind) {
 		if j.unsure[i] == noTally {
 			j.unsure[i] = w.newTally(&columns.Tally{})
 		}
-		w.adds(j.unsure[i], 1)
+		w.contribute(j.unsure[i], 1)
 	}
 }
 
-func (j *spreadJudge) restate(w *wide, slot int, n *state.NodeInfo) {
+func (j *spreadTallyFilter) restate(w *crossNodeState, slot int, n *state.NodeInfo) {
 	complete := spread.HasKeys(n.Node.Object.Labels, j.Constraints)
 	for i, t := range j.tallies {
 		w.tallies[t].Included[slot] = complete && j.Includes(&j.Constraints[i], n.Node)
 	}
 }
 
-func (j *spreadJudge) prepare(w *wide, _ *columns.Columns) {
+func (j *spreadTallyFilter) prepare(w *crossNodeState, _ *columns.Columns) {
 	for i, number := range j.tallies {
 		t, c := w.tallies[number], &j.Constraints[i]
 		unsure := int64(0)
@@ -100,7 +100,7 @@ func (j *spreadJudge) prepare(w *wide, _ *columns.Columns) {
 	}
 }
 
-func (j *spreadJudge) passes(w *wide, values []int64) (bool, uint8) {
+func (j *spreadTallyFilter) passes(w *crossNodeState, values []int64) (bool, uint8) {
 	for i, column := range j.columns {
 		sum, ok := w.columns[column].Sum(values[column])
 		if !ok {
@@ -113,8 +113,8 @@ func (j *spreadJudge) passes(w *wide, values []int64) (bool, uint8) {
 	return true, 0
 }
 
-// spreadRanker is spread.Scorer computed from tallies.
-type spreadRanker struct {
+// spreadTallyScorer is spread.Scorer computed from tallies.
+type spreadTallyScorer struct {
 	*spread.Scorer
 	weight int64
 	// tallies and columns have one entry per constraint; leftColumn flags the nodes that are left out.
@@ -127,10 +127,10 @@ type spreadRanker struct {
 	weights []float64
 }
 
-func newSpreadRanker(cols *columns.Columns, w *wide, weight int64, s *spread.Scorer) *spreadRanker {
-	r := &spreadRanker{Scorer: s, weight: weight, leftColumn: w.newColumn(columns.Column{How: columns.ColumnFlag})}
+func newSpreadTallyScorer(cols *columns.Columns, w *crossNodeState, weight int64, s *spread.Scorer) *spreadTallyScorer {
+	r := &spreadTallyScorer{Scorer: s, weight: weight, leftColumn: w.newColumn(columns.Column{How: columns.ColumnFlag})}
 	for i := range s.Constraints {
-		t := &columns.Tally{Axis: cols.Axis(s.Constraints[i].Key), Picky: true, EmptyToo: true}
+		t := &columns.Tally{Axis: cols.Axis(s.Constraints[i].Key), Selective: true, CountsMissing: true}
 		c := columns.NewColumn(t)
 		if s.Constraints[i].Key == corev1.LabelHostname {
 			t = &columns.Tally{} // its pods are counted node by node
@@ -144,28 +144,28 @@ func newSpreadRanker(cols *columns.Columns, w *wide, weight int64, s *spread.Sco
 	return r
 }
 
-func (r *spreadRanker) relate(w *wide, _ *columns.Columns, k *state.Kind) {
+func (r *spreadTallyScorer) relate(w *crossNodeState, _ *columns.Columns, k *state.Kind) {
 	relateSpread(&r.Spread, w, r.tallies, k)
 }
 
-func (r *spreadRanker) restate(w *wide, slot int, n *state.NodeInfo) {
+func (r *spreadTallyScorer) restate(w *crossNodeState, slot int, n *state.NodeInfo) {
 	left := &w.columns[r.leftColumn]
 	if lack := slot + 1 - len(left.Flags); lack > 0 {
 		left.Flags = columns.GrowBy(left.Flags, lack, false)
 	}
 	left.Flags[slot] = r.LeavesOut(n)
 	for i, number := range r.tallies {
-		if t := w.tallies[number]; t.Picky {
+		if t := w.tallies[number]; t.Selective {
 			t.Included[slot] = !left.Flags[slot] && r.Includes(&r.Constraints[i], n.Node)
 		}
 	}
 }
 
-func (r *spreadRanker) rate(w *wide, g *groups, list *groupList) {
+func (r *spreadTallyScorer) rate(w *crossNodeState, g *groups, list *groupList) {
 	r.weigh(w, g, list)
 	low, high := int64(math.MaxInt64), int64(0)
 	for i := range list.ids {
-		values := list.crossNode(g, i)
+		values := list.crossNodeValues(g, i)
 		if r.isLeft(values) {
 			continue
 		}
@@ -174,7 +174,7 @@ func (r *spreadRanker) rate(w *wide, g *groups, list *groupList) {
 	}
 	for i := range list.ids {
 		switch {
-		case r.isLeft(list.crossNode(g, i)):
+		case r.isLeft(list.crossNodeValues(g, i)):
 		case high == 0:
 			list.sums[i] += r.weight * rule.MaxScore
 		default:
@@ -184,13 +184,13 @@ func (r *spreadRanker) rate(w *wide, g *groups, list *groupList) {
 }
 
 // isLeft reports whether the nodes of a group are left out: they get no points.
-func (r *spreadRanker) isLeft(values []int64) bool { return values[r.leftColumn] != 0 }
+func (r *spreadTallyScorer) isLeft(values []int64) bool { return values[r.leftColumn] != 0 }
 
 // weigh computes the weight of every constraint.
-func (r *spreadRanker) weigh(w *wide, g *groups, list *groupList) {
+func (r *spreadTallyScorer) weigh(w *crossNodeState, g *groups, list *groupList) {
 	scored := 0
 	for i, n := range list.nodes {
-		if !r.isLeft(list.crossNode(g, i)) {
+		if !r.isLeft(list.crossNodeValues(g, i)) {
 			scored += int(n)
 		}
 	}
@@ -206,15 +206,15 @@ func (r *spreadRanker) weigh(w *wide, g *groups, list *groupList) {
 
 // markDomains counts the domains that have a feasible node which is not left out. Nodes without the key belong to
 // the domain "".
-func (r *spreadRanker) markDomains(g *groups, list *groupList, i int, t *columns.Tally) int {
+func (r *spreadTallyScorer) markDomains(g *groups, list *groupList, i int, t *columns.Tally) int {
 	count := 0
 	for entry := range list.ids {
-		values := list.crossNode(g, entry)
+		values := list.crossNodeValues(g, entry)
 		if r.isLeft(values) {
 			continue
 		}
 		d := int(t.Axis.Domain(""))
-		if v := values[r.columns[i]]; v != columns.NowhereValue {
+		if v := values[r.columns[i]]; v != columns.NoDomainValue {
 			d = int(v)
 		}
 		if lack := d + 1 - len(r.marked[i]); lack > 0 {
@@ -229,7 +229,7 @@ func (r *spreadRanker) markDomains(g *groups, list *groupList, i int, t *columns
 }
 
 // rawScore is Score; it adds the terms in the order of the constraints, because sums of floats depend on the order.
-func (r *spreadRanker) rawScore(w *wide, values []int64) int64 {
+func (r *spreadTallyScorer) rawScore(w *crossNodeState, values []int64) int64 {
 	var score float64
 	for i, column := range r.columns {
 		if sum, ok := w.columns[column].Sum(values[column]); ok {
