@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// keyTally is the tally of a topology key and the column of that tally.
+// keyTally is the tally of a topology key and the column of that tally, as indexes in the crossNodeState.
 type keyTally struct {
 	key           string
 	tally, column int
@@ -20,9 +20,11 @@ func newKeyTally(w *crossNodeState, cols *columns.Columns, key string) keyTally 
 	return keyTally{key, w.newTally(t), w.newColumn(columns.NewColumn(t))}
 }
 
-// keyTallies holds one keyTally for each topology key that has been requested.
+// keyTallies holds one keyTally for each topology key that has been requested. The keys are few, so that a list
+// is faster than a map.
 type keyTallies []keyTally
 
+// of returns the index of the key's tally, which is created if there is none.
 func (list *keyTallies) of(w *crossNodeState, cols *columns.Columns, key string) int {
 	for i := range *list {
 		if (*list)[i].key == key {
@@ -39,18 +41,21 @@ func (k *keyTally) sum(w *crossNodeState, values []int64) (int64, bool) {
 	return w.columns[k.column].Sum(values[k.column])
 }
 
-// affinityTallyFilter is podaffinity.Filter computed from tallies.
+// affinityTallyFilter is podaffinity.Filter computed from tallies. The embedded filter only provides the resolved
+// terms of the pod; its counts are not used.
 type affinityTallyFilter struct {
 	*podaffinity.Filter
 	// attracting and repelling have one entry per term of the pod; repelledBy has one per topology key of other
-	// pods' terms that match the pod.
+	// pods' terms that match the pod. attracting counts pods that match all terms of the pod, as upstream does: a
+	// pod that matches one term only attracts by none.
 	attracting, repelling []keyTally
 	repelledBy            keyTallies
 	// unsure holds, per term of the pod, the tally of pods that may or may not match. It is empty while there are
 	// no such pods.
 	unsure []int
-	// self reports whether the pod matches its own affinity; first, in addition, whether there is no pod that could
-	// attract it.
+	// self reports whether the pod matches its own affinity; first, in addition, whether there is no pod that
+	// could attract it. Without this exception, the first replica of a Deployment whose pods must be near each
+	// other could not be placed.
 	self, first bool
 }
 
@@ -65,6 +70,8 @@ func newAffinityTallyFilter(cols *columns.Columns, w *crossNodeState, f *podaffi
 	return j
 }
 
+// relate counts a pod of a kind by the terms of the waiting pod, and by its own required anti-affinity against
+// the waiting pod.
 func (j *affinityTallyFilter) relate(w *crossNodeState, cols *columns.Columns, k *state.Kind) {
 	switch {
 	case podaffinity.AllMatchKind(j.Affinity, k):
@@ -90,7 +97,8 @@ func (j *affinityTallyFilter) relate(w *crossNodeState, cols *columns.Columns, k
 	}
 }
 
-// relateUnsure counts a pod that may or may not match.
+// relateUnsure counts a pod that may or may not match, because some of its labels were cut when it was stored.
+// Such a pod attracts nothing, but it excludes that the waiting pod is the first.
 func (j *affinityTallyFilter) relateUnsure(w *crossNodeState, cols *columns.Columns) {
 	if j.unsure == nil {
 		for i := range j.Affinity {
@@ -102,6 +110,7 @@ func (j *affinityTallyFilter) relateUnsure(w *crossNodeState, cols *columns.Colu
 	}
 }
 
+// restate does nothing: affinity counts pods on all nodes that have the topology key.
 func (*affinityTallyFilter) restate(*crossNodeState, int, *state.NodeInfo) {}
 
 func (j *affinityTallyFilter) prepare(w *crossNodeState, _ *columns.Columns) {
@@ -114,6 +123,7 @@ func (j *affinityTallyFilter) prepare(w *crossNodeState, _ *columns.Columns) {
 	}
 }
 
+// passes returns the first reason in upstream's order: the pod's affinity, its anti-affinity, that of other pods.
 func (j *affinityTallyFilter) passes(w *crossNodeState, values []int64) (bool, uint8) {
 	if !j.attracts(w, values) {
 		return false, podaffinity.Unattracted
@@ -144,13 +154,16 @@ func (j *affinityTallyFilter) attracts(w *crossNodeState, values []int64) bool {
 	return drawn || j.first
 }
 
-// affinityTallyScorer is podaffinity.Scorer computed from tallies.
+// affinityTallyScorer is podaffinity.Scorer computed from tallies. There is one tally per topology key, in which
+// terms of both sides add their weights; the raw score of a node is the sum over its domains of all keys.
 type affinityTallyScorer struct {
 	*podaffinity.Scorer
 	weight int64
 	keys   keyTallies
 }
 
+// relate adds the weights of the waiting pod's preferred terms that match a pod of the kind, and of the kind's
+// terms that match the waiting pod. A term of required affinity counts with the profile's hardPodAffinityWeight.
 func (r *affinityTallyScorer) relate(w *crossNodeState, cols *columns.Columns, k *state.Kind) {
 	add := func(key string, weight int64) { w.contribute(r.keys.of(w, cols, key), int32(weight)) }
 	for i := range r.Attracted {
@@ -180,6 +193,8 @@ func (r *affinityTallyScorer) relate(w *crossNodeState, cols *columns.Columns, k
 
 func (*affinityTallyScorer) restate(*crossNodeState, int, *state.NodeInfo) {}
 
+// rate scales the sums as podaffinity.Scorer.Normalize does: between the lowest and the highest of the feasible
+// nodes. The order of the floating-point operations is the same, so that rounding is.
 func (r *affinityTallyScorer) rate(w *crossNodeState, g *groups, list *groupList) {
 	low, high := int64(math.MaxInt64), int64(math.MinInt64)
 	for i := range list.ids {

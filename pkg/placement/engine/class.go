@@ -9,19 +9,28 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// classKey holds what the pods of a class have in common. Kind is compared by identity, and the class keeps a
-// reference to it.
+// classKey holds what the pods of a class have in common. Kind (namespace, labels, terms) is compared by
+// identity, because the store keeps one Kind for all pods that share it, and the class keeps a reference to it.
+// shape is the signature of everything else that rules read (see signature.Signature).
 type classKey struct {
 	profile *placement.Profile
 	kind    *state.Kind
-	home    bool // home nodes only
-	shape   string
+	// home restricts the class to home nodes. It is part of the key because the verdicts of other nodes then are
+	// VerdictAbsent, and their counts differ.
+	home  bool // home nodes only
+	shape string
 }
 
 // class represents all pods that no rule can distinguish, together with the results for every node. It is brought
-// up to date when it is used (see catchUp), by evaluating again the nodes that changed since.
+// up to date when it is used (see catchUp), by evaluating again the nodes that changed since. A class that is not
+// used costs memory and nothing else.
+//
+// The total of a node is base[slot] plus the points of its group. base has the scores that depend on this node
+// alone: NodeResourcesFit, balance and images. Points have those that compare nodes: taints and node affinity,
+// whose scale is the largest raw score among the feasible nodes, and the rules about other pods.
 type class struct {
-	key  classKey
+	key classKey
+	// plan is the profile compiled for the pods of the class. It does not change during the life of the class.
 	plan plan
 	count
 	// basis is the version of the engine's data that the plan was made from.
@@ -33,20 +42,27 @@ type class struct {
 	cells       []cell
 	base, group []int32
 	groups      groups
-	traits      []traitRow
-	scaled      []scaledScore
-	bonus       imageBonus
-	crossNode   *crossNodeState // shared with other classes
-	// preemption are about preemption, the most recently used first.
+	// traits holds results per combination of taints, cordon and declared features (columns.traitColumn): in most
+	// clusters there are a few of them, so that these rules are evaluated a few times and not once per node.
+	traits []traitRow
+	// scaled holds the scores whose scale depends on the feasible nodes, and bonus the score of images.
+	scaled []scaledScore
+	bonus  imageBonus
+	// crossNode is shared with other classes. It is never nil; it is inactive if no rule of the class looks at
+	// other pods.
+	crossNode *crossNodeState // shared with other classes
+	// preemption holds what is known about preemption, the most recently used entry first.
 	preemption []*preemptionCache
 }
 
 // count holds what a class knows in addition to its data per node.
 type count struct {
-	// best holds the slots of the nodes that the last decision ranked, all different.
+	// best holds the slots of the nodes that the last decision ranked, all different. Their totals are a first
+	// bar for the next decision (see shortlist.scan).
 	best []int32
+	// last is the last diagnosis. A pod that fits nowhere is often tried again, and so are the pods like it.
 	last lastDiagnosis
-	// id is Result.Class.
+	// id is Result.Class, a hash that is the same in all processes.
 	id uint64
 	// refused counts nodes per filter: the first filter among those on a single node that rejects the node.
 	// narrowed counts the nodes that rules narrowed out.
@@ -54,37 +70,50 @@ type count struct {
 	narrowed int32
 }
 
-// last is the last diagnosis of why no node passes, and the journal time of it.
+// lastDiagnosis is the last diagnosis of why no node passes, and the journal time of it. It is valid while that
+// is the current time and the number of candidates is the same.
 type lastDiagnosis struct {
 	diagnosis placement.Diagnosis
 	at        uint64
 }
 
-// cell is a class's cached state about one node.
+// cell is a class's cached state about one node. It is kept small (24 bytes): a class has one for every slot, and
+// a cluster of 10,000 nodes with 500 classes has five million of them.
 type cell struct {
+	// score is weighted, of the rules that depend on the node's usage.
 	score int32 // weighted, of the rules that depend on the node's usage
-	held  uint32
-	// raw holds the node's raw scores of the gauges.
+	// held has a bit for every image of the pod that the node has.
+	held uint32
+	// raw holds the node's raw scores that are scaled; see class.scaled.
 	raw [maxScaledScores]int32
 	// static is the verdict of the rules that read only the Node object, and why is the applicable one of the
-	// rule's reasons. verdict is that of all rules about a single node.
+	// rule's reasons. verdict is that of all rules about a single node. Both are indexes into plan.filters, or
+	// one of the negative constants of package placement. static is kept separately so that a change of the pods
+	// on a node does not evaluate the rules about its object again.
 	static, verdict int16
 	why             uint8
 }
 
-// infeasible is the base of a node that does not pass.
+// infeasible is the base of a node that does not pass. It is far enough from the smallest int32 that adding the
+// points of a group cannot overflow (see maxWeights), and far enough below 0 that the sum stays below every bar.
 const infeasible int32 = math.MinInt32 / 2
 
-// basis holds the versions of what a plan depends on in addition to the pod.
+// basis holds the versions of what a plan depends on in addition to the pod: places is the version of the
+// resource columns, whose positions the plan has resolved, and epoch is Engine.epoch.
 type basis struct{ places, epoch uint64 }
 
-// catchUp evaluates again every node that changed since the class was last used.
+// catchUp evaluates again every node that changed since the class was last used. The order matters: the tallies
+// come first, because the groups of nodes are formed by their values; then the arrays grow for new slots; then
+// what images are worth, which changes all bases at once; then the nodes. Groups are formed last if there are
+// more columns than they were formed by.
 func (c *class) catchUp(cols *columns.Columns) {
 	c.crossNode.catchUp(cols)
 	c.grow(cols)
 	if c.bonus.weigh(c, cols) {
 		c.rebase()
 	}
+	// A class that is new, or far behind, looks at every slot: cheaper than a journal that has several changes
+	// per node, and the journal may already have overwritten the oldest of them.
 	if sweep := c.seen == 0 || cols.Journal.IsTooFar(c.seen); sweep {
 		for slot, at := range cols.Journal.ChangedAt {
 			if at > c.seen {
@@ -100,8 +129,9 @@ func (c *class) catchUp(cols *columns.Columns) {
 	}
 }
 
-// followJournal processes the moves one by one. A node is evaluated at its last move. Its group changes only if its object
-// changed, or if pods that the rules beyond one node count were added or removed.
+// followJournal processes the changes one by one. A node with several changes is evaluated once, at its last. Its
+// group changes only if its object changed, or if pods that the rules beyond one node count were added or
+// removed: only these are part of the group's values.
 func (c *class) followJournal(cols *columns.Columns) {
 	for at := c.seen + 1; at <= cols.Journal.Now; at++ {
 		m := &cols.Journal.Recent[at%columns.JournalSize]
@@ -115,7 +145,8 @@ func (c *class) followJournal(cols *columns.Columns) {
 	}
 }
 
-// grow extends the arrays for new slots and traits.
+// grow extends the arrays for new slots and traits. A new slot has the verdict VerdictAbsent until it is
+// evaluated, so that the counts of verdicts stay right.
 func (c *class) grow(cols *columns.Columns) {
 	if lack := cols.Len() - len(c.cells); lack > 0 {
 		c.cells = columns.GrowBy(c.cells, lack, cell{static: placement.VerdictAbsent, verdict: placement.VerdictAbsent})
@@ -127,8 +158,8 @@ func (c *class) grow(cols *columns.Columns) {
 	}
 }
 
-// refresh evaluates one node again. objectChanged includes its object; without it, a node that is in a group stays in it
-// for as long as it passes.
+// refresh evaluates one node again. objectChanged includes its object; without it, only the rules about usage are
+// evaluated, and a node that is in a group stays in it for as long as it passes.
 func (c *class) refresh(cols *columns.Columns, slot int, objectChanged bool) {
 	if objectChanged {
 		c.evaluateObject(cols, slot)
@@ -152,7 +183,7 @@ func (c *class) refresh(cols *columns.Columns, slot int, objectChanged bool) {
 	}
 }
 
-// tally counts verdicts.
+// tally counts verdicts, by the first filter that rejects a node; by is 1 or -1.
 func (c *class) tally(verdict int16, by int32) {
 	switch {
 	case verdict >= 0:
@@ -162,7 +193,8 @@ func (c *class) tally(verdict int16, by int32) {
 	}
 }
 
-// evaluateObject evaluates the rules that read only a node's object.
+// evaluateObject evaluates the rules that read only a node's object, and reads what later steps need of the
+// object: raw scores and images. The result stays in the cell until the object changes.
 func (c *class) evaluateObject(cols *columns.Columns, slot int) {
 	n, cell := cols.Infos[slot], &c.cells[slot]
 	cell.static, cell.why = placement.VerdictAbsent, 0
@@ -184,8 +216,8 @@ func (c *class) evaluateObject(cols *columns.Columns, slot int) {
 	cell.held = c.bonus.heldBy(slot)
 }
 
-// verdictOf returns the verdict of all rules about one node: that of the first rule that rejects it. static is the
-// verdict of the rules that read only its object.
+// verdictOf returns the verdict of all rules about one node: that of the first rule that rejects it, in the order
+// of the profile, as upstream stops at the first. static is the verdict of the rules that read only its object.
 func (c *class) verdictOf(cols *columns.Columns, slot int, static int16) int16 {
 	if static == placement.VerdictAbsent || !c.candidate(cols, slot) {
 		return placement.VerdictAbsent
@@ -202,7 +234,7 @@ func (c *class) candidate(cols *columns.Columns, slot int) bool {
 	return marks&columns.MarkUsable != 0 && (!c.key.home || marks&columns.MarkHome != 0)
 }
 
-// rebase recomputes all bases.
+// rebase recomputes all bases, after a change of what images are worth. The rest of each base is in the cell.
 func (c *class) rebase() {
 	for slot := range c.cells {
 		if cell := &c.cells[slot]; cell.verdict == placement.VerdictPass {
@@ -211,7 +243,8 @@ func (c *class) rebase() {
 	}
 }
 
-// bytes estimates the memory of the class, for the cache's budget.
+// bytes estimates the memory of the class, for the cache's budget. The tallies are counted separately because
+// classes share them.
 func (c *class) bytes() int64 {
 	const perSlot = 24 + 4 + 4 // cell, base, group
 	size := int64(0)
@@ -224,13 +257,16 @@ func (c *class) bytes() int64 {
 // classOverhead estimates what a class takes in addition to its arrays: the plan and the pod.
 const classOverhead = 8 << 10
 
-// scaledScore is one of these rules.
+// scaledScore is a score that is scaled by the largest raw score among the feasible nodes: that of
+// TaintToleration, or that of NodeAffinity.
 type scaledScore struct {
-	weight   int64
+	weight int64
+	// reversed means that fewer points are better: untolerated PreferNoSchedule taints.
 	reversed bool
 	scorer   rule.Scorer // of node affinity; nil for taints, which are part of the traits
 }
 
+// read returns the raw score of a node. That of taints is part of the results per combination of traits.
 func (g *scaledScore) read(n *state.NodeInfo, row *traitRow) int32 {
 	if g.scorer == nil {
 		return row.taints
@@ -238,7 +274,8 @@ func (g *scaledScore) read(n *state.NodeInfo, row *traitRow) int32 {
 	return int32(g.scorer.Score(n))
 }
 
-// points returns the weighted score, computed as rule.NormalizeToMax and rule.NormalizeReversed do.
+// points returns the weighted score of a raw score, given the largest one, computed as rule.NormalizeToMax and
+// rule.NormalizeReversed do.
 func (g *scaledScore) points(raw, top int64) int64 {
 	switch {
 	case !g.reversed && top == 0:
@@ -252,8 +289,9 @@ func (g *scaledScore) points(raw, top int64) int64 {
 	}
 }
 
-// imageBonus is the part of the score that comes from images. The score of an image depends on how many nodes have
-// it.
+// imageBonus is the part of the score that comes from images. The score of an image depends on how many nodes
+// have it (nodes.ImageWorth), so that it can change for all nodes when one node pulls an image. Such changes are
+// rare, and they change the worth of an image, not which nodes have it: cells keep the latter as bits.
 type imageBonus struct {
 	// images holds the pod's images, nil for one that no node has; worth holds what each adds to the score.
 	images []*columns.Image
@@ -262,7 +300,8 @@ type imageBonus struct {
 	none int32
 }
 
-// weigh updates what the images are worth and reports whether that changed.
+// weigh updates what the images are worth and reports whether that changed. It costs a look-up per image of the
+// pod, not per node, unless nodes report different sizes of an image.
 func (b *imageBonus) weigh(c *class, cols *columns.Columns) (changed bool) {
 	plan := c.plan.image
 	if plan == nil {

@@ -12,19 +12,25 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// classCache keeps the most recently used classes, within a memory budget.
+// classCache keeps the most recently used classes, within a memory budget. Three maps lead to them: byKey, by the
+// contents of a pod; byPod, by the identity of its parts; and crossNodes, to the states that classes share.
 type classCache struct {
+	// budget and size are in bytes; budget 0 means the default.
 	budget, size int64 // budget 0: the default
 	byKey        map[classKey]*cached
 	// recent is the order of use, most recent first.
 	recent     *list.List
 	crossNodes map[crossNodeKey]*crossNodeState
-	// byPod is a shortcut past the signature for pods whose parts have been seen before.
+	// byPod is a shortcut past the signature for pods whose parts have been seen before: writing a signature
+	// reads the whole spec of a pod.
 	byPod map[podKey]*cached
-	// spare is a dropped class whose arrays the next new one may reuse.
+	// spare is a dropped class whose arrays the next new one may reuse. Where every pod has a shape of its own,
+	// classes are created and dropped with every decision, and without reuse each of them would allocate arrays
+	// of the size of the cluster.
 	spare *class
 }
 
+// cached is an entry of the cache: a class, its place in the order of use, and its size in bytes as last counted.
 type cached struct {
 	*class
 	place *list.Element // its Value is the *cached
@@ -34,7 +40,7 @@ type cached struct {
 }
 
 // podKey is everything about a pod that a class depends on, compared by identity: pods that have a part in common
-// share one copy of it. The pod is not on a node yet.
+// share one copy of it, because the store keeps one. The pod is not on a node yet.
 type podKey struct {
 	profile  *placement.Profile
 	template *corev1.Pod
@@ -43,16 +49,18 @@ type podKey struct {
 	home     bool
 }
 
-// maxShortcuts bounds the shortcuts to one class. Pods with a template of their own, such as those of a StatefulSet,
-// would otherwise add one each.
+// maxShortcuts bounds the shortcuts to one class. Pods with a template of their own, such as those of a
+// StatefulSet, would otherwise add one each.
 const maxShortcuts = 8
 
-// keyOf returns the key of a pod; ok is false for a pod that has none.
+// keyOf returns the key of a pod; ok is false for a pod that has none: one that is on a node, that has ephemeral
+// volumes (the names of their claims contain that of the pod), or that names device claims.
 func keyOf(p *placement.Profile, pod *state.Pod, home bool) (key podKey, ok bool) {
 	return podKey{p, pod.Template, pod.Kind, pod.Status(), home},
 		pod.NodeName == "" && !volumes.HasEphemeral(&pod.Template.Spec) && !rule.HasDeviceClaims(&pod.Template.Spec)
 }
 
+// newClassCache returns an empty cache. budget is in bytes, 0 for the default.
 func newClassCache(budget int64) classCache {
 	return classCache{
 		budget: budget, recent: list.New(),
@@ -68,7 +76,8 @@ func (k *classCache) add(c *class) *cached {
 	return entry
 }
 
-// addShortcut records that pods with the key belong to a class.
+// addShortcut records that pods with the key belong to a class. It replaces the oldest shortcut if there are too
+// many.
 func (k *classCache) addShortcut(key podKey, entry *cached) {
 	if len(entry.shortcuts) == maxShortcuts {
 		delete(k.byPod, entry.shortcuts[0])
@@ -81,7 +90,9 @@ func (k *classCache) addShortcut(key podKey, entry *cached) {
 // use marks a class as most recently used.
 func (k *classCache) use(entry *cached) { k.recent.MoveToFront(entry.place) }
 
-// enforceBudget updates the size of the class in use and drops others until the budget is kept.
+// enforceBudget updates the size of c, the class in use, and drops the least recently used classes until the
+// budget is kept. c must be the most recently used one; it stays even if it alone exceeds the budget. nodes is
+// the number of nodes, for the default.
 func (k *classCache) enforceBudget(c *class, nodes int) {
 	budget := k.budget
 	if budget <= 0 {
@@ -99,6 +110,8 @@ func (k *classCache) enforceBudget(c *class, nodes int) {
 	}
 }
 
+// drop removes a class and, with its last user, the state that it shares. A state that has been replaced under
+// the same key is no longer in the map, but still counts until its last user is dropped.
 func (k *classCache) drop(entry *cached) {
 	k.recent.Remove(entry.place)
 	delete(k.byKey, entry.key)
@@ -117,6 +130,7 @@ func (k *classCache) drop(entry *cached) {
 	}
 }
 
+// clear drops everything. The spare class is dropped as well.
 func (k *classCache) clear() {
 	clear(k.byKey)
 	clear(k.byPod)
@@ -125,7 +139,8 @@ func (k *classCache) clear() {
 	k.size, k.spare = 0, nil
 }
 
-// emptyClass returns an empty class, with the arrays of the spare one if there is one.
+// emptyClass returns a class without results, with the arrays of the spare one if there is one. The arrays are
+// empty but keep their capacity; columns.GrowBy overwrites old content.
 func (k *classCache) emptyClass(key classKey) *class {
 	c := &class{key: key}
 	if old := k.spare; old != nil {

@@ -15,49 +15,13 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// addStage is called before addScorer, with the number of gauges so far.
-func (p *plan) addStage(gauges int, s placement.ActiveScorer) {
-	at := stage{}
-	switch s.Scorer.(type) {
-	case fit.Scorer:
-		at.source = fromFit
-	case fit.BalanceScorer:
-		at.source = fromBalance
-	case nodes.ImageScorer:
-		at.source = fromImage
-	case nodes.TaintScorer, nodes.AffinityScorer:
-		at.source, at.index = fromScaled, gauges
-	case *spread.Scorer, *podaffinity.Scorer:
-		at.source = fromTally
-		for _, before := range p.stages.list {
-			if before.source == fromTally {
-				at.index++
-			}
-		}
-	default:
-		return // the class is decided from scratch
-	}
-	p.stages.list, p.stages.names = append(p.stages.list, at), append(p.stages.names, s.Plugin)
-}
-
-// openCounters creates the counters of a new plan's rules, each of which has been called for the pod.
-func (p *plan) openCounters(e *Engine, profile *placement.Profile) {
-	p.counters = ruleCounters{profiler: &e.profiler}
-	open := func(plugin, before, point string) *uint64 {
-		*e.profiler.counter(Asked{profile.SchedulerName(), plugin, before})++
-		e.profiler.endRule(before, plugin, rule.Success)
-		return e.profiler.counter(Asked{profile.SchedulerName(), plugin, point})
-	}
-	for _, f := range p.filters {
-		p.counters.filters = append(p.counters.filters, open(f.Plugin, PointPreFilter, PointFilter))
-	}
-	for _, plugin := range p.stages.names {
-		p.counters.score = append(p.counters.score, open(plugin, PointPreScore, PointScore))
-	}
-}
-
-// newPlan compiles the rules of a profile for a pod. The gauges are added to the class, and the rules beyond one
-// node to fresh, which is nil if the class shares those of another.
+// newPlan compiles the rules of a profile for a pod, and sorts filters and scorers by what they read of a node.
+// The scores that are scaled are added to the class, and the rules beyond one node to fresh, which is nil if the
+// class shares those of another.
+//
+// Pods with volumes are not compiled: what their rules require depends on the claims of each pod. Device classes
+// are hidden, because a pod with resources that devices back is decided from scratch before its plan is used; the
+// rule about claims to devices is left out (Evaluation.Late) and evaluated for each pod.
 func newPlan(e *Engine, c *class, pod *state.Pod, fresh *crossNodeState) plan {
 	if volumes.Needed(&pod.Template.Spec) {
 		return plan{pod: pod, scratch: true, uncompiled: true}
@@ -96,6 +60,8 @@ func newPlan(e *Engine, c *class, pod *state.Pod, fresh *crossNodeState) plan {
 	return p
 }
 
+// addFilter sorts a filter by what it reads. A filter of an unknown type is called again whenever anything on the
+// node changes, which is always right.
 func (p *plan) addFilter(e *Engine, index int16, filter rule.Filter) {
 	switch f := filter.(type) {
 	case *spread.Filter, *podaffinity.Filter:
@@ -114,6 +80,8 @@ func (p *plan) addFilter(e *Engine, index int16, filter rule.Filter) {
 	}
 }
 
+// addScorer sorts a scorer by what it reads. There is no safe default for an unknown type, because it might
+// compare nodes: the class is then decided from scratch.
 func (p *plan) addScorer(e *Engine, c *class, s placement.ActiveScorer) {
 	switch scorer := s.Scorer.(type) {
 	case fit.Scorer:
@@ -136,7 +104,8 @@ func (p *plan) addScorer(e *Engine, c *class, s placement.ActiveScorer) {
 	}
 }
 
-// maxWeights is the largest sum of weights for which totals fit into the columns.
+// maxWeights is the largest sum of weights for which totals fit into int32, together with infeasible as a base.
+// It is more than 5 million; the default profile has less than 30.
 const maxWeights = int64(-infeasible) / 2 / rule.MaxScore
 
 // nodeReader is a filter that reads only a node's object, so that its result stays the same until the object
@@ -146,6 +115,9 @@ type nodeReader interface {
 	OnlyTraits() bool
 }
 
+// addFilter adds a hard rule about other pods; other filters are ignored. Affinity is added even for a pod
+// without terms of its own, because pods on nodes may have anti-affinity against it. The state becomes active
+// when such a pod exists.
 func (w *crossNodeState) addFilter(cols *columns.Columns, filter rule.Filter) {
 	switch f := filter.(type) {
 	case *spread.Filter:
@@ -157,6 +129,8 @@ func (w *crossNodeState) addFilter(cols *columns.Columns, filter rule.Filter) {
 	}
 }
 
+// addScorer adds a soft rule about other pods; other scorers are ignored. For affinity, the same holds as for
+// addFilter.
 func (w *crossNodeState) addScorer(cols *columns.Columns, s placement.ActiveScorer) {
 	switch scorer := s.Scorer.(type) {
 	case *spread.Scorer:
@@ -165,5 +139,48 @@ func (w *crossNodeState) addScorer(cols *columns.Columns, s placement.ActiveScor
 	case *podaffinity.Scorer:
 		w.scorers = append(w.scorers, &affinityTallyScorer{Scorer: scorer, weight: s.Weight})
 		w.active = w.active || len(scorer.Attracted)+len(scorer.Repelled) > 0
+	}
+}
+
+// addStage records where the points of a scorer will come from. It is called before addScorer, with the number of
+// scaled scores so far.
+func (p *plan) addStage(gauges int, s placement.ActiveScorer) {
+	at := stage{}
+	switch s.Scorer.(type) {
+	case fit.Scorer:
+		at.source = fromFit
+	case fit.BalanceScorer:
+		at.source = fromBalance
+	case nodes.ImageScorer:
+		at.source = fromImage
+	case nodes.TaintScorer, nodes.AffinityScorer:
+		at.source, at.index = fromScaled, gauges
+	case *spread.Scorer, *podaffinity.Scorer:
+		at.source = fromTally
+		for _, before := range p.stages.list {
+			if before.source == fromTally {
+				at.index++
+			}
+		}
+	default:
+		return // the class is decided from scratch
+	}
+	p.stages.list, p.stages.names = append(p.stages.list, at), append(p.stages.names, s.Plugin)
+}
+
+// openCounters creates the counters of a new plan's rules, each of which has been called for the pod. Their
+// addresses are kept, so that counting a call needs no map.
+func (p *plan) openCounters(e *Engine, profile *placement.Profile) {
+	p.counters = ruleCounters{profiler: &e.profiler}
+	open := func(plugin, before, point string) *uint64 {
+		*e.profiler.counter(Asked{profile.SchedulerName(), plugin, before})++
+		e.profiler.endRule(before, plugin, rule.Success)
+		return e.profiler.counter(Asked{profile.SchedulerName(), plugin, point})
+	}
+	for _, f := range p.filters {
+		p.counters.filters = append(p.counters.filters, open(f.Plugin, PointPreFilter, PointFilter))
+	}
+	for _, plugin := range p.stages.names {
+		p.counters.score = append(p.counters.score, open(plugin, PointPreScore, PointScore))
 	}
 }

@@ -6,18 +6,26 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// crossNodeKey holds the properties that the pods of classes sharing a wide have in common.
+// crossNodeKey holds the properties that the pods of classes sharing a crossNodeState have in common. shape is
+// the prefix of the signature that rules about other pods read (see signature.Signature.Of): classes that differ
+// only in the requests or images of their pods share one.
 type crossNodeKey struct {
 	profile *placement.Profile
 	kind    *state.Kind
 	shape   string
 }
 
-// crossNode is the state that the rules about other pods keep for the classes whose pods are the same for those rules. A
-// pod on a node counts only by its kind, so the relations of kinds are computed once, and a node is a sum over the
-// kinds on it.
+// crossNodeState is the state that the rules about other pods keep for the classes whose pods are the same for
+// those rules: spread constraints and terms of inter-pod affinity.
+//
+// A pod on a node counts only by its kind (namespace, labels, terms). So whether a rule counts a kind, and by how
+// much and in which tally, is computed once (relationOf), and what a node contributes to a tally is a sum over
+// the kinds on it. Example: of a term "near app=db by zone", the relation of the kind of all pods with app=db is
+// {tally 0, +1}. When such a pod starts on a node, applyChange adds 1 to tally 0 in the zone of that node,
+// without looking at another pod or node.
 type crossNodeState struct {
-	key   crossNodeKey
+	key crossNodeKey
+	// users is the number of classes that refer to it. Without users it is dropped.
 	users int // number of classes
 	basis crossNodeBasis
 	// seen is the journal time up to which everything below is valid.
@@ -32,22 +40,24 @@ type crossNodeState struct {
 	// sums is scratch: what the pods of one node count for, per tally.
 	sums    []int32
 	scratch []contribution
-	// counted is its size as counted by the cache.
+	// counted is its size in bytes as counted by the cache.
 	counted int64
 }
 
-// crossNodeBasis holds the inputs of a wide in addition to the pod: versions, and the contents of objects (see
-// objectDigest).
+// crossNodeBasis holds the inputs of a crossNodeState in addition to the pod: versions, and the contents of
+// objects (see objectDigest).
 type crossNodeBasis struct {
 	objects, epoch uint64
 	digest         string
 }
 
-// crossNodeRules holds the rules with their tallies.
+// crossNodeRules holds the rules with their tallies. A tally belongs to one constraint or term of one rule, or to
+// one topology key of the terms of other pods.
 type crossNodeRules struct {
 	// active reports that there is something to keep. A class whose own pods have no such rules becomes active with
 	// the first kind of pod whose terms concern them.
-	active  bool
+	active bool
+	// filters are in the order of plan.crossNode, and scorers in the order of the profile.
 	filters []tallyFilter
 	scorers []tallyScorer
 	tallies []*columns.Tally
@@ -55,7 +65,9 @@ type crossNodeRules struct {
 	columns []columns.Column
 }
 
-// catchUp counts what changed since the wide was last used.
+// catchUp counts what changed since the state was last used. It is called by every class that shares the state;
+// the second of them finds nothing to do. A state that is new, or too far behind, counts all nodes that changed
+// from scratch.
 func (w *crossNodeState) catchUp(cols *columns.Columns) {
 	w.checkNewKinds(cols)
 	if !w.active || w.seen == cols.Journal.Now {
@@ -76,7 +88,8 @@ func (w *crossNodeState) catchUp(cols *columns.Columns) {
 	w.seen = cols.Journal.Now
 }
 
-// followJournal processes the moves one by one. A objectChanged node is counted as it is now, which includes its other moves.
+// followJournal processes the changes one by one. A node whose object changed is counted as it is now, which
+// includes its other changes: those before the change of the object and those after it are skipped.
 func (w *crossNodeState) followJournal(cols *columns.Columns) {
 	for at := w.seen + 1; at <= cols.Journal.Now; at++ {
 		m := &cols.Journal.Recent[at%columns.JournalSize]
@@ -98,18 +111,20 @@ type contribution struct {
 
 // relater is a rule that counts pods in tallies.
 type relater interface {
-	// relate adds what a pod of a kind counts for.
+	// relate calls w.contribute for what one pod of a kind counts for.
 	relate(w *crossNodeState, cols *columns.Columns, k *state.Kind)
-	// evaluateObject evaluates a node's object again.
+	// restate evaluates a node's object again: whether the rule counts its pods at all.
 	restate(w *crossNodeState, slot int, n *state.NodeInfo)
 }
 
-// verdictOf is a hard rule computed from tallies.
+// tallyFilter is a hard rule computed from tallies.
 type tallyFilter interface {
 	relater
-	// prepare must be called before passes, after any change.
+	// prepare must be called before passes, after any change. It computes what is the same for all nodes, such as
+	// the smallest number of pods in a domain.
 	prepare(w *crossNodeState, cols *columns.Columns)
-	// passes reports whether nodes with these values of the columns pass, and if not, for which reason.
+	// passes reports whether nodes with these values of the columns pass, and if not, for which reason. It is
+	// called once per group and decision: it must neither allocate nor look at nodes.
 	passes(w *crossNodeState, values []int64) (ok bool, why uint8)
 }
 
@@ -132,7 +147,8 @@ func (w *crossNodeState) newColumn(c columns.Column) int {
 	return len(w.columns) - 1
 }
 
-// checkNewKinds checks new kinds.
+// checkNewKinds activates the state with the first kind of pod whose terms concern the pods of its classes. Most
+// clusters have no such pods, and a class without rules of its own about other pods then costs nothing here.
 func (w *crossNodeState) checkNewKinds(cols *columns.Columns) {
 	if w.active {
 		return
@@ -145,7 +161,7 @@ func (w *crossNodeState) checkNewKinds(cols *columns.Columns) {
 	}
 }
 
-// columnsFit reports whether all columns still have the right kind.
+// columnsFit reports whether all columns still have the right form; see columns.Column.Fits.
 func (w *crossNodeState) columnsFit() bool {
 	for i := range w.columns {
 		if !w.columns[i].Fits() {
@@ -155,7 +171,7 @@ func (w *crossNodeState) columnsFit() bool {
 	return true
 }
 
-// relationOf returns what one pod of a kind counts for.
+// relationOf returns what one pod of a kind counts for; nil for nothing. It is computed at the first call.
 func (w *crossNodeState) relationOf(cols *columns.Columns, kind int32) []contribution {
 	if lack := len(cols.Kinds.List) - len(w.byKind); lack > 0 {
 		w.byKind = columns.GrowBy(w.byKind, lack, 0)
@@ -175,6 +191,8 @@ func (w *crossNodeState) counts(cols *columns.Columns, kind int32) bool {
 	return w.active && kind != columns.NoKind && len(w.relationOf(cols, kind)) > 0
 }
 
+// relate computes what one pod of a kind counts for. A term may use a topology key that had no tally before. Its
+// tally starts with all nodes and without pods, because no kind that has been related before adds to it.
 func (w *crossNodeState) relate(cols *columns.Columns, kind int32) []contribution {
 	w.scratch = w.scratch[:0]
 	k, known := cols.Kinds.List[kind].Kind, len(w.tallies)
@@ -197,7 +215,7 @@ func (w *crossNodeState) relate(cols *columns.Columns, kind int32) []contributio
 	return relation
 }
 
-// contribute records a contribution of the kind being related.
+// contribute records a contribution of the kind being related. Several terms may add to one tally.
 func (w *crossNodeState) contribute(tally int, value int32) {
 	for i := range w.scratch {
 		if w.scratch[i].tally == tally {
@@ -215,7 +233,7 @@ func (w *crossNodeState) applyChange(cols *columns.Columns, m *columns.Change) {
 	}
 }
 
-// evaluateObject evaluates a node's object again and counts its pods from scratch.
+// recount evaluates a node's object again and counts its pods from scratch. A removed node contributes nothing.
 func (w *crossNodeState) recount(cols *columns.Columns, slot int) {
 	n := cols.Infos[slot]
 	if n != nil {
@@ -244,7 +262,7 @@ func (w *crossNodeState) recount(cols *columns.Columns, slot int) {
 	}
 }
 
-// prepare prepares the judges for passes.
+// prepare prepares the filters for passes. It is called once per decision.
 func (w *crossNodeState) prepare(cols *columns.Columns) {
 	if !w.active {
 		return
@@ -254,7 +272,7 @@ func (w *crossNodeState) prepare(cols *columns.Columns) {
 	}
 }
 
-// passes reports whether nodes with these values of the columns pass.
+// passes reports whether nodes with these values of the columns pass all hard rules about other pods.
 func (w *crossNodeState) passes(values []int64) bool {
 	if !w.active {
 		return true
@@ -267,6 +285,7 @@ func (w *crossNodeState) passes(values []int64) bool {
 	return true
 }
 
+// bytes estimates the memory of the state in bytes, without the relations, which are few.
 func (w *crossNodeState) bytes() int64 {
 	size := int64(4 * len(w.byKind))
 	for _, t := range w.tallies {

@@ -10,14 +10,16 @@ import (
 )
 
 // failure describes a group of nodes that fail alike: the rule, and which of its reasons applies or which
-// resources are lacking.
+// resources are lacking. It is comparable, so that counting needs no texts: 5,000 nodes usually have a handful of
+// different failures.
 type failure struct {
 	verdict int16
 	why     uint8
 	lacks   uint64
 }
 
-// diagnose explains why no node passes. The result is valid until a node changes.
+// diagnose explains why no node passes. total is the number of candidates. The result is valid until a node
+// changes, and is returned again until then.
 func (c *class) diagnose(cols *columns.Columns, total int) placement.Diagnosis {
 	if c.last.at == cols.Journal.Now && c.last.diagnosis.NodesTotal() == total {
 		return c.last.diagnosis
@@ -35,7 +37,9 @@ func (c *class) diagnose(cols *columns.Columns, total int) placement.Diagnosis {
 	return c.last.diagnosis
 }
 
-// failures counts the nodes that fail in the same way, with an example of each.
+// failures counts the nodes that fail in the same way, with an example of each: a slot, for rules whose reasons
+// have to be asked for. Neighbouring nodes often fail alike, so that a map is used only where the failure
+// changes.
 func (c *class) failures(cols *columns.Columns) (counts map[failure]int32, examples map[failure]int) {
 	counts, examples = map[failure]int32{}, map[failure]int{}
 	fits := c.plan.fits()
@@ -66,8 +70,9 @@ func (c *class) failures(cols *columns.Columns) (counts map[failure]int32, examp
 	return counts, examples
 }
 
-// firstRejection returns the first rule that rejects a node, including the rules beyond one node, and which of its
-// reasons applies.
+// firstRejection returns the first rule that rejects a node, including the rules beyond one node, and which of
+// its reasons applies. A rule beyond one node counts only if it comes before the node's own verdict in the
+// profile.
 func (c *class) firstRejection(slot int) (int16, uint8) {
 	v, why := c.cells[slot].verdict, c.cells[slot].why
 	if v != c.cells[slot].static {
@@ -89,7 +94,8 @@ func (c *class) firstRejection(slot int) (int16, uint8) {
 	return v, why
 }
 
-// passesCrossNode reports whether the rules beyond one node let a node pass.
+// passesCrossNode reports whether the rules beyond one node let a node pass. It computes the values of the node
+// instead of using its group, because a node that rules narrowed out is in none.
 func (c *class) passesCrossNode(slot int) bool {
 	if !c.crossNode.active {
 		return true
@@ -98,7 +104,7 @@ func (c *class) passesCrossNode(slot int) bool {
 	return c.crossNode.passes(c.groups.tuple[maxScaledScores:])
 }
 
-// columnsFit returns the fit rules by their index.
+// fits returns the fit rules by their index in filters; nil at the other indexes.
 func (p *plan) fits() []*fitUse {
 	fits := make([]*fitUse, len(p.filters))
 	for i := range p.uses {
@@ -109,7 +115,8 @@ func (p *plan) fits() []*fitUse {
 	return fits
 }
 
-// reasons returns a rule's reasons for the nodes with a failure, of which example is one.
+// reasons returns a rule's reasons for the nodes with a failure, of which example is one. They equal those of the
+// rule's Explain, which is called where the engine does not know the reasons itself.
 func (c *class) reasons(cols *columns.Columns, f failure, example int) []string {
 	if f.verdict == placement.VerdictNarrowed {
 		return []string{placement.NarrowedReason(c.plan.onlyBy)}

@@ -38,8 +38,13 @@ type Query struct {
 	TimeRules bool
 }
 
-// Evaluate decides about one pod, as p.Evaluate does with the usable nodes as candidates. Result.Feasible belongs
-// to the engine and is valid until the next call.
+// Evaluate decides about one pod, as p.Evaluate does with the usable nodes as candidates. Result.Feasible and the
+// slices of Result.Weighed and Result.Rejected belong to the engine and are valid until the next call.
+//
+// The steps, in order: find the class of the pod; return what the plan alone decides (an error, a rejection on
+// all nodes); evaluate from scratch where the class has no results (see plan.scratch); otherwise bring the class
+// up to date, bring the cache back to its budget, and decide. The cache is trimmed when the arrays of the class
+// have their size; the class is then the most recently used entry, which is never dropped.
 func (e *Engine) Evaluate(p *placement.Profile, q Query) placement.Result {
 	total := e.columns.Marks.Usable
 	if q.Home {
@@ -88,12 +93,16 @@ func (e *Engine) Evaluate(p *placement.Profile, q Query) placement.Result {
 	return e.decide(c, q, result)
 }
 
-// decide computes the answer from an up-to-date class.
+// decide computes the answer from an up-to-date class. It follows upstream's order: the nominated node first,
+// then filtering (rating.list, for the rules beyond one node), then scoring (rating.rate) and selection
+// (shortlist). A pod with one feasible node is not scored.
 func (e *Engine) decide(c *class, q Query, result placement.Result) placement.Result {
 	if slot, ok := e.nominated(c, q.Pod); ok && !q.Everywhere {
 		result.FeasibleCount, result.Feasible = 1, e.alone(slot)
 		return result
 	}
+	// A late filter is evaluated node by node, which the walk of a sample does; without sampling, counting the
+	// members of the groups is enough.
 	sampling := e.late != nil || c.key.profile.SampleSize(result.NodesTotal) < result.NodesTotal
 	if sampling {
 		result.Examined = e.sample(c, q)
@@ -133,10 +142,11 @@ func (e *Engine) decide(c *class, q Query, result placement.Result) placement.Re
 	return result
 }
 
-// evaluateClaims is Evaluate for a pod that names device claims. Such pods belong to the class of pods that are equal
-// without the claims, because no two of them request the same claims. The rule about devices is evaluated last, for the
-// remaining nodes. Anything but the usual case is decided from scratch, including the
-// case that no node is left, because the answer must then explain why.
+// evaluateClaims is Evaluate for a pod that names device claims. Such pods belong to the class of pods that are
+// equal without the claims, because no two of them request the same claims: a class of its own for each would
+// evaluate all nodes for one decision. The rule about devices is evaluated last, for the remaining nodes.
+// Anything but the usual case is decided from scratch, including the case that no node is left, because the
+// answer must then explain why.
 func (e *Engine) evaluateClaims(c *class, q Query, total int) placement.Result {
 	late, ok := e.lateFilter(c, q)
 	if ok {
@@ -156,8 +166,8 @@ func (e *Engine) evaluateClaims(c *class, q Query, total int) placement.Result {
 	return result
 }
 
-// lateFilter returns the filter of the rule about devices for a pod, or nil if the rule does not apply. ok is false
-// if the rule would do more than reject some nodes.
+// lateFilter returns the filter of the rule about devices for a pod, or nil if the rule does not apply. ok is
+// false if the rule would do more than reject some nodes: reject all of them, name the only ones, or score.
 func (e *Engine) lateFilter(c *class, q Query) (late rule.Filter, ok bool) {
 	nominated := q.Pod.Status().NominatedNodeName != ""
 	if c.plan.err != nil || c.plan.rejected != nil || c.plan.scratch || len(q.Opinions) > 0 || nominated {
@@ -171,13 +181,15 @@ func (e *Engine) lateFilter(c *class, q Query) (late rule.Filter, ok bool) {
 	return compiled.Filter, true
 }
 
-// passesLate evaluates the late filter for a node that passes all others.
+// passesLate evaluates the late filter for a node that passes all others. It is the most expensive rule,
+// therefore the last.
 func (e *Engine) passesLate(slot int32) bool {
 	return e.late == nil || e.late.Check(e.columns.Infos[slot]) == rule.Success
 }
 
-// nominated returns the slot of the node that the pod has been nominated to, if it passes. A rule that narrows the
-// nodes down does not exclude that node.
+// nominated returns the slot of the node that the pod has been nominated to, if it passes. A rule that narrows
+// the nodes down does not exclude that node, so that its verdict is computed again without the narrowing. Source:
+// evaluateNominatedNode in pkg/scheduler/schedule_one.go.
 func (e *Engine) nominated(c *class, pod *state.Pod) (int32, bool) {
 	name := pod.Status().NominatedNodeName
 	if name == "" {
@@ -215,6 +227,7 @@ func (e *Engine) alone(slot int32) []placement.Scored {
 	return e.feasible
 }
 
+// ranked returns the shortlist as the answer. The only feasible node has the total 0, as in Profile.Evaluate.
 func (e *Engine) ranked() []placement.Scored {
 	e.feasible = e.feasible[:0]
 	if len(e.shortlist.list) == 1 && e.rating.total == 1 {
@@ -226,8 +239,10 @@ func (e *Engine) ranked() []placement.Scored {
 	return e.feasible
 }
 
-// sample finds as many feasible nodes as the profile wants, stores them in sampled and counts, and returns how many
-// it evaluated; see judgeSample.
+// sample finds as many feasible nodes as the profile wants, stores them in sampled and counts, and returns how
+// many it evaluated. It visits nodes in the order of judgeSample and stops where that stops: before the first
+// feasible node beyond the sample. counts has the number of sampled nodes per group, so that scores that compare
+// nodes see the sample only, as upstream's do.
 func (e *Engine) sample(c *class, q Query) (examined int) {
 	walk := e.order.walk(&e.columns, q.Home)
 	if c.plan.only != nil {
@@ -258,7 +273,8 @@ func (e *Engine) sample(c *class, q Query) (examined int) {
 	return examined
 }
 
-// input returns the equivalent Input for Profile.Evaluate.
+// input returns the equivalent Input for Profile.Evaluate. It allocates lists of all nodes, sorted by name: it is
+// for pods that are decided from scratch.
 func (e *Engine) input(q Query) placement.Input {
 	in := placement.Input{
 		Pod: q.Pod, Objects: e.objects, Seed: q.Seed, Start: q.Start, Limit: q.Limit, Weigh: q.Weigh,

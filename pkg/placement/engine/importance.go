@@ -11,25 +11,27 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// importanceColumn holds the pods of every node by importance, with the values that a dry run of preemption reads. The
-// ladder of a node is built when it is first needed after the node changed.
+// importanceColumn holds the pods of every node by importance, with the values that a dry run of preemption
+// reads. The entries of a node are built when they are first needed after the node changed: a cluster in which no
+// pod preempts never builds any.
 type importanceColumn struct {
 	of []podsByImportance
 }
 
-// podsByImportance holds the pods of one node, the most important first.
+// podsByImportance holds the pods of one node, the most important first, as of the journal time made.
 type podsByImportance struct {
 	entries []podEntry
 	// made is the journal time as of which it is valid.
 	made uint64
 }
 
+// podEntry is a pod with its requests in plain numbers: milli-CPU, and bytes of memory and of ephemeral storage.
 type podEntry struct {
 	placement.PlacedPod
 	milliCPU, memory, storage int64
 }
 
-// at returns the ladder of a slot that has a node.
+// at returns the entries of a slot that has a node. The slice is valid until the node changes.
 func (l *importanceColumn) at(cols *columns.Columns, slot int) []podEntry {
 	if lack := cols.Len() - len(l.of); lack > 0 {
 		l.of = columns.GrowBy(l.of, lack, podsByImportance{})
@@ -51,16 +53,19 @@ func (l *importanceColumn) at(cols *columns.Columns, slot int) []podEntry {
 	return one.entries
 }
 
-// fitTrial is attempt.take, computed in numbers, for a pod that only NodeResourcesFit keeps off a node.
+// fitTrial is the search of preempt.nodeTrial for victims, computed in numbers, for a pod that only
+// NodeResourcesFit keeps off a node. It neither clones a node nor calls a rule. Source: plugins/defaultpreemption
+// SelectVictimsOnNode.
 type fitTrial struct {
 	fit *fit.Filter
-	// free holds the free resources of the node: the basic resources, then those of fit.extended, then the number
+	// free holds the free resources of the node: the basic resources, then those of fit.Extended, then the number
 	// of pods.
 	free []int64
-	// victims are those of the last take, by importance.
+	// victims are those of the last take, the most important first.
 	victims []placement.PlacedPod
 }
 
+// basicResources counts cpu, memory and ephemeral storage, which come first in fitTrial.free.
 const basicResources = 3
 
 // begin starts with the node as it is.
@@ -75,7 +80,7 @@ func (t *fitTrial) begin(n *state.NodeInfo) {
 	t.free = append(t.free, total.Pods-int64(n.PodCount()))
 }
 
-// move removes a pod from the node (1) or puts it back (-1).
+// move removes a pod from the node (by is 1: its requests become free) or puts it back (-1).
 func (t *fitTrial) move(r *podEntry, by int64) {
 	t.free[0] += by * r.milliCPU
 	t.free[1] += by * r.memory
@@ -86,7 +91,7 @@ func (t *fitTrial) move(r *podEntry, by int64) {
 	t.free[len(t.free)-1] += by
 }
 
-// lacks returns a bit for every resource of which there is too little.
+// lacks returns a bit for every resource of which there is too little, in the order of free; 0 if the pod fits.
 func (t *fitTrial) lacks() (mask uint64) {
 	want := &t.fit.Request
 	for i, v := range [basicResources]int64{want.MilliCPU, want.Memory, want.EphemeralStorage} {
@@ -105,8 +110,10 @@ func (t *fitTrial) lacks() (mask uint64) {
 	return mask
 }
 
-// take searches for the fewest entries that have to be evicted. It returns what the pod lacks when all of them are
-// removed.
+// take searches for the fewest pods that have to be evicted. All are removed; then, from the most important to
+// the least, each is put back if the pod still fits. It returns what the pod lacks when all of them are removed,
+// 0 if that is enough. Example: with 2 CPUs free, pods of 4, 3 and 1 CPUs and a request of 4, the pods of 4 and 1
+// are put back, and the pod of 3 is the victim.
 func (t *fitTrial) take(entries []podEntry) (lacks uint64) {
 	for i := range entries {
 		t.move(&entries[i], 1)
@@ -145,7 +152,7 @@ func (t *fitTrial) reasons(lacks uint64) []string {
 }
 
 // newFitTrial returns nil if rules other than NodeResourcesFit read the pods on a node, or if that rule reads too
-// many resources.
+// many resources for the bits of lacks.
 func (p *plan) newFitTrial() *fitTrial {
 	if len(p.uses) != 1 || p.uses[0].fit == nil {
 		return nil

@@ -15,31 +15,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// classID returns Result.Class: a hash of everything that distinguishes pods, without any value specific to this
-// process.
-func classID(key classKey, pod *state.Pod) uint64 {
-	d := xxhash.New()
-	part := func(text string) {
-		_, _ = d.WriteString(text) // a hash never fails
-		_, _ = d.WriteString("\x00")
-	}
-	part(key.profile.SchedulerName())
-	part(key.shape)
-	part(pod.Namespace)
-	for _, name := range slices.Sorted(maps.Keys(pod.Template.Labels)) {
-		part(name)
-		part(pod.Template.Labels[name])
-	}
-	if a := pod.Template.Spec.Affinity; a != nil && a.PodAffinity != nil {
-		part(rule.BytesOf(pod, a.PodAffinity))
-	}
-	if a := pod.Template.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
-		part(rule.BytesOf(pod, a.PodAntiAffinity))
-	}
-	return max(d.Sum64(), 1) // 0 means unknown
-}
-
-// classOf returns the class of a pod, and creates it if necessary.
+// classOf returns the class of a pod, and creates it if necessary. home restricts the class to home nodes. It
+// looks the pod up by the identity of its parts first, and by its contents after that. An error means that the
+// pod cannot be written as a signature.
 func (e *Engine) classOf(p *placement.Profile, pod *state.Pod, home bool) (*class, error) {
 	key, brief := keyOf(p, pod, home)
 	if entry, ok := e.cache.byPod[key]; ok && brief && e.isReusable(entry, pod) {
@@ -61,7 +39,8 @@ func (e *Engine) isReusable(entry *cached, pod *state.Pod) bool {
 	return entry.basis == e.basis() && e.isCurrent(entry.crossNode, pod)
 }
 
-// find is classOf based on the contents of the pod.
+// find is classOf based on the contents of the pod. A class that is out of date is dropped, and its arrays serve
+// the new one. The new class shares the crossNodeState of another class if there is a valid one.
 func (e *Engine) find(p *placement.Profile, pod *state.Pod, home bool) (*cached, error) {
 	shape, wideLen, err := e.sign.Of(pod)
 	if err != nil {
@@ -83,6 +62,7 @@ func (e *Engine) find(p *placement.Profile, pod *state.Pod, home bool) (*cached,
 		c.crossNode = e.newCrossNode(crossNodeKey{p, pod.Kind, string(shape[:wideLen])}, pod)
 		c.plan = newPlan(e, c, pod, c.crossNode)
 		if c.plan.err != nil || c.plan.rejected != nil || c.plan.uncompiled {
+			// Not all rules have been compiled into it, so that other classes must not share it.
 			delete(e.cache.crossNodes, c.crossNode.key) // not all rules have been compiled into it
 		}
 	}
@@ -91,9 +71,11 @@ func (e *Engine) find(p *placement.Profile, pod *state.Pod, home bool) (*cached,
 	return e.cache.add(c), nil
 }
 
+// basis returns the current versions of what plans depend on.
 func (e *Engine) basis() basis { return basis{e.columns.Resources.Version, e.epoch} }
 
-// newCrossNode creates a wide without rules and replaces one that is out of date.
+// newCrossNode creates a crossNodeState without rules and replaces one that is out of date. Classes that use the
+// old one keep it until they are dropped.
 func (e *Engine) newCrossNode(key crossNodeKey, pod *state.Pod) *crossNodeState {
 	w := &crossNodeState{key: key}
 	w.basis = crossNodeBasis{e.version, e.epoch, e.digest(w, pod)}
@@ -101,12 +83,15 @@ func (e *Engine) newCrossNode(key crossNodeKey, pod *state.Pod) *crossNodeState 
 	return w
 }
 
+// digest returns the contents of the objects that the rules about other pods use for the pod.
 func (e *Engine) digest(w *crossNodeState, pod *state.Pod) string {
 	return string(objectDigest(nil, w.key.profile, pod, rule.OrNone(e.objects)))
 }
 
-// isCurrent reports whether everything that a wide was made from is still valid. It mostly is when objects have
-// changed; finding that out takes a look at the objects that matter to it.
+// isCurrent reports whether everything that a crossNodeState was made from is still valid. It mostly is when
+// objects have changed: a cluster with many services changes one of them every few seconds, and nearly all
+// classes depend on none or on another one. Comparing a digest of the objects that matter costs less than making
+// the state again.
 func (e *Engine) isCurrent(w *crossNodeState, pod *state.Pod) bool {
 	if w.basis.epoch != e.epoch || !w.columnsFit() {
 		return false
@@ -122,7 +107,7 @@ func (e *Engine) isCurrent(w *crossNodeState, pod *state.Pod) bool {
 
 // objectDigest appends everything that plans take from objects other than pods and nodes: the labels of the pod's
 // namespace, the namespaces that its terms select, and the default spread selector if the pod has no spread
-// constraints.
+// constraints. A rule that reads another object must be added here, or classes keep results that are out of date.
 func objectDigest(b []byte, p *placement.Profile, pod *state.Pod, objects rule.Objects) []byte {
 	if _, ok := p.Rule(names.InterPodAffinity); ok {
 		b = appendParty(b, pod, objects)
@@ -137,6 +122,8 @@ func objectDigest(b []byte, p *placement.Profile, pod *state.Pod, objects rule.O
 	return b
 }
 
+// appendParty appends what inter-pod affinity reads of namespaces: the labels of the pod's own, and the names of
+// those that its terms resolve to.
 func appendParty(b []byte, pod *state.Pod, objects rule.Objects) []byte {
 	party := podaffinity.NewParty(pod, objects)
 	if party.Known {
@@ -162,6 +149,7 @@ func appendParty(b []byte, pod *state.Pod, objects rule.Objects) []byte {
 	return b
 }
 
+// appendSorted appends the entries of a map in the order of the keys, so that equal maps give equal bytes.
 func appendSorted(b []byte, keys []string, value func(string) string) []byte {
 	slices.Sort(keys)
 	b = binary.AppendUvarint(b, uint64(len(keys)))
@@ -169,4 +157,28 @@ func appendSorted(b []byte, keys []string, value func(string) string) []byte {
 		b = rule.AppendPart(rule.AppendPart(b, key), value(key))
 	}
 	return b
+}
+
+// classID returns Result.Class: a hash of everything that distinguishes pods, without any value specific to this
+// process, such as a pointer or a number assigned by this engine. Records of several shards can be grouped by it.
+func classID(key classKey, pod *state.Pod) uint64 {
+	d := xxhash.New()
+	part := func(text string) {
+		_, _ = d.WriteString(text) // a hash never fails
+		_, _ = d.WriteString("\x00")
+	}
+	part(key.profile.SchedulerName())
+	part(key.shape)
+	part(pod.Namespace)
+	for _, name := range slices.Sorted(maps.Keys(pod.Template.Labels)) {
+		part(name)
+		part(pod.Template.Labels[name])
+	}
+	if a := pod.Template.Spec.Affinity; a != nil && a.PodAffinity != nil {
+		part(rule.BytesOf(pod, a.PodAffinity))
+	}
+	if a := pod.Template.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
+		part(rule.BytesOf(pod, a.PodAntiAffinity))
+	}
+	return max(d.Sum64(), 1) // 0 means unknown
 }

@@ -10,20 +10,37 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// plan holds the rules of a profile compiled for the pods of a class, sorted by which parts of a node they read. It
-// is immutable.
+// plan holds the rules of a profile compiled for the pods of a class, sorted by which parts of a node they read.
+// It is immutable, except for the counters that it points to.
+//
+// The sorting decides how often a rule is evaluated:
+//
+//   - byTraits: once per combination of taints, cordon and declared features (class.traits);
+//   - byNode: once per change of the Node object (cell.static);
+//   - uses: once per change of the node, the pods on it included (cell.verdict);
+//   - crossNode: once per group and decision (rating.list).
+//
+// A verdict is the index of the first filter that rejects, in the order of the profile, so that an answer names
+// the same rule as upstream. Each step therefore stops at the verdict of the step before it: a rule behind that
+// one cannot be the first.
 type plan struct {
+	// pod is the pod that the class was created for. Rules may read it only in what all pods of the class have in
+	// common.
 	pod *state.Pod
 	// err is the result of every attempt; scorerErr is the result of attempts that must compare nodes.
 	err, scorerErr error
-	rejected       *placement.Rejection
-	only, onlyBy   []string
-	filters        []placement.ActiveFilter
+	// rejected rejects the pods of the class on all nodes; nothing below is set then.
+	rejected *placement.Rejection
+	// only holds the node names that the rules allow, sorted, nil for all; onlyBy holds the rules that narrowed
+	// them down.
+	only, onlyBy []string
+	filters      []placement.ActiveFilter
 	// byTraits and byNode are indexes of filters that read only the traits or only the Node object.
 	byTraits, byNode []int16
-	// crossNode are indexes of the filters beyond one node, in the order of wide.judges.
+	// crossNode are indexes of the filters beyond one node, in the order of crossNodeState.filters.
 	crossNode []int16
-	uses      []useFilter
+	// uses are the filters that read the pods or the resources in use on a node, in the order of the profile.
+	uses []useFilter
 	scoring
 	counters ruleCounters
 	// scratch reports that the engine keeps no columns for some rules, so that the pod is evaluated from scratch.
@@ -32,7 +49,8 @@ type plan struct {
 	scratch, uncompiled bool
 }
 
-// scoring holds those scoring rules that read a single node.
+// scoring holds those scoring rules that read a single node. A rule that does not score is nil or has the weight
+// 0.
 type scoring struct {
 	usage  usageScore
 	image  *imagePlan
@@ -55,7 +73,7 @@ func (p *plan) traitRow(n *state.NodeInfo) traitRow {
 	return row
 }
 
-// narrows reports whether the rules narrowed a node out.
+// narrows reports whether the rules narrowed a node out, by its name. Source: PreFilterResult.NodeNames upstream.
 func (p *plan) narrows(n *state.NodeInfo) bool {
 	if p.only == nil {
 		return false
@@ -64,8 +82,8 @@ func (p *plan) narrows(n *state.NodeInfo) bool {
 	return !found
 }
 
-// nodeVerdict returns the verdict of the rules that read a node's object, including its traits, and which of several
-// reasons the rule gives.
+// nodeVerdict returns the verdict of the rules that read a node's object, including its traits, and which of
+// several reasons the rule gives. byTraits is the verdict of the rules about traits.
 func (p *plan) nodeVerdict(n *state.NodeInfo, byTraits int16) (verdict int16, why uint8) {
 	for _, i := range p.byNode {
 		if byTraits != placement.VerdictPass && byTraits < i {
@@ -78,7 +96,8 @@ func (p *plan) nodeVerdict(n *state.NodeInfo, byTraits int16) (verdict int16, wh
 	return byTraits, 0
 }
 
-// variant is a filter that gives one of several reasons, identified by small numbers.
+// variant is a filter that gives one of several reasons, identified by small numbers, so that nodes can be
+// grouped by reason without a text for each (class.failures). 0 is the only reason of other filters.
 type variant interface{ Variant(n *state.NodeInfo) uint8 }
 
 func variantOf(f rule.Filter, n *state.NodeInfo) uint8 {
@@ -91,12 +110,13 @@ func variantOf(f rule.Filter, n *state.NodeInfo) uint8 {
 // maxHeld is the largest number of images of one pod that the engine distinguishes.
 const maxHeld = 32
 
+// imagePlan is ImageLocality compiled for a class.
 type imagePlan struct {
 	nodes.ImageScorer
 	weight int64
 }
 
-// stage identifies where the points of one rule come from.
+// stage identifies where the points of one rule come from, for Result.Weighed and for counting calls.
 type stage struct {
 	source source
 	// index is the index among the gauges, or among the rankers.
@@ -109,6 +129,7 @@ type stages struct {
 	names []string
 }
 
+// source is the part of a class that holds the points of a rule.
 type source uint8
 
 const (
@@ -119,7 +140,7 @@ const (
 	fromTally
 )
 
-// counters is the plan's part of it: a counter per filter, and one per stage of scoring.
+// ruleCounters is the plan's part of the profiler: a counter per filter, and one per stage of scoring.
 type ruleCounters struct {
 	profiler       *profiler
 	filters, score []*uint64
@@ -133,7 +154,8 @@ func (p *plan) preFilterCode() rule.Code {
 	return rule.Success
 }
 
-// recordCheck counts a call of a filter for a node and returns its code.
+// recordCheck counts a call of a filter for a node and returns its code. The counter is found by index, without a
+// map, because this runs for every rule of every changed node.
 func (p *plan) recordCheck(index int16, code rule.Code) rule.Code {
 	*p.counters.filters[index]++
 	p.counters.profiler.endRule(PointFilter, p.filters[index].Plugin, code)
@@ -177,7 +199,8 @@ func (p *plan) usageVerdict(cols *columns.Columns, slot int, verdict int16) int1
 	return verdict
 }
 
-// traitRow is the class's cached state about nodes with the same traits.
+// traitRow is the class's cached state about nodes with the same traits: the first filter of plan.byTraits that
+// rejects them, and the raw score of taints.
 type traitRow struct {
 	known   bool
 	verdict int16

@@ -26,14 +26,18 @@ type PreemptQuery struct {
 	Opinions map[string]placement.Opinion
 }
 
-// Preempt answers as preempt.Run does with the usable nodes as candidates. For pods without hard rules about other
-// nodes, or with hard spread only, it keeps the result of trying every node, per class and priority (and shortage),
-// and tries only nodes again that changed since. Other pods are decided from scratch.
+// Preempt answers as preempt.Run does with the usable nodes as candidates. For pods without hard rules about
+// other nodes, or with hard spread only, it keeps the result of trying every node, per class and priority (and
+// shortage), and tries only nodes again that changed since. Other pods are decided from scratch.
+//
+// The call must follow an Evaluate that found no node. A pod that fits on a node gets an error
+// (*preempt.FitsError).
 func (e *Engine) Preempt(p *placement.Profile, q PreemptQuery) preempt.Result {
 	if q.Pod == nil || q.Pod.Template == nil {
 		return preempt.Result{Err: placement.ErrNoObject}
 	}
 	c, err := e.classOf(p, q.Pod, false)
+	// The class does not know about devices: such a pod is decided from scratch.
 	late := devices.Wanted(q.Pod, e.objects) // the class does not know about devices
 	if err == nil && !late {
 		err = c.plan.err
@@ -62,7 +66,7 @@ func (e *Engine) Preempt(p *placement.Profile, q PreemptQuery) preempt.Result {
 	return result
 }
 
-// preemptInput returns the equivalent input for preempt.Run.
+// preemptInput returns the equivalent input for preempt.Run. It allocates lists of all nodes.
 func (e *Engine) preemptInput(q PreemptQuery) preempt.Input {
 	return preempt.Input{
 		Input:   e.input(Query{Pod: q.Pod, Seed: q.Seed, Opinions: q.Opinions}),
@@ -71,7 +75,11 @@ func (e *Engine) preemptInput(q PreemptQuery) preempt.Input {
 }
 
 // preemptFromCache answers from the results of trying each node; ok is false if there are too many different
-// shortages. hard is that of hard spread, nil for none.
+// shortages. hard is the filter of hard spread, nil for none.
+//
+// The steps are those of preempt.Run: whether the pod may preempt at all, then every node, then the best plan.
+// The last step tries the chosen node once more, because a cached result has the cost of the plan but not its
+// victims: these would take memory for every node, and are needed for one.
 func (e *Engine) preemptFromCache(c *class, hard *spreadTallyFilter, q PreemptQuery) (result preempt.Result, ok bool) {
 	x := &preempt.Search{
 		Input:   preempt.Input{Input: placement.Input{Pod: q.Pod, Seed: q.Seed}, Budgets: q.Budgets, Protected: e.protected},
@@ -79,6 +87,7 @@ func (e *Engine) preemptFromCache(c *class, hard *spreadTallyFilter, q PreemptQu
 		Reasons: map[string]int32{},
 	}
 	s := preemptionCaches{engine: e, class: c, hard: hard, search: x}
+	// A terminating victim on the nominated node makes the pod wait for it. Source: PodEligibleToPreemptOthers.
 	why := x.Ineligible(func(name string) (*state.NodeInfo, rule.Code) {
 		for slot, n := range e.columns.Infos {
 			if n == nil || n.Node.Name != name || !c.candidate(&e.columns, slot) {
@@ -129,17 +138,18 @@ func (e *Engine) preemptFromCache(c *class, hard *spreadTallyFilter, q PreemptQu
 	return result, true
 }
 
-// preemption are the outlooks that one query uses.
+// preemptionCaches are the caches that one query uses: one per shortage that it meets, a single one for a pod
+// without hard spread.
 type preemptionCaches struct {
 	engine *Engine
 	class  *class
 	hard   *spreadTallyFilter
 	search *preempt.Search
-	// calls holds those used so far.
+	// used holds those used so far.
 	used []*preemptionCache
 }
 
-// at returns the outlook for a slot; ok is false if there are too many.
+// at returns the cache for a slot; ok is false if there are too many shortages or one is too large.
 func (s *preemptionCaches) at(slot int) (*preemptionCache, bool) {
 	var short shortage
 	if s.hard != nil {
@@ -162,13 +172,14 @@ func (s *preemptionCaches) at(slot int) (*preemptionCache, bool) {
 	return o, true
 }
 
-// cachedNode is a node in its outlook.
+// cachedNode is a node together with the cache that holds its result.
 type cachedNode struct {
 	*preemptionCache
 	slot int
 }
 
-// preemptionCacheFor finds or creates an outlook. If there are too many, the least recently used one is replaced.
+// preemptionCacheFor finds or creates a cache and moves it to the front. If there are too many, the least
+// recently used one is replaced.
 func (c *class) preemptionCacheFor(priority int32, short shortage) *preemptionCache {
 	for i, o := range c.preemption {
 		if o.priority == priority && o.short == short {
@@ -211,6 +222,8 @@ func (o *preemptionCache) resultOf(e *Engine, c *class, x *preempt.Search, slot 
 }
 
 // code returns the result of the rules for a node as it is, without rules about other nodes except hard spread.
+// It mostly reads the class's verdict; only the code of the rejecting rule (whether evictions could help) is
+// asked for.
 func (o *preemptionCache) code(e *Engine, c *class, slot int) rule.Code {
 	v := c.cells[slot].verdict
 	if v < 0 && v != placement.VerdictPass {
@@ -227,7 +240,9 @@ func (o *preemptionCache) code(e *Engine, c *class, slot int) rule.Code {
 	return c.plan.filters[v].Filter.Check(e.columns.Infos[slot])
 }
 
-// try searches for room on one node.
+// try searches for victims on one node and stores the result. The cheap answers come first: nodes that are no
+// candidates, that fit, or that no eviction helps. Then, if only resources are lacking, the search in plain
+// numbers; and only then the general one, which clones the node.
 func (o *preemptionCache) try(e *Engine, c *class, x *preempt.Search, slot int) {
 	p := &o.results[slot]
 	*p = nodeResult{outcome: resultAbsent}
@@ -256,7 +271,8 @@ func (o *preemptionCache) try(e *Engine, c *class, x *preempt.Search, slot int) 
 	p.outcome = o.number(reasons)
 }
 
-// before is preempt.Plan.before for two nodes on which room can be made.
+// before reports whether a node is preferred: by cost, then by the tie-break of the ranking, then by UID, as
+// preempt.Plan.before does.
 func (a cachedNode) before(e *Engine, b cachedNode, seed uint64) bool {
 	if d := a.results[a.slot].cost.Compare(b.results[b.slot].cost); d != 0 {
 		return d < 0
@@ -268,7 +284,8 @@ func (a cachedNode) before(e *Engine, b cachedNode, seed uint64) bool {
 	return e.columns.Infos[a.slot].Node.UID < e.columns.Infos[b.slot].Node.UID
 }
 
-// PreemptCandidates answers as preempt.Candidates does, restricted to usable nodes.
+// PreemptCandidates answers as preempt.Candidates does, restricted to usable nodes. Nothing is cached: it is for
+// pods whose extenders are asked about victims, and the round trip to an extender takes longer.
 func (e *Engine) PreemptCandidates(p *placement.Profile, q PreemptQuery) ([]preempt.Candidate, preempt.Result) {
 	if q.Pod == nil || q.Pod.Template == nil {
 		return nil, preempt.Result{Err: placement.ErrNoObject}
@@ -279,7 +296,8 @@ func (e *Engine) PreemptCandidates(p *placement.Profile, q PreemptQuery) ([]pree
 	return preempt.Candidates(p, e.preemptInput(q))
 }
 
-// PreemptAmong answers as preempt.Among does, for candidates whose nodes have not changed since (Generation).
+// PreemptAmong answers as preempt.Among does, for candidates whose nodes have not changed since (Generation); the
+// caller has to compare generations.
 func (e *Engine) PreemptAmong(p *placement.Profile, q PreemptQuery, given []preempt.Candidate) preempt.Result {
 	if q.Pod == nil || q.Pod.Template == nil {
 		return preempt.Result{Err: placement.ErrNoObject}
@@ -290,7 +308,9 @@ func (e *Engine) PreemptAmong(p *placement.Profile, q PreemptQuery, given []pree
 	return preempt.Among(p, e.preemptInput(q), given)
 }
 
-// tryFit is try for a node that lacks only resources; it returns false if numbers alone cannot decide.
+// tryFit is try for a node that lacks only resources; it returns false if numbers alone cannot decide: protected
+// pods, budgets or terminating victims need the general search. Entries are sorted by importance, so that the
+// possible victims are the tail that begins with the first pod of lower priority.
 func (o *preemptionCache) tryFit(e *Engine, c *class, x *preempt.Search, slot int) bool {
 	n := e.columns.Infos[slot]
 	if o.trial == nil || c.cells[slot].static != placement.VerdictPass || len(e.guarded[n]) > 0 {

@@ -9,16 +9,18 @@ import (
 // rating is one evaluation of the groups of a class: which are feasible, and the points of their nodes. It is
 // scratch.
 type rating struct {
+	// feasible lists the groups that have nodes to choose from and pass all rules.
 	feasible groupList
-	// points are by group plus one, infeasible for groups that do not count. So there is an entry for noGroup, and
-	// scan has one condition less to check.
+	// points are by group plus one, infeasible for groups that are not feasible. So there is an entry for
+	// noGroup, and shortlist.scan has one condition less to check.
 	points []int32
-	total  int
+	// total is the number of nodes of the feasible groups.
+	total int
 	// weighed records how the points were composed, if that is requested.
 	weighed weighing
 }
 
-// list finds the feasible groups. counts holds how many nodes each has.
+// list finds the feasible groups. counts holds how many nodes each has: all members, or those of a sample.
 func (r *rating) list(c *class, counts []int32) {
 	r.feasible.ids = r.feasible.ids[:0]
 	r.feasible.nodes = r.feasible.nodes[:0]
@@ -40,7 +42,8 @@ func (r *rating) list(c *class, counts []int32) {
 	}
 }
 
-// rate computes the points of the listed groups; weigh records what each step adds.
+// rate computes the points of the listed groups; weigh records what each step adds. Steps are in the order of the
+// scaled scores and then of the scorers beyond one node; the sum does not depend on it.
 func (r *rating) rate(c *class, weigh bool) {
 	marks := &r.weighed
 	marks.compared = weigh
@@ -74,8 +77,9 @@ func (r *rating) rate(c *class, weigh bool) {
 	}
 }
 
-// weighing is scratch: the answer to the last query that requested it.
+// weighing is scratch: how the points of the last query that requested it were composed.
 type weighing struct {
+	// points, cells and rejected back the slices of Result.Weighed and Result.Rejected.
 	points   [][]int64
 	cells    []int64
 	rejected []placement.RejectedBy
@@ -87,10 +91,10 @@ type weighing struct {
 	compared bool
 }
 
-// begin starts over.
+// begin starts a new record.
 func (w *weighing) begin() { w.steps, w.compared = 0, false }
 
-// mark records the sums of the groups so far.
+// mark records the sums of the groups so far. A step added the difference of the marks before and after it.
 func (w *weighing) mark(sums []int64) {
 	if w.steps == len(w.before) {
 		w.before = append(w.before, nil)
@@ -99,7 +103,8 @@ func (w *weighing) mark(sums []int64) {
 	w.steps++
 }
 
-// gained returns the points that a step added to a listed group.
+// gained returns the points that a step added to a listed group. sums are the final ones, which end the last
+// step.
 func (w *weighing) gained(step, entry int, sums []int64) int64 {
 	switch {
 	case step >= w.steps:

@@ -7,13 +7,16 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/columns"
 )
 
-// shortlist is a short list of the best nodes, best first; see best for the order.
+// shortlist is a list of the best nodes, best first, of at most limit entries. The order is that of
+// placement.best: by total, then by tie, then by UID. The list is sorted and kept by insertion: limit is usually
+// TopK, and few nodes are better than the last entry once the list is full.
 type shortlist struct {
 	cols      *columns.Columns
 	seed      uint64
 	homeFirst bool
-	limit     int
-	list      []placement.Ranked
+	// limit is how many nodes to rank, at most the number of feasible ones.
+	limit int
+	list  []placement.Ranked
 }
 
 // reset empties the list for the best of this many feasible nodes. limit is Query.Limit.
@@ -31,9 +34,12 @@ func (b *shortlist) reset(seed uint64, homeFirst bool, limit, feasible int) {
 	}
 }
 
-// scan offers all nodes of a class. Most are below the bar, and most of those at the bar lose the tie. The current
-// totals of the best nodes of the class's last decision give a bar to start with: as many nodes as requested are at
-// it or above.
+// scan offers all nodes of a class. Most are below the bar, and most of those at the bar lose the tie. The
+// current totals of the best nodes of the class's last decision give a bar to start with: as many nodes as
+// requested are at it or above.
+//
+// This is the only loop over all nodes in a decision. It reads two arrays in order (group and base) and one small
+// one (points), and computes a hash only for nodes at or above the bar.
 func (b *shortlist) scan(c *class, points []int32) {
 	bar, barTie := b.floor(c, points), uint64(0)
 	base := c.base[:len(c.group)]
@@ -58,7 +64,8 @@ func (b *shortlist) scan(c *class, points []int32) {
 	}
 }
 
-// tie returns the key that orders nodes of equal total, the highest first.
+// tie returns the key that orders nodes of equal total, the highest first: the hash of placement.TieBreak, with
+// home nodes before others if the query wants that.
 func (b *shortlist) tie(slot int) uint64 {
 	tie := placement.TieBreak(b.seed, b.cols.Hashes[slot])
 	if b.homeFirst {
@@ -68,6 +75,7 @@ func (b *shortlist) tie(slot int) uint64 {
 }
 
 // floor returns a total that at least limit nodes reach, or 0 when none is known, as no feasible node has less.
+// The last decision's nodes may be infeasible now; their total then is negative, and the floor 0.
 func (b *shortlist) floor(c *class, points []int32) int32 {
 	if len(c.best) < b.limit {
 		return 0
@@ -95,6 +103,7 @@ func (b *shortlist) offer(c placement.Ranked) {
 	b.list[at] = c
 }
 
+// before reports whether x ranks before y.
 func (b *shortlist) before(x, y *placement.Ranked) bool {
 	switch {
 	case x.Total != y.Total:

@@ -12,7 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// relateSpread adds a pod of a kind to the tallies of the constraints that count it.
+// relateSpread adds a pod of a kind to the tallies of the constraints that count it. tallies has one entry per
+// constraint.
 func relateSpread(s *spread.Spread, w *crossNodeState, tallies []int, k *state.Kind) {
 	for i := range s.Constraints {
 		if s.CountsKind(&s.Constraints[i], k) {
@@ -21,13 +22,13 @@ func relateSpread(s *spread.Spread, w *crossNodeState, tallies []int, k *state.K
 	}
 }
 
-// spreadTallyFilter is spread.Filter computed from tallies.
+// spreadTallyFilter is spread.Filter computed from tallies. The embedded filter only provides the constraints.
 type spreadTallyFilter struct {
 	*spread.Filter
-	// tallies and columns have one entry per constraint.
+	// tallies and columns have one entry per constraint: indexes in the crossNodeState.
 	tallies, columns []int
-	// limits holds the largest number of pods that a domain may have before the pod is placed, as of prepare; self
-	// is 1 where the pod itself will count.
+	// limits holds, per constraint, the largest number of pods that a domain may have before the pod is placed,
+	// as of prepare: minimum + maxSkew - self. self is 1 where the pod itself will count.
 	limits, self []int64
 	judged       []uint64 // the versions of the tallies that limits are based on
 	// unsure holds, per constraint, the tally of the pods that may or may not count; noTally while there are none.
@@ -42,6 +43,8 @@ const noTally = -1
 // anyVersion is a version that no tally ever has.
 const anyVersion = math.MaxUint64
 
+// newSpreadTallyFilter adds a selective tally and a column per constraint: nodes that the constraint does not
+// include (by node affinity or taints) neither count nor form a domain.
 func newSpreadTallyFilter(cols *columns.Columns, w *crossNodeState, f *spread.Filter) *spreadTallyFilter {
 	j := &spreadTallyFilter{Filter: f}
 	for i := range f.Constraints {
@@ -60,6 +63,8 @@ func newSpreadTallyFilter(cols *columns.Columns, w *crossNodeState, f *spread.Fi
 	return j
 }
 
+// relate counts a pod of a kind, and in addition counts one that may or may not match because its labels were
+// cut.
 func (j *spreadTallyFilter) relate(w *crossNodeState, _ *columns.Columns, k *state.Kind) {
 	relateSpread(&j.Spread, w, j.tallies, k)
 	for i := range j.Constraints {
@@ -74,6 +79,8 @@ func (j *spreadTallyFilter) relate(w *crossNodeState, _ *columns.Columns, k *sta
 	}
 }
 
+// restate determines which constraints include a node. A node that lacks the key of any constraint counts in
+// none.
 func (j *spreadTallyFilter) restate(w *crossNodeState, slot int, n *state.NodeInfo) {
 	complete := spread.HasKeys(n.Node.Object.Labels, j.Constraints)
 	for i, t := range j.tallies {
@@ -81,6 +88,9 @@ func (j *spreadTallyFilter) restate(w *crossNodeState, slot int, n *state.NodeIn
 	}
 }
 
+// prepare computes limits from the smallest domain. It looks at all domains, but only after a tally has changed.
+// With fewer domains than minDomains, the smallest counts as empty. Source:
+// plugins/podtopologyspread/filtering.go.
 func (j *spreadTallyFilter) prepare(w *crossNodeState, _ *columns.Columns) {
 	for i, number := range j.tallies {
 		t, c := w.tallies[number], &j.Constraints[i]
@@ -100,6 +110,8 @@ func (j *spreadTallyFilter) prepare(w *crossNodeState, _ *columns.Columns) {
 	}
 }
 
+// passes compares the domains of a group with limits. A node without a key cannot pass, whatever its other
+// domains are.
 func (j *spreadTallyFilter) passes(w *crossNodeState, values []int64) (bool, uint8) {
 	for i, column := range j.columns {
 		sum, ok := w.columns[column].Sum(values[column])
@@ -117,16 +129,20 @@ func (j *spreadTallyFilter) passes(w *crossNodeState, values []int64) (bool, uin
 type spreadTallyScorer struct {
 	*spread.Scorer
 	weight int64
-	// tallies and columns have one entry per constraint; leftColumn flags the nodes that are left out.
+	// tallies and columns have one entry per constraint; leftColumn is the column that flags the nodes that are
+	// left out.
 	tallies, columns []int
 	leftColumn       int
-	// marked identifies the domains that have a feasible node: those whose entry equals mark.
+	// marked has one entry per constraint and domain. A domain has a feasible node, as of the last weigh, if its
+	// entry equals mark; increasing mark clears all entries at once.
 	marked [][]uint32
 	mark   uint32
 	// weights has one entry per constraint, as of rate.
 	weights []float64
 }
 
+// newSpreadTallyScorer adds a tally and a column per constraint. A constraint over hostnames has no domains but
+// counts the pods of the node itself, as upstream does, whether or not two nodes have the same hostname label.
 func newSpreadTallyScorer(cols *columns.Columns, w *crossNodeState, weight int64, s *spread.Scorer) *spreadTallyScorer {
 	r := &spreadTallyScorer{Scorer: s, weight: weight, leftColumn: w.newColumn(columns.Column{How: columns.ColumnFlag})}
 	for i := range s.Constraints {
@@ -148,6 +164,7 @@ func (r *spreadTallyScorer) relate(w *crossNodeState, _ *columns.Columns, k *sta
 	relateSpread(&r.Spread, w, r.tallies, k)
 }
 
+// restate determines whether a node is left out, and which constraints include it.
 func (r *spreadTallyScorer) restate(w *crossNodeState, slot int, n *state.NodeInfo) {
 	left := &w.columns[r.leftColumn]
 	if lack := slot + 1 - len(left.Flags); lack > 0 {
@@ -161,6 +178,9 @@ func (r *spreadTallyScorer) restate(w *crossNodeState, slot int, n *state.NodeIn
 	}
 }
 
+// rate is Survey, Score and Normalize of spread.Scorer for all groups: the weights of the constraints first,
+// because they depend on which domains have a feasible node, then the raw scores, then their scale. Fewer pods
+// are better.
 func (r *spreadTallyScorer) rate(w *crossNodeState, g *groups, list *groupList) {
 	r.weigh(w, g, list)
 	low, high := int64(math.MaxInt64), int64(0)
@@ -186,7 +206,9 @@ func (r *spreadTallyScorer) rate(w *crossNodeState, g *groups, list *groupList) 
 // isLeft reports whether the nodes of a group are left out: they get no points.
 func (r *spreadTallyScorer) isLeft(values []int64) bool { return values[r.leftColumn] != 0 }
 
-// weigh computes the weight of every constraint.
+// weigh computes the weight of every constraint: the logarithm of the number of its domains, plus 2. A constraint
+// over hostnames has one domain per feasible node. Source: topologyNormalizingWeight in
+// plugins/podtopologyspread/scoring.go.
 func (r *spreadTallyScorer) weigh(w *crossNodeState, g *groups, list *groupList) {
 	scored := 0
 	for i, n := range list.nodes {

@@ -34,7 +34,8 @@ func (e *Engine) weigh(c *class, limit int, result *placement.Result) {
 	result.Weighed = placement.Weighed{Plugins: c.plan.stages.names, Points: w.points}
 }
 
-// appendPoints appends what each stage added for the node of a slot.
+// appendPoints appends what each stage added for the node of a slot. Points of the usage scores are computed
+// again, because the cell only holds their sum.
 func (e *Engine) appendPoints(to []int64, c *class, slot int) []int64 {
 	var room [fit.UsualDemands]fit.Share
 	entry := slices.Index(e.rating.feasible.ids, c.group[slot])

@@ -6,27 +6,32 @@ import (
 )
 
 // Tally sums up, per domain of a topology key, the contributions of pods to one constraint or term of a class. It
-// is updated by differences, and stores what every slot contributed to which domain.
+// is updated by differences, and stores what every slot contributed to which domain: so a node that moves to
+// another zone is taken out of the old one without looking at its pods.
+//
+// The zero value with an Axis counts all nodes that have the key.
 type Tally struct {
 	// Axis is the topology key; nil for a sum over all nodes.
 	Axis *axis
-	// CountsMissing counts nodes without the key for the domain "".
+	// CountsMissing counts nodes without the key for the domain "", as soft spread constraints do.
 	CountsMissing bool
-	// Selective means that included[slot] reports whether the node counts; otherwise all nodes count.
+	// Selective means that Included[slot] reports whether the node counts; otherwise all nodes count.
 	Selective bool
 	Included  []bool
-	// domains is the domain to which a slot contributes, nowhere for none; per is how much it contributes.
+	// domains holds the domain to which a slot contributes, NoDomain for none; amounts is how much it
+	// contributes.
 	domains, amounts []int32
-	// sums and members are by domain: the sum, and the number of nodes that form the domain.
+	// sums and members are by domain: the sum, and the number of nodes that form the domain. A domain without
+	// pods but with nodes is one with the sum 0, which matters for the smallest.
 	sums    []int64
 	members []int32
 	// Total is the sum over all domains.
 	Total int64
-	// Version increases with every change.
+	// Version increases with every change, so that results computed from all domains can be kept until it does.
 	Version uint64
 }
 
-// Grow makes place for this many slots.
+// Grow makes place for this many slots. New slots contribute nothing.
 func (t *Tally) Grow(slots int) {
 	lack := slots - len(t.domains)
 	if lack <= 0 {
@@ -38,7 +43,7 @@ func (t *Tally) Grow(slots int) {
 	}
 }
 
-// Fill initialises a tally that is not picky, so that the known nodes contribute from now on.
+// Fill initialises a tally that is not selective, so that the known nodes contribute from now on.
 func (t *Tally) Fill(c *Columns) {
 	t.Grow(c.Len())
 	for slot, n := range c.Infos {
@@ -46,7 +51,7 @@ func (t *Tally) Fill(c *Columns) {
 	}
 }
 
-// domain returns the domain of a slot, if the slot counts.
+// domain returns the domain of a slot, if the slot counts. Without an axis there is one domain, 0.
 func (t *Tally) domain(slot int) int32 {
 	if t.Axis == nil {
 		return 0
@@ -58,7 +63,8 @@ func (t *Tally) domain(slot int) int32 {
 	return d
 }
 
-// Set replaces the contribution of a slot.
+// Set replaces the contribution of a slot: whether its node exists, and the amount. It moves the contribution if
+// the domain of the slot has changed.
 func (t *Tally) Set(slot int, exists bool, per int32) {
 	at := NoDomain
 	if exists && (!t.Selective || t.Included[slot]) {
@@ -73,13 +79,14 @@ func (t *Tally) Set(slot int, exists bool, per int32) {
 	t.domains[slot], t.amounts[slot] = at, per
 }
 
-// Add changes the contribution of a slot.
+// Add changes the contribution of a slot by an amount. The domain stays.
 func (t *Tally) Add(slot int, by int32) {
 	t.Version++
 	t.amounts[slot] += by
 	t.add(t.domains[slot], int64(by), 0)
 }
 
+// add adds pods and nodes to a domain and to the total; NoDomain is ignored.
 func (t *Tally) add(domain int32, pods int64, nodes int32) {
 	if domain == NoDomain {
 		return
@@ -100,7 +107,8 @@ func (t *Tally) Sum(domain int32) int64 {
 	return t.sums[domain]
 }
 
-// Fewest returns the smallest sum of a domain that has at least one node, and the number of such domains.
+// Fewest returns the smallest sum of a domain that has at least one node, and the number of such domains; 0, 0 if
+// there is none. It looks at all domains.
 func (t *Tally) Fewest() (least int64, domains int) {
 	for d, members := range t.members {
 		if members == 0 {
@@ -119,21 +127,28 @@ func (t *Tally) Bytes() int64 {
 	return int64(8*len(t.domains) + len(t.Included) + 12*len(t.sums))
 }
 
-// Column is the part of a tally that groups keep: the domain of a node or, where every node is a domain of its own,
-// the sum of that domain. With the domain, a group stays the same when sums change; with the sum, nodes with equal
-// sums form one group.
+// Column is the part of a tally that groups keep: the domain of a node or, where every node is a domain of its
+// own, the sum of that domain. With the domain, a group stays the same when sums change; with the sum, nodes with
+// equal sums form one group.
+//
+// For zones, the domain is right: three groups, whatever starts or ends. For hostnames, the domain would make one
+// group per node, and a decision would cost as much as without groups; sums are small numbers that many nodes
+// share.
 type Column struct {
 	Tally *Tally
 	How   columnKind
-	// Hostname is used by ColumnPerNode.
+	// Hostname is the axis of the hostname label, for ColumnPerNode.
 	Hostname *axis
 	Flags    []bool // for ColumnFlag, by slot
 }
 
+// columnKind is how a column gets its value.
 type columnKind uint8
 
 const (
+	// columnDomain is the number of the domain; NoDomainValue without one.
 	columnDomain columnKind = iota
+	// columnSum is the sum of the domain. It is used while no domain has two nodes.
 	columnSum
 	// ColumnPerNode is the contribution of the node itself, in whichever domain it counts; NoDomainValue for a node
 	// without a hostname label.
@@ -142,7 +157,7 @@ const (
 	ColumnFlag
 )
 
-// NewColumn chooses between domain and sum.
+// NewColumn chooses between domain and sum. The tally must have an axis.
 func NewColumn(t *Tally) Column {
 	if t.Axis.crowded == 0 && !t.CountsMissing {
 		return Column{Tally: t, How: columnSum}
@@ -150,10 +165,11 @@ func NewColumn(t *Tally) Column {
 	return Column{Tally: t, How: columnDomain}
 }
 
-// Fits reports whether the choice is still right.
+// Fits reports whether the choice is still right: sums are wrong as soon as two nodes share a domain, because a
+// change on one of them would then have to regroup the other.
 func (c *Column) Fits() bool { return c.How != columnSum || c.Tally.Axis.crowded == 0 }
 
-// Value returns the value of a slot.
+// Value returns the value of a slot, for its group.
 func (c *Column) Value(slot int) int64 {
 	switch c.How {
 	case ColumnFlag:
@@ -191,7 +207,7 @@ func (c *Column) Sum(value int64) (sum int64, ok bool) {
 	}
 }
 
-// NoDomainValue stands for the sum of a domain when the node is in no domain.
+// NoDomainValue stands for the value of a node that is in no domain. No sum is as small.
 const NoDomainValue = math.MinInt64
 
 // GrowBy appends n copies of a value. A class that reuses the arrays of another one keeps their capacity, so old
