@@ -10,7 +10,7 @@ import (
 // Awaits lists the events that a rule or a custom plugin listens to, in the format of Change.Label. It returns none
 // for a plugin that listens to everything.
 func (p *Profile) Awaits(plugin string) []string {
-	heard, _ := p.told(plugin)
+	heard, _ := p.hintedEvents(plugin)
 	if r, ok := p.byName[plugin]; ok {
 		heard = r.plugin.Events()
 	}

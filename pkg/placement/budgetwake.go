@@ -10,23 +10,23 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// preempts represents preemption among the rules. If a pod could be placed by preemption, but a disruption budget
+// preemptionRule represents preemption among the rules. If a pod could be placed by preemption, but a disruption budget
 // or a plan protects the victims, preemption also counts as having rejected it, and the pod waits for budgets that
 // allow more. (Upstream has no such event: it evicts victims even against their budget.)
-type preempts struct{ nodes.Idle }
+type preemptionRule struct{ nodes.Idle }
 
-// newPreempts is the factory. Package preempt uses the arguments (see PreemptionRules.limit).
-func newPreempts(runtime.Object) (rule.Plugin, error) {
-	return preempts{nodes.Idle{Plugin: names.DefaultPreemption}}, nil
+// newPreemptionRule is the factory. Package preempt uses the arguments (see PreemptionRules.limit).
+func newPreemptionRule(runtime.Object) (rule.Plugin, error) {
+	return preemptionRule{nodes.Idle{Plugin: names.DefaultPreemption}}, nil
 }
 
 // Events implements Plugin.
-func (preempts) Events() []rule.Event {
+func (preemptionRule) Events() []rule.Event {
 	return []rule.Event{{Kind: events.KindDisruptionBudget, Actions: rule.Delete | rule.UpdateBudget}}
 }
 
 // Hint implements Plugin. Changes that allow no further eviction have no actions.
-func (preempts) Hint(*state.Pod, rule.Change) bool { return true }
+func (preemptionRule) Hint(*state.Pod, rule.Change) bool { return true }
 
 // Interest implements rule.Classifier.
-func (preempts) Interest(*state.Pod) rule.Interest { return rule.Interest{} }
+func (preemptionRule) Interest(*state.Pod) rule.Interest { return rule.Interest{} }

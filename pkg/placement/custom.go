@@ -2,6 +2,9 @@ package placement
 
 import (
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
+	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // Custom holds the plugins of a profile that users have written against k8s.io/kube-scheduler/framework and
@@ -83,29 +86,13 @@ func (c *Custom) decides() bool {
 
 func (c *Custom) scores() bool { return c != nil && len(c.Points[AtScore]) > 0 }
 
-// Custom reports whether the profile has custom plugins.
-func (p *Profile) Custom() bool { return p.custom != nil }
-
-// Guided reports whether custom plugins are called for a pod before nodes are evaluated, even where no node passes
-// the rules.
-func (p *Profile) Guided() bool { return p.custom != nil && len(p.custom.Points[AtPreFilter]) > 0 }
-
-// heedGuidance applies the results of custom plugins after those of the rules, as upstream's default plugins come
-// before those that a file adds.
-func (e *Evaluation) heedGuidance() {
-	if e.Guidance == nil {
-		return
-	}
-	for _, n := range e.Guidance.Only {
-		e.narrow(n.Plugin, n.Nodes)
-		if len(e.Only) == 0 {
-			e.Rejected = &Rejection{message: e.narrowedToNothing(), plugins: e.OnlyBy}
-			return
-		}
-	}
-	if e.Guidance.Plugin != "" {
-		e.Rejected = &Rejection{
-			message: e.Guidance.Rejection, plugins: []string{e.Guidance.Plugin}, resolvable: e.Guidance.Resolvable,
-		}
-	}
+// Hints decide which changes wake pods that custom plugins have rejected; rules have their own hints.
+// Implementations must be safe for concurrent use. Source: EnqueueExtensions in k8s.io/kube-scheduler/framework.
+type Hints interface {
+	// Events lists the events that a plugin listens to; told is false for a plugin that listens to everything, and
+	// for a name that is not a plugin's.
+	Events(plugin string) (list []rule.Event, told bool)
+	// Helps reports whether a change of a kind that Events lists could turn the plugin's rejection of a pod into a
+	// pass. It is called for every such change and every pod that waits for the plugin, and has to be fast.
+	Helps(plugin string, pod *state.Pod, c rule.Change) bool
 }

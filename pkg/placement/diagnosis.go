@@ -22,7 +22,7 @@ type Diagnosis struct {
 // Group is a set of nodes that failed for the same reasons: the first rule that rejected them, with all its
 // reasons.
 type Group struct {
-	// Plugin is empty for nodes that were excluded. Where several rules narrowed the nodes down together, it names
+	// Rule is empty for nodes that were excluded. Where several rules narrowed the nodes down together, it names
 	// all of them, separated by commas.
 	Plugin  string
 	Reasons []string
@@ -118,32 +118,15 @@ func (r *Rejection) Diagnosis(nodesTotal int) Diagnosis {
 	return d
 }
 
-// diagnose fills in the result for a pod that fits on no node.
-func (e *Evaluation) diagnose() {
-	if e.Rejected != nil {
-		e.Result.Diagnosis = e.Rejected.Diagnosis(len(e.Candidates))
-	} else {
-		e.Result.Diagnosis = DiagnosisOf(len(e.Candidates), e.OnlyBy, e.failures())
-	}
-	if e.Details {
-		e.Result.Nodes = e.report()
-	}
+// Rejection rejects all nodes. plugins are the rules whose changes the pod waits for.
+type Rejection struct {
+	message string
+	plugins []string
+	// resolvable reports whether the eviction of pods could change it.
+	resolvable bool
 }
 
-// failures groups the candidates by the reasons why they fail.
-func (e *Evaluation) failures() []Group {
-	var groups []Group
-	places := map[string]int{}
-	for i, n := range e.Candidates {
-		plugin, reasons := e.explain(n, e.verdicts[i])
-		key := strings.Join(append([]string{plugin}, reasons...), "\x00")
-		at, ok := places[key]
-		if !ok {
-			at = len(groups)
-			places[key] = at
-			groups = append(groups, Group{Plugin: plugin, Reasons: reasons})
-		}
-		groups[at].Nodes++
-	}
-	return groups
+// NarrowedReason is the reason for nodes that rules narrowed out.
+func NarrowedReason(by []string) string {
+	return fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", by)
 }

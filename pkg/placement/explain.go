@@ -40,15 +40,6 @@ type NodeClass struct {
 // ClassExamples is the largest number of names in a NodeClass.
 const ClassExamples = 3
 
-// Failure is one rule that rejects a node. A decision stops at the first one; an explanation has all of them.
-type Failure struct {
-	Plugin  string
-	Code    rule.Code
-	Reasons []string
-	// Details are more specific than the reasons, whose wording is upstream's: which taints, which labels.
-	Details []string `json:",omitempty"`
-}
-
 // detailer is a filter that can give more details about a node than its reasons.
 type detailer interface {
 	Details(n *state.NodeInfo) []string
@@ -102,7 +93,7 @@ func (p *Profile) Explain(in Input) (Explanation, error) {
 			continue
 		}
 		addToClass(classes, n.Node.Name, failures)
-		misses = keepNearest(misses, Miss{Node: n.Node.Name, Failures: failures, Short: e.shortages(n)})
+		misses = insertNearest(misses, Miss{Node: n.Node.Name, Failures: failures, Short: e.shortages(n)})
 	}
 	for _, key := range slices.Sorted(maps.Keys(classes)) {
 		x.Classes = append(x.Classes, *classes[key])
@@ -146,12 +137,12 @@ func addToClass(classes map[string]*NodeClass, node string, failures []Failure) 
 	}
 }
 
-// keepNearest inserts a miss if it is among the nearest so far.
-func keepNearest(list []Miss, m Miss) []Miss {
+// insertNearest inserts a miss if it is among the nearest so far.
+func insertNearest(list []Miss, m Miss) []Miss {
 	at, _ := slices.BinarySearchFunc(list, m, func(a, b Miss) int {
 		return cmp.Or(
 			cmp.Compare(len(a.Failures), len(b.Failures)),
-			cmp.Compare(a.hopeless(), b.hopeless()),
+			cmp.Compare(a.unresolvable(), b.unresolvable()),
 			cmp.Compare(a.lack(), b.lack()),
 			cmp.Compare(a.Node, b.Node),
 		)
@@ -160,8 +151,8 @@ func keepNearest(list []Miss, m Miss) []Miss {
 	return list[:min(len(list), NearestMisses)]
 }
 
-// hopeless counts the rules that would reject the node whatever pods were evicted.
-func (m *Miss) hopeless() int {
+// unresolvable counts the rules that would reject the node whatever pods were evicted.
+func (m *Miss) unresolvable() int {
 	count := 0
 	for _, f := range m.Failures {
 		if f.Code == rule.UnschedulableAndUnresolvable {

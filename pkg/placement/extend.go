@@ -18,19 +18,6 @@ const Extenders = "Extender"
 // extenderScale scales the points of an extender, 0 to MaxExtenderPriority, to those of rules.
 const extenderScale = rule.MaxScore / extenderv1.MaxExtenderPriority
 
-// Opinion is the combined result of custom plugins and extenders for one node and one pod.
-type Opinion struct {
-	// Rejected reports that the pod must not be placed on the node. Unresolvable reports that evictions would not
-	// change that, so that no pod is evicted there for this pod.
-	Rejected, Unresolvable bool
-	// Plugin is the plugin that rejects the node; empty for an extender. Reasons are in its words; none if it gave
-	// none.
-	Plugin  string
-	Reasons []string
-	// Points are added to the total, weights and scale included (see ExtenderPoints).
-	Points int64
-}
-
 // ExtenderPoints returns the points of a node that an extender of some weight has given a score. Source:
 // prioritizeNodes in pkg/scheduler/schedule_one.go.
 func ExtenderPoints(score, weight int64) int64 { return score * weight * extenderScale }
@@ -54,33 +41,6 @@ func OrderedExtenders(given []configv1.Extender) []configv1.Extender {
 
 // ranksByExtender reports whether an extender influences where pods are placed.
 func ranksByExtender(e configv1.Extender) bool { return e.FilterVerb != "" || e.PrioritizeVerb != "" }
-
-// ShowsObjects reports whether pods and nodes are shown to extenders or custom plugins, which may read fields that
-// no rule reads.
-func (c ProfileConfig) ShowsObjects() bool { return len(c.Extenders) > 0 || c.Custom != nil }
-
-// Extended reports whether custom plugins or extenders influence where a pod may be placed. A node is then chosen
-// among those that have an Opinion.
-func (p *Profile) Extended(pod *state.Pod) bool {
-	return p.custom.decides() || slices.ContainsFunc(p.extenders, func(e configv1.Extender) bool {
-		return ranksByExtender(e) && Interested(e, pod)
-	})
-}
-
-// AdvisedOnVictims reports whether extenders are asked which pods may be evicted for a pod: those with a
-// preemptVerb about nodes and victims, those with only a filterVerb about the nodes.
-func (p *Profile) AdvisedOnVictims(pod *state.Pod) bool {
-	return slices.ContainsFunc(p.extenders, func(e configv1.Extender) bool {
-		return (e.PreemptVerb != "" || e.FilterVerb != "") && Interested(e, pod)
-	})
-}
-
-// FilteredByExtenders reports whether an extender has to accept a node before the pod may be placed there.
-func (p *Profile) FilteredByExtenders(pod *state.Pod) bool {
-	return slices.ContainsFunc(p.extenders, func(e configv1.Extender) bool {
-		return e.FilterVerb != "" && Interested(e, pod)
-	})
-}
 
 // Interested reports whether an extender is asked about a pod at all: it manages a resource that one of the pod's
 // containers requests, or it does not list managed resources. Source: HTTPExtender.IsInterested.
@@ -111,17 +71,4 @@ func Interested(e configv1.Extender, pod *state.Pod) bool {
 	}
 	spec := &pod.Template.Spec
 	return slices.ContainsFunc(spec.Containers, asks) || slices.ContainsFunc(spec.InitContainers, asks)
-}
-
-// rejectedByExtender reports whether a custom plugin or an extender has rejected a node that the rules let pass.
-func (in *Input) rejectedByExtender(n *state.NodeInfo) bool { return in.Opinions[n.Node.Name].Rejected }
-
-// advise adds the points of custom plugins and extenders to the totals of the feasible nodes.
-func (e *Evaluation) advise() {
-	if len(e.Opinions) == 0 {
-		return
-	}
-	for i, n := range e.feasible {
-		e.totals[i] += e.Opinions[n.Node.Name].Points
-	}
 }

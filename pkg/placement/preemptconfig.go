@@ -75,7 +75,7 @@ type PreemptionRules struct {
 	percentage, absolute int32
 }
 
-func newPreempting(cfg PreemptionConfig) (PreemptionRules, error) {
+func newPreemptionRules(cfg PreemptionConfig) (PreemptionRules, error) {
 	p := PreemptionRules{PreemptionConfig: cfg}
 	var errs []error
 	orElse := func(field string, value *int, otherwise, highest int) {

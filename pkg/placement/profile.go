@@ -13,19 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
-	"github.com/berth-scheduler/berth/pkg/placement/devices"
-	"github.com/berth-scheduler/berth/pkg/placement/internal/fit"
 	"github.com/berth-scheduler/berth/pkg/placement/internal/nodes"
-	"github.com/berth-scheduler/berth/pkg/placement/internal/podaffinity"
-	"github.com/berth-scheduler/berth/pkg/placement/internal/spread"
 	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
-	"github.com/berth-scheduler/berth/pkg/placement/volumes"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
-
-// RulesMinor is the minor version of Kubernetes 1 whose scheduling rules these are.
-const RulesMinor = 36
 
 // Points is the set of extension points at which a rule is enabled.
 type Points uint8
@@ -118,8 +110,8 @@ func (r enabledPlugin) enabled(c rule.Compiled) rule.Compiled {
 	return c
 }
 
-// Plugin returns a rule of the profile by its name; false if the profile does not have it.
-func (p *Profile) Plugin(name string) (rule.Plugin, bool) {
+// Rule returns a rule of the profile by its name; false if the profile does not have it.
+func (p *Profile) Rule(name string) (rule.Plugin, bool) {
 	r, ok := p.byName[name]
 	return r.plugin, ok
 }
@@ -143,95 +135,6 @@ func (p *Profile) TotalWeight() int64 { return p.weights }
 // PreemptionRules returns how the profile's pods preempt. It must not be changed.
 func (p *Profile) PreemptionRules() *PreemptionRules { return &p.preemption }
 
-// DefaultProfile returns upstream's default profile: the same plugins in the same order with the same weights
-// (pkg/scheduler/apis/config/v1/default_plugins.go, with the feature gates of 1.36).
-func DefaultProfile(schedulerName string) ProfileConfig {
-	return ProfileConfig{
-		SchedulerName: schedulerName,
-		Plugins: []PluginConfig{
-			{Name: names.SchedulingGates},
-			{Name: names.PrioritySort},
-			{Name: names.NodeUnschedulable},
-			{Name: names.NodeName},
-			{Name: names.TaintToleration, Weight: 3},
-			{Name: names.NodeAffinity, Weight: 2},
-			{Name: names.NodePorts},
-			{Name: names.NodeResourcesFit, Weight: 1},
-			{Name: names.VolumeRestrictions},
-			{Name: names.NodeVolumeLimits},
-			{Name: names.VolumeBinding},
-			{Name: names.VolumeZone},
-			{Name: names.PodTopologySpread, Weight: 2},
-			{Name: names.InterPodAffinity, Weight: 2},
-			{Name: names.DynamicResources, Weight: 2},
-			{Name: names.DefaultPreemption},
-			{Name: names.NodeResourcesBalancedAllocation, Weight: 1},
-			{Name: names.ImageLocality, Weight: 1},
-			{Name: names.DefaultBinder},
-			{Name: names.NodeDeclaredFeatures},
-		},
-	}
-}
-
-// factory creates a plugin from its arguments, nil for the defaults.
-type factory func(args runtime.Object) (rule.Plugin, error)
-
-// registry returns the known plugins.
-func registry() map[string]factory {
-	plain := func(p rule.Plugin) factory {
-		return func(args runtime.Object) (rule.Plugin, error) {
-			if args != nil {
-				return nil, fmt.Errorf("args of type %T, want none", args)
-			}
-			return p, nil
-		}
-	}
-	// passive plugins act elsewhere (queue, binder) or not yet; their arguments, if any, are used there.
-	passive := func(name string) factory {
-		return func(runtime.Object) (rule.Plugin, error) { return nodes.Idle{Plugin: name}, nil }
-	}
-	m := map[string]factory{
-		names.SchedulingGates:                 plain(nodes.Gates{}),
-		names.PrioritySort:                    passive(names.PrioritySort),
-		names.NodeUnschedulable:               plain(nodes.Unschedulable{}),
-		names.NodeName:                        plain(nodes.Name{}),
-		names.TaintToleration:                 plain(nodes.TaintToleration{}),
-		names.NodeAffinity:                    nodes.NewAffinity,
-		names.NodePorts:                       plain(nodes.Ports{}),
-		names.NodeResourcesFit:                fit.New,
-		names.NodeResourcesBalancedAllocation: fit.NewBalanced,
-		names.ImageLocality:                   plain(nodes.ImageLocality{}),
-		names.NodeDeclaredFeatures:            plain(nodes.DeclaredFeatures{}),
-		names.PodTopologySpread:               spread.New,
-		names.InterPodAffinity:                podaffinity.New,
-		names.DefaultPreemption:               newPreempts,
-		names.VolumeRestrictions:              plain(volumes.Restrictions{}),
-		names.NodeVolumeLimits:                plain(volumes.Limits{}),
-		names.VolumeBinding:                   volumes.NewBinding,
-		names.VolumeZone:                      plain(volumes.Zone{}),
-		names.DynamicResources:                devices.New,
-		names.DefaultBinder:                   passive(names.DefaultBinder),
-	}
-	for _, name := range unsupportedNames() {
-		m[name] = newUnsupported(name)
-	}
-	return m
-}
-
-// canScore reports whether upstream's plugin of that name scores nodes.
-func canScore(name string) bool {
-	switch name {
-	case names.TaintToleration, names.NodeAffinity, names.NodeResourcesFit, names.VolumeBinding,
-		names.PodTopologySpread, names.InterPodAffinity, names.DynamicResources,
-		names.NodeResourcesBalancedAllocation, names.ImageLocality:
-		return true
-	}
-	return false
-}
-
-// KnownPlugins returns the names that a ProfileConfig may use, sorted.
-func KnownPlugins() []string { return slices.Sorted(maps.Keys(registry())) }
-
 // NewProfile compiles a profile. The error names every plugin that is wrong and why.
 func NewProfile(cfg ProfileConfig) (*Profile, error) {
 	var errs []error
@@ -251,7 +154,7 @@ func NewProfile(cfg ProfileConfig) (*Profile, error) {
 		scores:        slices.ContainsFunc(cfg.Extenders, ranksByExtender) || cfg.Custom.scores(),
 	}
 	var err error
-	if p.preemption, err = newPreempting(cfg.Preemption); err != nil {
+	if p.preemption, err = newPreemptionRules(cfg.Preemption); err != nil {
 		errs = append(errs, fmt.Errorf("placement: profile %s: %w", cfg.SchedulerName, err))
 	}
 	known := registry()
@@ -339,3 +242,37 @@ func (p *Profile) Hash() uint64 { return p.hash }
 
 // SchedulerName returns what pods name in spec.schedulerName.
 func (p *Profile) SchedulerName() string { return p.schedulerName }
+
+// Custom reports whether the profile has custom plugins.
+func (p *Profile) Custom() bool { return p.custom != nil }
+
+// Guided reports whether custom plugins are called for a pod before nodes are evaluated, even where no node passes
+// the rules.
+func (p *Profile) Guided() bool { return p.custom != nil && len(p.custom.Points[AtPreFilter]) > 0 }
+
+// ShowsObjects reports whether pods and nodes are shown to extenders or custom plugins, which may read fields that
+// no rule reads.
+func (c ProfileConfig) ShowsObjects() bool { return len(c.Extenders) > 0 || c.Custom != nil }
+
+// Extended reports whether custom plugins or extenders influence where a pod may be placed. A node is then chosen
+// among those that have an Opinion.
+func (p *Profile) Extended(pod *state.Pod) bool {
+	return p.custom.decides() || slices.ContainsFunc(p.extenders, func(e configv1.Extender) bool {
+		return ranksByExtender(e) && Interested(e, pod)
+	})
+}
+
+// AdvisedOnVictims reports whether extenders are asked which pods may be evicted for a pod: those with a
+// preemptVerb about nodes and victims, those with only a filterVerb about the nodes.
+func (p *Profile) AdvisedOnVictims(pod *state.Pod) bool {
+	return slices.ContainsFunc(p.extenders, func(e configv1.Extender) bool {
+		return (e.PreemptVerb != "" || e.FilterVerb != "") && Interested(e, pod)
+	})
+}
+
+// FilteredByExtenders reports whether an extender has to accept a node before the pod may be placed there.
+func (p *Profile) FilteredByExtenders(pod *state.Pod) bool {
+	return slices.ContainsFunc(p.extenders, func(e configv1.Extender) bool {
+		return e.FilterVerb != "" && Interested(e, pod)
+	})
+}

@@ -2,7 +2,6 @@ package placement
 
 import (
 	"cmp"
-	"fmt"
 	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
@@ -94,7 +93,32 @@ func (e *Evaluation) weigh(order []Ranked) {
 	}
 }
 
-// NarrowedReason is the reason for nodes that rules narrowed out.
-func NarrowedReason(by []string) string {
-	return fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", by)
+// diagnose fills in the result for a pod that fits on no node.
+func (e *Evaluation) diagnose() {
+	if e.Rejected != nil {
+		e.Result.Diagnosis = e.Rejected.Diagnosis(len(e.Candidates))
+	} else {
+		e.Result.Diagnosis = DiagnosisOf(len(e.Candidates), e.OnlyBy, e.failures())
+	}
+	if e.Details {
+		e.Result.Nodes = e.report()
+	}
+}
+
+// failures groups the candidates by the reasons why they fail.
+func (e *Evaluation) failures() []Group {
+	var groups []Group
+	places := map[string]int{}
+	for i, n := range e.Candidates {
+		plugin, reasons := e.explain(n, e.verdicts[i])
+		key := strings.Join(append([]string{plugin}, reasons...), "\x00")
+		at, ok := places[key]
+		if !ok {
+			at = len(groups)
+			places[key] = at
+			groups = append(groups, Group{Plugin: plugin, Reasons: reasons})
+		}
+		groups[at].Nodes++
+	}
+	return groups
 }

@@ -60,32 +60,3 @@ func ZoneOrder(nodes []*state.NodeInfo) []int {
 	}
 	return order
 }
-
-// judgeSample judges as many candidates as it takes to find a sample. It stops before the first feasible node
-// beyond the sample, not after the last node of the sample: the nodes in between have been found infeasible, and
-// the next search need not begin with them. Upstream does the same with parallelism 1; with more, its workers
-// overshoot by a few nodes.
-func (e *Evaluation) judgeSample() {
-	walk := make([]int, 0, len(e.Candidates))
-	for _, i := range ZoneOrder(e.Candidates) {
-		e.verdicts[i] = verdictNone
-		if e.IsNarrowed(e.Candidates[i]) {
-			e.verdicts[i] = VerdictNarrowed
-			continue
-		}
-		walk = append(walk, i)
-	}
-	enough, found := e.Profile.SampleSize(len(walk)), 0
-	for step := range walk {
-		i := walk[(e.Start%len(walk)+step)%len(walk)]
-		v := e.Verdict(e.Candidates[i])
-		if v == VerdictPass {
-			if found == enough {
-				return
-			}
-			found++
-		}
-		e.verdicts[i] = v
-		e.Result.Examined++
-	}
-}

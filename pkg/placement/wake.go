@@ -35,7 +35,7 @@ func (p *Profile) Interest(plugin string, pod *state.Pod) rule.Interest {
 	i := rule.Interest{Pods: rule.Everything, Nodes: rule.Everything, Claims: rule.Everything}
 	r, ok := p.byName[plugin]
 	if !ok {
-		if _, told := p.told(plugin); told {
+		if _, told := p.hintedEvents(plugin); told {
 			i.Class = pod.UID // it is unknown which parts of a pod the plugin reads
 		}
 		return i
@@ -73,3 +73,47 @@ func (p *Profile) Preempts() bool { return p.preemption.Enabled }
 // ExceedsBudgets reports whether the profile treats disruption budgets as best effort: its decisions may take more
 // from a budget than is left.
 func (p *Profile) ExceedsBudgets() bool { return p.preemption.PDB == PDBBestEffort }
+
+// Hinted returns the profile with the hints of custom plugins. Without them, any change wakes the pods that custom
+// plugins have rejected.
+func (p *Profile) Hinted(h Hints) *Profile {
+	hinted := *p
+	hinted.hints = h
+	return &hinted
+}
+
+// hintedEvents returns the events that a plugin that is not a rule listens to; false means everything.
+func (p *Profile) hintedEvents(plugin string) (list []rule.Event, told bool) {
+	if p.hints == nil {
+		return nil, false
+	}
+	return p.hints.Events(plugin)
+}
+
+// helps is Wakes for a plugin that is not a rule.
+func (p *Profile) helps(plugin string, pod *state.Pod, c rule.Change) bool {
+	list, told := p.hintedEvents(plugin)
+	return !told || slices.ContainsFunc(list, c.Is) && p.hints.Helps(plugin, pod, c)
+}
+
+// customListens reports whether a plugin that is not a rule listens to changes of this kind.
+func (p *Profile) customListens(plugin string, c rule.Change) bool {
+	list, told := p.hintedEvents(plugin)
+	return !told || slices.ContainsFunc(list, c.Is)
+}
+
+// outsideListens reports whether any custom plugin, or an extender, listens to changes of this kind.
+func (p *Profile) outsideListens(c rule.Change) bool {
+	if len(p.extenders) > 0 {
+		return true
+	}
+	if p.custom == nil {
+		return false
+	}
+	for _, plugins := range p.custom.Points {
+		if slices.ContainsFunc(plugins, func(plugin CustomPlugin) bool { return p.customListens(plugin.Name, c) }) {
+			return true
+		}
+	}
+	return false
+}

@@ -7,7 +7,6 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/devices"
 	"github.com/berth-scheduler/berth/pkg/placement/internal/podaffinity"
 	"github.com/berth-scheduler/berth/pkg/placement/internal/spread"
-	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
@@ -19,8 +18,8 @@ type counter interface {
 	Recount(n *state.Node, pod *state.Pod, by int)
 }
 
-// Seat is a pod on the node where it is, or is expected.
-type Seat struct {
+// PlacedPod is a pod on the node where it is, or is expected.
+type PlacedPod struct {
 	Node *state.NodeInfo
 	Pod  *state.Pod
 	// Started is in nanoseconds since 1970; notStarted for a pod that has not started.
@@ -34,13 +33,13 @@ type WhatIf struct {
 	Counters []counter
 	// copies holds copies of the nodes from which pods have been removed; gone holds those pods by UID.
 	copies map[*state.NodeInfo]*state.NodeInfo
-	gone   map[string]Seat
+	gone   map[string]PlacedPod
 }
 
 // NewWhatIf takes ownership of the filters; they must have been surveyed for it alone.
 func NewWhatIf(filters []ActiveFilter) *WhatIf {
 	w := &WhatIf{
-		Filters: filters, copies: map[*state.NodeInfo]*state.NodeInfo{}, gone: map[string]Seat{},
+		Filters: filters, copies: map[*state.NodeInfo]*state.NodeInfo{}, gone: map[string]PlacedPod{},
 	}
 	for i := range filters {
 		if c, ok := filters[i].Filter.(counter); ok {
@@ -67,7 +66,7 @@ func (w *WhatIf) At(n *state.NodeInfo) *state.NodeInfo {
 }
 
 // Remove takes a pod off its node.
-func (w *WhatIf) Remove(s Seat) {
+func (w *WhatIf) Remove(s PlacedPod) {
 	c, ok := w.copies[s.Node]
 	if !ok {
 		c = s.Node.Clone()
@@ -81,7 +80,7 @@ func (w *WhatIf) Remove(s Seat) {
 }
 
 // Restore undoes Remove.
-func (w *WhatIf) Restore(s Seat) {
+func (w *WhatIf) Restore(s PlacedPod) {
 	w.copies[s.Node].AddPod(s.Pod)
 	delete(w.gone, s.Pod.UID)
 	for _, f := range w.Counters {
@@ -132,7 +131,7 @@ func (p *Profile) FitsWithout(in Input, node *state.NodeInfo, gone map[string]bo
 	for _, n := range in.Nodes {
 		for pod := range n.Pods() {
 			if gone[pod.UID] {
-				w.Remove(Seat{Node: n, Pod: pod})
+				w.Remove(PlacedPod{Node: n, Pod: pod})
 			}
 		}
 	}
@@ -147,11 +146,6 @@ func (p *Profile) FitsWithout(in Input, node *state.NodeInfo, gone map[string]bo
 	}
 	no.Plugin, no.Reasons = e.explain(w.At(node), verdict)
 	return false, no, nil
-}
-
-// LacksDevices reports whether the node has too few devices.
-func (f Failure) LacksDevices() bool {
-	return f.Plugin == names.DynamicResources && slices.Contains(f.Reasons, devices.CannotAllocate)
 }
 
 // Affinity returns the filter for pod affinity, nil if it does not apply.

@@ -74,10 +74,10 @@ func resolveBerth(
 			strictyaml.Decode(raw, &args, path, r)
 		}
 	}
-	return args.Preemption.complete(path.Child("preemption"), r)
+	return args.Preemption.resolve(path.Child("preemption"), r)
 }
 
-func (a preemptionArgs) complete(path *field.Path, r *strictyaml.Report) placement.PreemptionConfig {
+func (a preemptionArgs) resolve(path *field.Path, r *strictyaml.Report) placement.PreemptionConfig {
 	orDefault(&a.CrossNode.Enabled, true)
 	orDefault(&a.Keepers.Enabled, true)
 	orDefault(&a.Devices.Enabled, true)

@@ -1,12 +1,10 @@
 package config
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	componentconfig "k8s.io/component-base/config"
 	componentv1alpha1 "k8s.io/component-base/config/v1alpha1"
@@ -26,23 +24,6 @@ const (
 	// maxBackoffSeconds keeps a backoff within the range of time.Duration.
 	maxBackoffSeconds = int64((1<<63 - 1) / time.Second)
 )
-
-// checkType is called before the document is decoded: errors about fields of another kind or version would only be
-// noise.
-func checkType(raw []byte, r *strictyaml.Report) bool {
-	var meta metav1.TypeMeta
-	if err := json.Unmarshal(raw, &meta); err != nil {
-		r.AddError(nil, "document", err)
-		return false
-	}
-	if meta.APIVersion != apiVersion {
-		r.Add(field.NewPath("apiVersion"), meta.APIVersion, "want "+apiVersion)
-	}
-	if meta.Kind != kind {
-		r.Add(field.NewPath("kind"), meta.Kind, "want "+kind)
-	}
-	return meta.APIVersion == apiVersion && meta.Kind == kind
-}
 
 // complete fills in the defaults, records what is not acceptable and builds the result, which is valid only if
 // nothing was recorded.

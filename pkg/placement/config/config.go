@@ -1,15 +1,11 @@
 package config
 
 import (
-	"fmt"
-	"os"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
-	"github.com/berth-scheduler/berth/pkg/strictyaml"
 )
 
 const (
@@ -65,38 +61,4 @@ type ClientConnection struct {
 	// QPS and Burst limit requests per second on the client's side; QPS 0 means no limit.
 	QPS   float32
 	Burst int32
-}
-
-// Load reads the file at path. The error lists every mistake, one line each. custom names the plugins that are
-// compiled into this program in addition to kube-scheduler's own.
-func Load(path string, custom ...string) (*Configuration, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("%s: scheduler configuration: %w", path, err)
-	}
-	return Parse(path, data, custom...)
-}
-
-// Parse is Load for a configuration in memory; file is the name used in errors.
-func Parse(file string, data []byte, custom ...string) (*Configuration, error) {
-	r := &strictyaml.Report{File: file}
-	var in schedulerv1.KubeSchedulerConfiguration
-	raw := strictyaml.JSON(data, r)
-	if raw == nil {
-		return nil, r.Err()
-	}
-	if !checkType(raw, r) {
-		return nil, r.Err()
-	}
-	strictyaml.Decode(raw, &in, nil, r)
-	out := complete(&in, catalogue{custom}, r)
-	if err := r.Err(); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// Default returns the configuration of an empty file: one profile, default-scheduler.
-func Default() *Configuration {
-	return complete(&schedulerv1.KubeSchedulerConfiguration{}, catalogue{}, &strictyaml.Report{})
 }

@@ -77,9 +77,3 @@ func tryAllNodes(plugins []placement.PluginConfig) {
 		}
 	}
 }
-
-func find(ps []EnabledPlugin, name string) int {
-	return slices.IndexFunc(ps, func(p EnabledPlugin) bool { return p.Name == name })
-}
-
-func isIn(ps []EnabledPlugin, name string) bool { return find(ps, name) >= 0 }

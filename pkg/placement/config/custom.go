@@ -80,7 +80,3 @@ func (k catalogue) customOf(
 	}
 	return c
 }
-
-func withoutCustom(ps []EnabledPlugin) []EnabledPlugin {
-	return slices.DeleteFunc(slices.Clone(ps), func(p EnabledPlugin) bool { return implemented[p.Name] == nil })
-}

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -15,12 +14,6 @@ import (
 // allPlugins in a disabled list removes everything that came from the defaults (in multiPoint) or from multiPoint
 // (at one extension point).
 const allPlugins = "*"
-
-// EnabledPlugin is one plugin at one extension point. Weight counts only at score and is at least 1.
-type EnabledPlugin struct {
-	Name   string
-	Weight int32
-}
 
 // resolvePlugins determines which plugins run at which point, and in which order, from the defaults and the file.
 // Entries that checkPlugins refuses are left out, so that further mistakes can be found in the rest.
@@ -108,15 +101,6 @@ func (k catalogue) expand(at Point, here schedulerv1.PluginSet, everywhere []sch
 		}
 	}
 	return slices.Concat(first, middle, last)
-}
-
-// enabled fills in the weight: none and 0 mean 1.
-func enabled(p schedulerv1.Plugin) EnabledPlugin {
-	var weight int32
-	if p.Weight != nil {
-		weight = *p.Weight
-	}
-	return EnabledPlugin{Name: p.Name, Weight: cmp.Or(weight, 1)}
 }
 
 func pluginNames(ps []schedulerv1.Plugin) map[string]bool {

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
@@ -147,4 +149,29 @@ func pluginSet(p *schedulerv1.Plugins, at Point) schedulerv1.PluginSet {
 	default:
 		return p.MultiPoint
 	}
+}
+
+// EnabledPlugin is one plugin at one extension point. Weight counts only at score and is at least 1.
+type EnabledPlugin struct {
+	Name   string
+	Weight int32
+}
+
+// enabled fills in the weight: none and 0 mean 1.
+func enabled(p schedulerv1.Plugin) EnabledPlugin {
+	var weight int32
+	if p.Weight != nil {
+		weight = *p.Weight
+	}
+	return EnabledPlugin{Name: p.Name, Weight: cmp.Or(weight, 1)}
+}
+
+func find(ps []EnabledPlugin, name string) int {
+	return slices.IndexFunc(ps, func(p EnabledPlugin) bool { return p.Name == name })
+}
+
+func isIn(ps []EnabledPlugin, name string) bool { return find(ps, name) >= 0 }
+
+func withoutCustom(ps []EnabledPlugin) []EnabledPlugin {
+	return slices.DeleteFunc(slices.Clone(ps), func(p EnabledPlugin) bool { return implemented[p.Name] == nil })
 }

@@ -1,8 +1,9 @@
 package devices
 
 import (
-	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -24,25 +25,22 @@ type Index struct {
 	filled bool
 	// nodes holds the nodes that have slices of their own, by name.
 	nodes map[string]*nodeDevices
-	// wide holds the UIDs of slices that more than one node can reach, or that count the consumption of devices.
-	wide map[types.UID]struct{}
+	// multiNode holds the UIDs of slices that more than one node can reach, or that count the consumption of devices.
+	multiNode map[types.UID]struct{}
 	// pools holds the slices of nodes by their pool.
-	pools map[poolKey][]*ownSlice
+	pools map[poolKey][]*nodeSlice
 	// taken counts the allocations and promises of each device; given is the same for the allocator.
-	taken map[structured.DeviceID]int
-	given structured.AllocatedState
+	taken     map[structured.DeviceID]int
+	allocated structured.AllocatedState
 	// shares holds the shares of each device; shared counts the shares in a pool.
 	shares map[structured.DeviceID]map[structured.SharedDeviceID]*share
 	shared map[poolKey]int
 	// promised holds the promises to a claim, by its UID.
 	promised map[string][]claimPromise
-	leaving
+	treatedAsGone
 	// verdicts holds the results of selectors for devices, by selectorKey.
 	verdicts map[string]*verdicts
 }
-
-// poolKey identifies a pool.
-type poolKey struct{ driver, pool string }
 
 // share is a share of a device: how many claims and promises refer to it (a promise and a claim may mean the
 // same share), and its size.
@@ -50,21 +48,6 @@ type share struct {
 	uses     int
 	consumed map[resourcev1.QualifiedName]resource.Quantity
 }
-
-// nodeDevices holds the slices that belong to one node alone, sorted by driver and pool.
-type nodeDevices struct {
-	slices []*ownSlice
-	// plain reports whether each slice is a pool of its own with plain devices only.
-	plain bool
-}
-
-// ownSlice is a slice of one node; taken has one bit for each of its devices, if they are plain.
-type ownSlice struct {
-	*resourcev1.ResourceSlice
-	taken uint32
-}
-
-func (s *ownSlice) pool() poolKey { return poolKey{s.Spec.Driver, s.Spec.Pool.Name} }
 
 // Memory is implemented by an Objects that also keeps an index of the devices. The index includes promises,
 // which the objects do not show.
@@ -88,16 +71,16 @@ func IndexOf(objects rule.Objects) *Index {
 // Fill builds the index from scratch from facts, without promises.
 func (x *Index) Fill(objects rule.Objects) {
 	*x = Index{
-		filled: true, nodes: map[string]*nodeDevices{}, wide: map[types.UID]struct{}{},
-		pools: map[poolKey][]*ownSlice{}, taken: map[structured.DeviceID]int{},
-		given: structured.AllocatedState{
+		filled: true, nodes: map[string]*nodeDevices{}, multiNode: map[types.UID]struct{}{},
+		pools: map[poolKey][]*nodeSlice{}, taken: map[structured.DeviceID]int{},
+		allocated: structured.AllocatedState{
 			AllocatedDevices:         sets.New[structured.DeviceID](),
 			AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
 			AggregatedCapacity:       structured.NewConsumedCapacityCollection(),
 		},
 		shares: map[structured.DeviceID]map[structured.SharedDeviceID]*share{}, shared: map[poolKey]int{},
 		promised: map[string][]claimPromise{}, verdicts: map[string]*verdicts{},
-		leaving: leaving{left: map[string]bool{}, freed: map[string][]*resourcev1.AllocationResult{}},
+		treatedAsGone: treatedAsGone{left: map[string]bool{}, freed: map[string][]*resourcev1.AllocationResult{}},
 	}
 	for o := range objects.ObjectsOf(events.KindResourceClaim, "") {
 		if claim, ok := o.API.(*resourcev1.ResourceClaim); ok {
@@ -129,14 +112,6 @@ func (x *Index) Apply(c state.ObjectChange) {
 			x.addSlice(s)
 		}
 	}
-}
-
-func sliceOf(o *state.Object) (*resourcev1.ResourceSlice, bool) {
-	if o == nil {
-		return nil, false
-	}
-	s, ok := o.API.(*resourcev1.ResourceSlice)
-	return s, ok
 }
 
 // claimPromise is the allocation that was promised to a claim together with a place for a pod that will use it; it
@@ -199,28 +174,15 @@ func (x *Index) countDevice(r *resourcev1.DeviceRequestAllocationResult, by int)
 	x.taken[id] = before + by
 	switch {
 	case before == 0 && by > 0:
-		x.given.AllocatedDevices.Insert(id)
+		x.allocated.AllocatedDevices.Insert(id)
 	case before+by == 0:
 		delete(x.taken, id)
-		x.given.AllocatedDevices.Delete(id)
+		x.allocated.AllocatedDevices.Delete(id)
 	default:
 		return
 	}
 	for _, s := range x.pools[poolKey{r.Driver, r.Pool}] {
 		s.mark(r.Device, by > 0)
-	}
-}
-
-// mark sets or clears the bit of a device.
-func (s *ownSlice) mark(device string, taken bool) {
-	for i := range min(len(s.Spec.Devices), maxPlainDevices) {
-		switch {
-		case s.Spec.Devices[i].Name != device:
-		case taken:
-			s.taken |= 1 << i
-		default:
-			s.taken &^= 1 << i
-		}
 	}
 }
 
@@ -239,19 +201,19 @@ func (x *Index) countShare(r *resourcev1.DeviceRequestAllocationResult, by int) 
 		s = &share{consumed: r.ConsumedCapacity}
 		of[id] = s
 		x.shared[poolKey{r.Driver, r.Pool}]++
-		x.given.AllocatedSharedDeviceIDs.Insert(id)
+		x.allocated.AllocatedSharedDeviceIDs.Insert(id)
 		x.consume(device, s)
 	}
 	if s.uses += by; s.uses > 0 {
 		return
 	}
 	delete(of, id)
-	x.given.AllocatedSharedDeviceIDs.Delete(id)
+	x.allocated.AllocatedSharedDeviceIDs.Delete(id)
 	if x.shared[poolKey{r.Driver, r.Pool}]--; x.shared[poolKey{r.Driver, r.Pool}] == 0 {
 		delete(x.shared, poolKey{r.Driver, r.Pool})
 	}
 	// Amounts are summed up from scratch: a share of zero must remain when another one is removed.
-	delete(x.given.AggregatedCapacity, device)
+	delete(x.allocated.AggregatedCapacity, device)
 	for _, left := range of {
 		x.consume(device, left)
 	}
@@ -262,21 +224,16 @@ func (x *Index) countShare(r *resourcev1.DeviceRequestAllocationResult, by int) 
 
 func (x *Index) consume(device structured.DeviceID, s *share) {
 	if s.consumed != nil {
-		x.given.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(device, s.consumed))
+		x.allocated.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(device, s.consumed))
 	}
-}
-
-// isWide reports whether a slice does not belong to a single node, or counts the consumption of devices.
-func isWide(s *resourcev1.ResourceSlice) bool {
-	return ptr.Deref(s.Spec.NodeName, "") == "" || len(s.Spec.SharedCounters) > 0
 }
 
 func (x *Index) addSlice(s *resourcev1.ResourceSlice) {
-	if isWide(s) {
-		x.wide[s.UID] = struct{}{}
+	if isMultiNode(s) {
+		x.multiNode[s.UID] = struct{}{}
 		return
 	}
-	own := &ownSlice{ResourceSlice: s}
+	own := &nodeSlice{ResourceSlice: s}
 	for i := range min(len(s.Spec.Devices), maxPlainDevices) {
 		if x.taken[structured.MakeDeviceID(s.Spec.Driver, s.Spec.Pool.Name, s.Spec.Devices[i].Name)] > 0 {
 			own.taken |= 1 << i
@@ -293,12 +250,12 @@ func (x *Index) addSlice(s *resourcev1.ResourceSlice) {
 }
 
 func (x *Index) dropSlice(s *resourcev1.ResourceSlice) {
-	delete(x.wide, s.UID)
+	delete(x.multiNode, s.UID)
 	n := x.nodes[ptr.Deref(s.Spec.NodeName, "")]
 	if n == nil {
 		return
 	}
-	at := slices.IndexFunc(n.slices, func(o *ownSlice) bool { return o.UID == s.UID })
+	at := slices.IndexFunc(n.slices, func(o *nodeSlice) bool { return o.UID == s.UID })
 	if at < 0 {
 		return
 	}
@@ -306,7 +263,7 @@ func (x *Index) dropSlice(s *resourcev1.ResourceSlice) {
 	for _, v := range x.verdicts {
 		delete(v.of, own)
 	}
-	pool := slices.DeleteFunc(x.pools[own.pool()], func(o *ownSlice) bool { return o == own })
+	pool := slices.DeleteFunc(x.pools[own.pool()], func(o *nodeSlice) bool { return o == own })
 	if x.pools[own.pool()] = pool; len(pool) == 0 {
 		delete(x.pools, own.pool())
 	}
@@ -317,52 +274,91 @@ func (x *Index) dropSlice(s *resourcev1.ResourceSlice) {
 	n.sort()
 }
 
-// sort sorts the slices, by name where drivers and pools are the same, and determines whether they are plain.
-func (n *nodeDevices) sort() {
-	slices.SortFunc(n.slices, func(a, b *ownSlice) int {
-		return cmp.Or(cmp.Compare(a.Spec.Driver, b.Spec.Driver), cmp.Compare(a.Spec.Pool.Name, b.Spec.Pool.Name),
-			cmp.Compare(a.Name, b.Name))
-	})
-	n.plain = true
-	for i, s := range n.slices {
-		again := i > 0 && n.slices[i-1].pool() == s.pool()
-		if again || s.Spec.Pool.ResourceSliceCount != 1 || ptr.Deref(s.Spec.PerDeviceNodeSelection, false) ||
-			!plainDevices(s.Spec.Devices) {
-			n.plain = false
-			return
-		}
-	}
-}
-
 // isPlain reports whether each slice of a node is a pool of its own with plain devices only, and no device is
 // shared.
 func (x *Index) isPlain(n *nodeDevices) bool {
 	if n == nil || !n.plain || len(x.shared) == 0 {
 		return n == nil || n.plain
 	}
-	return !slices.ContainsFunc(n.slices, func(s *ownSlice) bool { return x.shared[s.pool()] > 0 })
+	return !slices.ContainsFunc(n.slices, func(s *nodeSlice) bool { return x.shared[s.pool()] > 0 })
 }
 
-// maxPlainDevices is the largest number of devices in a slice that are compared with each other and have a bit
-// each.
-const maxPlainDevices = 32
+// treatedAsGone records the pods that an index temporarily treats as gone, and what is free because of that.
+type treatedAsGone struct {
+	// left holds these pods by UID.
+	left map[string]bool
+	// freed holds the allocations and promises of claims, by UID, all of whose users have left.
+	freed map[string][]*resourcev1.AllocationResult
+}
 
-func plainDevices(devices []resourcev1.Device) bool {
-	if len(devices) > maxPlainDevices {
-		return false
+// String returns everything in the index, one sorted line per item, so that equal indexes print the same. Only
+// cached results of selectors are left out.
+func (x *Index) String() string {
+	lines := []string{fmt.Sprintf("%d wide slices", len(x.multiNode))}
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	for id := range x.allocated.AllocatedDevices {
+		add("device %s is taken", id)
 	}
-	for i := range devices {
-		d := &devices[i]
-		if len(d.Taints)+len(d.ConsumesCounters)+len(d.BindingConditions)+len(d.BindingFailureConditions) > 0 ||
-			ptr.Deref(d.BindsToNode, false) || ptr.Deref(d.AllowMultipleAllocations, false) ||
-			len(d.NodeAllocatableResourceMappings) > 0 {
-			return false
-		}
-		for j := range i {
-			if devices[j].Name == d.Name {
-				return false
-			}
+	for id := range x.allocated.AllocatedSharedDeviceIDs {
+		add("share %s is taken", id)
+	}
+	for id, amounts := range x.allocated.AggregatedCapacity {
+		add("device %s gives", id)
+		for name, q := range amounts {
+			add("device %s gives %s %s", id, q, name)
 		}
 	}
-	return true
+	for pool, n := range x.shared {
+		add("pool %s/%s has %d shares", pool.driver, pool.pool, n)
+	}
+	for name, n := range x.nodes {
+		text := ""
+		for _, s := range n.slices {
+			text += fmt.Sprintf(" %s:%b", s.Name, s.taken)
+		}
+		add("node %s, plain %t, taken%s", name, x.isPlain(n), text)
+	}
+	for pool, list := range x.pools {
+		names := make([]string, len(list))
+		for i, s := range list {
+			names[i] = s.Name
+		}
+		slices.Sort(names)
+		add("pool %s/%s is %s", pool.driver, pool.pool, strings.Join(names, ", "))
+	}
+	for claim, list := range x.promised {
+		for _, p := range list {
+			add("claim %s is promised to %s, with devices %t", claim, p.podUID, p.allocation != nil)
+		}
+	}
+	for pod := range x.left {
+		add("pod %s has left", pod)
+	}
+	for claim := range x.freed {
+		add("claim %s is free", claim)
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// maxVerdicts is the number of selector lists whose verdicts are kept: more than a cluster has classes. One list
+// takes some 50 bytes a slice.
+const maxVerdicts = 64
+
+// verdictsOf returns the cached results of these selectors.
+func (x *Index) verdictsOf(selectors []resourcev1.DeviceSelector) *verdicts {
+	var key strings.Builder
+	for i := range selectors {
+		key.WriteString(selectors[i].CEL.Expression)
+		key.WriteByte(0)
+	}
+	v := x.verdicts[key.String()]
+	if v == nil {
+		if len(x.verdicts) >= maxVerdicts {
+			clear(x.verdicts)
+		}
+		v = &verdicts{of: map[*nodeSlice]uint32{}, bare: map[string]bool{}}
+		x.verdicts[key.String()] = v
+	}
+	return v
 }

@@ -145,7 +145,7 @@ func TestShareOfNothingStays(t *testing.T) {
 	x.Promise("one", "p", give("s1", 0))
 	x.Promise("two", "q", two)
 	x.Withdraw("two", "q", two)
-	if got := slices.Collect(maps.Values(x.given.AggregatedCapacity)); len(got) != 1 || !got[0].Empty() {
+	if got := slices.Collect(maps.Values(x.allocated.AggregatedCapacity)); len(got) != 1 || !got[0].Empty() {
 		t.Errorf("consumed is %v, want nothing of one device", got)
 	}
 }

@@ -4,20 +4,10 @@ import (
 	"slices"
 
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
-	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
-
-// leaving records the pods that an index temporarily treats as gone, and what is free because of that.
-type leaving struct {
-	// left holds these pods by UID.
-	left map[string]bool
-	// freed holds the allocations and promises of claims, by UID, all of whose users have left.
-	freed map[string][]*resourcev1.AllocationResult
-}
 
 // Leave treats a pod as gone until Return. Claims that no other pod uses or will use give their devices back, as
 // Kubernetes' claim controller does when the last user of a claim is gone, whether or not the claim was created for
@@ -25,17 +15,17 @@ type leaving struct {
 // Return.
 func (x *Index) Leave(pod *state.Pod, objects rule.Objects) (changed bool) {
 	x.left[pod.UID] = true
-	return x.regard(pod, objects)
+	return x.updateClaims(pod, objects)
 }
 
 // Return undoes Leave. It reports whether any device is taken again.
 func (x *Index) Return(pod *state.Pod, objects rule.Objects) (changed bool) {
 	delete(x.left, pod.UID)
-	return x.regard(pod, objects)
+	return x.updateClaims(pod, objects)
 }
 
-// regard updates the claims of a pod that has left or come back.
-func (x *Index) regard(pod *state.Pod, objects rule.Objects) (changed bool) {
+// updateClaims updates the claims of a pod that has left or come back.
+func (x *Index) updateClaims(pod *state.Pod, objects rule.Objects) (changed bool) {
 	for _, claim := range usedClaims(pod, objects) {
 		uid := string(claim.UID)
 		list, freed := x.freed[uid]
@@ -90,27 +80,6 @@ func (x *Index) unused(claim *resourcev1.ResourceClaim) bool {
 	return len(users)+len(promised) > 0
 }
 
-// usedClaims returns those claims of a pod that exist.
-func usedClaims(pod *state.Pod, objects rule.Objects) (claims []*resourcev1.ResourceClaim) {
-	if pod.Template == nil || !rule.HasDeviceClaims(&pod.Template.Spec) {
-		return nil
-	}
-	named := claimNamer(pod)
-	for i := range pod.Template.Spec.ResourceClaims {
-		name, _, err := resourceclaim.Name(named, &pod.Template.Spec.ResourceClaims[i])
-		if err != nil || name == nil {
-			continue
-		}
-		if claim, ok := rule.Find[*resourcev1.ResourceClaim](objects, events.KindResourceClaim, pod.Namespace, *name); ok {
-			claims = append(claims, claim)
-		}
-	}
-	return claims
-}
-
-// lookups gives the embedded interface a name that differs from its method Objects.
-type lookups = rule.Objects
-
 // indexed is an Objects with an index of its own.
 type indexed struct {
 	lookups
@@ -133,28 +102,4 @@ func WithoutUsers(objects rule.Objects, gone []*state.Pod) (without rule.Objects
 			index.Return(pod, without)
 		}
 	}
-}
-
-// Recount counts again when a pod is removed (-1) or put back (1): devices become free together with the pods whose
-// claims hold them.
-func (d *Demand) Recount(_ *state.Node, pod *state.Pod, by int) {
-	if len(d.lacking) == 0 && d.wish == nil || pod.Template == nil || !rule.HasDeviceClaims(&pod.Template.Spec) {
-		return
-	}
-	change := d.known().Return
-	if by < 0 {
-		change = d.known().Leave
-	}
-	if change(pod, d.objects) {
-		clear(d.outcomes)
-		d.devices = nil
-	}
-}
-
-// known returns the device index, and creates it on first use.
-func (d *Demand) known() *Index {
-	if d.index == nil {
-		d.index = IndexOf(d.objects)
-	}
-	return d.index
 }

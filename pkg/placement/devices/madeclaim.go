@@ -164,3 +164,10 @@ func (m *claimMaker) mapTo(i int, resource, request string) {
 		ContainerName: m.containers[i].Name, ResourceName: resource, RequestName: request,
 	})
 }
+
+// MadeClaim is a claim that is created for those resources of a pod that devices provide on its node.
+type MadeClaim struct {
+	Claim *resourcev1.ResourceClaim
+	// Mappings define which container gets which of the claim's requests for which resource.
+	Mappings []corev1.ContainerExtendedResourceRequest
+}

@@ -102,8 +102,8 @@ func TestResourcesBesideDevicesAreListed(t *testing.T) {
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{wanting("a", 1, false)}},
 	})
 	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}}
-	wish := &wish{
-		pod: pod, resources: []Backed{{"example.com/gpu", class}}, plain: []string{"example.com/fpga"},
+	wish := &extendedRequest{
+		pod: pod, resources: []Backed{{"example.com/gpu", class}}, unbacked: []string{"example.com/fpga"},
 		claims: map[string]*MadeClaim{},
 	}
 	for listed, want := range map[string]string{"": "cannot fit resource", "0": "", "3": ""} {
@@ -111,7 +111,7 @@ func TestResourcesBesideDevicesAreListed(t *testing.T) {
 		if listed != "" {
 			obj.Status.Allocatable = corev1.ResourceList{"example.com/fpga": resource.MustParse(listed)}
 		}
-		claim, why := wish.on(state.NewNode(obj))
+		claim, why := wish.claimOn(state.NewNode(obj))
 		if why != want || (claim == nil) != (want != "") {
 			t.Errorf("listed %q: claim %v, %q, want %q", listed, claim, why, want)
 		}

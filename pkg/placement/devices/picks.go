@@ -5,9 +5,6 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -48,42 +45,11 @@ func (p Plugin) Picks(
 	if !ok {
 		return nil, true
 	}
-	outcome := d.settle(node)
+	outcome := d.selectDevices(node)
 	if outcome.Why != "" {
 		return nil, false
 	}
 	return d.picks(outcome, seed), true
-}
-
-func (d *Demand) picks(outcome outcome, seed uint64) []Pick {
-	var list []Pick
-	fresh := outcome.allocations
-	for i := range d.claims {
-		c := &d.claims[i]
-		pick := Pick{Claim: c.claim.Name, UID: string(c.claim.UID), Version: c.version}
-		switch {
-		case c.claim.Status.Allocation == nil:
-			pick.Allocation, fresh = fresh[0].DeepCopy(), fresh[1:]
-			nameShares(pick.Allocation, pick.UID, seed)
-		case c.reserved:
-			continue
-		}
-		list = append(list, pick)
-	}
-	if outcome.made != nil {
-		list = append(list, d.wish.pick(outcome.made, &fresh[0], seed))
-	}
-	return list
-}
-
-// pick returns the claim to be created, with its devices. An existing claim with the same spec is reused.
-func (w *wish) pick(made *MadeClaim, fresh *resourcev1.AllocationResult, seed uint64) Pick {
-	pick := Pick{Claim: made.Claim.Name, Allocation: fresh.DeepCopy(), Made: made}
-	if w.existing != nil && equality.Semantic.DeepEqual(w.existing.Spec, made.Claim.Spec) {
-		pick.UID, pick.Version = string(w.existing.UID), w.version
-	}
-	nameShares(pick.Allocation, w.pod.UID, seed)
-	return pick
 }
 
 // nameShares names the shares of devices. Upstream's allocator uses random names, but a decision must be
@@ -154,47 +120,4 @@ func itemOf(r *resourcev1.DeviceRequestAllocationResult) string {
 		return r.Device
 	}
 	return r.Device + "#" + string(*r.ShareID)
-}
-
-// Ready reports whether the devices of a claim are ready, so that a pod that uses it can be bound. problem
-// is set if a device reports that it will never be ready. Source: dynamicresources.go isClaimReadyForBinding.
-func Ready(claim *resourcev1.ResourceClaim) (ready bool, problem string) {
-	if claim.Status.Allocation == nil {
-		return false, ""
-	}
-	for i := range claim.Status.Allocation.Devices.Results {
-		r := &claim.Status.Allocation.Devices.Results[i]
-		if len(r.BindingConditions) == 0 {
-			continue
-		}
-		conditions, known := conditionsOf(claim, r)
-		if !known {
-			return false, ""
-		}
-		for _, name := range r.BindingFailureConditions {
-			if c := meta.FindStatusCondition(conditions, name); c != nil && c.Status == metav1.ConditionTrue {
-				return false, fmt.Sprintf("device %s/%s/%s of claim %s: %s: %s",
-					r.Driver, r.Pool, r.Device, claim.Name, c.Reason, c.Message)
-			}
-		}
-		for _, name := range r.BindingConditions {
-			if !meta.IsStatusConditionTrue(conditions, name) {
-				return false, ""
-			}
-		}
-	}
-	return true, ""
-}
-
-func conditionsOf(
-	claim *resourcev1.ResourceClaim, r *resourcev1.DeviceRequestAllocationResult,
-) (conditions []metav1.Condition, known bool) {
-	for i := range claim.Status.Devices {
-		d := &claim.Status.Devices[i]
-		if d.Driver == r.Driver && d.Pool == r.Pool && d.Device == r.Device &&
-			ptr.Deref(d.ShareID, "") == string(ptr.Deref(r.ShareID, "")) {
-			return d.Conditions, true
-		}
-	}
-	return nil, false
 }

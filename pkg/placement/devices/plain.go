@@ -2,17 +2,13 @@ package devices
 
 import (
 	"math/bits"
-	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/structured"
-	"k8s.io/utils/ptr"
 
-	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 )
 
@@ -25,71 +21,11 @@ type plainSearch struct {
 	compiled  *cel.Cache
 	selectors []resourcev1.DeviceSelector
 	count     int
-	known     *verdicts
+	cache     *verdicts
 }
 
-// verdicts holds the results of a list of selectors for devices. They belong to an index because they are valid for
-// as long as a slice does not change.
-type verdicts struct {
-	// of has a bit for each device of a slice that matches.
-	of map[*ownSlice]uint32
-	// bare is the same for devices without attributes and capacity, by driver.
-	bare map[string]bool
-}
-
-// maxVerdicts is the number of selector lists whose verdicts are kept: more than a cluster has classes. One list
-// takes some 50 bytes a slice.
-const maxVerdicts = 64
-
-// plain returns the quick search for the claims without devices, or nil if the quick search cannot handle them.
-func (d *Demand) plain(compiled *cel.Cache, objects rule.Objects) *plainSearch {
-	if d.wish != nil || len(d.lacking) != 1 || len(d.lacking[0].Spec.Devices.Requests) != 1 ||
-		len(d.lacking[0].Spec.Devices.Constraints) != 0 {
-		return nil
-	}
-	r := d.lacking[0].Spec.Devices.Requests[0].Exactly
-	if r == nil || ptr.Deref(r.AdminAccess, false) || r.Capacity != nil ||
-		r.AllocationMode != resourcev1.DeviceAllocationModeExactCount ||
-		r.Count < 1 || r.Count > resourcev1.AllocationResultsMaxSize {
-		return nil
-	}
-	class, ok := rule.Find[*resourcev1.DeviceClass](objects, events.KindDeviceClass, "", r.DeviceClassName)
-	if !ok {
-		return nil
-	}
-	selectors := slices.Concat(class.Spec.Selectors, r.Selectors)
-	if slices.ContainsFunc(selectors, func(s resourcev1.DeviceSelector) bool { return s.CEL == nil }) {
-		return nil
-	}
-	index := d.known()
-	if len(index.wide) > 0 {
-		return nil
-	}
-	return &plainSearch{
-		index: index, compiled: compiled, selectors: selectors, count: int(r.Count), known: index.verdictsOf(selectors),
-	}
-}
-
-// verdictsOf returns the cached results of these selectors.
-func (x *Index) verdictsOf(selectors []resourcev1.DeviceSelector) *verdicts {
-	var key strings.Builder
-	for i := range selectors {
-		key.WriteString(selectors[i].CEL.Expression)
-		key.WriteByte(0)
-	}
-	v := x.verdicts[key.String()]
-	if v == nil {
-		if len(x.verdicts) >= maxVerdicts {
-			clear(x.verdicts)
-		}
-		v = &verdicts{of: map[*ownSlice]uint32{}, bare: map[string]bool{}}
-		x.verdicts[key.String()] = v
-	}
-	return v
-}
-
-// suffices reports whether a node has enough free devices; known is false if only the allocator can tell.
-func (s *plainSearch) suffices(node string) (enough, known bool) {
+// hasEnough reports whether a node has enough free devices; known is false if only the allocator can tell.
+func (s *plainSearch) hasEnough(node string) (enough, known bool) {
 	own := s.index.nodes[node]
 	if own == nil {
 		return false, true
@@ -112,8 +48,8 @@ func (s *plainSearch) suffices(node string) (enough, known bool) {
 }
 
 // matching returns a bit for each device of a slice that matches; ok is false if an expression fails.
-func (s *plainSearch) matching(slice *ownSlice) (matching uint32, ok bool) {
-	if matching, ok = s.known.of[slice]; ok {
+func (s *plainSearch) matching(slice *nodeSlice) (matching uint32, ok bool) {
+	if matching, ok = s.cache.of[slice]; ok {
 		return matching, true
 	}
 	for i := range slice.Spec.Devices {
@@ -125,14 +61,14 @@ func (s *plainSearch) matching(slice *ownSlice) (matching uint32, ok bool) {
 			matching |= 1 << i
 		}
 	}
-	s.known.of[slice] = matching
+	s.cache.of[slice] = matching
 	return matching, true
 }
 
 func (s *plainSearch) matches(driver string, device *resourcev1.Device) (match bool, err error) {
 	bare := len(device.Attributes)+len(device.Capacity) == 0
 	if bare {
-		if answer, known := s.known.bare[driver]; known {
+		if answer, known := s.cache.bare[driver]; known {
 			return answer, nil
 		}
 	}
@@ -151,7 +87,7 @@ func (s *plainSearch) matches(driver string, device *resourcev1.Device) (match b
 		}
 	}
 	if bare && err == nil {
-		s.known.bare[driver] = match
+		s.cache.bare[driver] = match
 	}
 	return match, err
 }

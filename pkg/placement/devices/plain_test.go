@@ -104,15 +104,15 @@ func TestPlainDevicesAreTheAllocators(t *testing.T) {
 		}
 		quick, slow := demand(), demand()
 		node := state.NewNode(&corev1.Node{ObjectMeta: objectMeta("n")})
-		if quick.quick = quick.plain(compiled, objects); quick.quick == nil {
+		if quick.fast = quick.plainSearch(compiled, objects); quick.fast == nil {
 			t.Fatal("a single request for a number of devices is not plain")
 		}
-		_, answered := quick.quick.suffices("n")
+		_, answered := quick.fast.hasEnough("n")
 		known[answered]++
 		if got, want := quick.Judge(node).Why, slow.Judge(node).Why; got != want {
 			t.Fatalf("%q, the allocator says %q", got, want)
 		}
-		got, want := quick.settle(node).allocations, slow.settle(node).allocations
+		got, want := quick.selectDevices(node).allocations, slow.selectDevices(node).allocations
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Fatalf("devices %v, the allocator takes %v", got, want)
 		}

@@ -35,7 +35,7 @@ func newDeviceSearch(compiled *cel.Cache, objects rule.Objects, index *Index) (*
 			slices = append(slices, s)
 		}
 	}
-	allocator, err := structured.NewAllocator(&steps{}, deviceFeatures, index.given,
+	allocator, err := structured.NewAllocator(&steps{}, deviceFeatures, index.allocated,
 		deviceClasses{objects}, slices, compiled)
 	if err != nil {
 		return nil, err

@@ -49,7 +49,7 @@ func (t *Tally) Count(node *corev1.Node, class *resourcev1.DeviceClass) (all, ta
 			}
 			all++
 			if structured.IsDeviceAllocated(
-				structured.MakeDeviceID(s.Spec.Driver, s.Spec.Pool.Name, devices[i].Name), &t.index.given) {
+				structured.MakeDeviceID(s.Spec.Driver, s.Spec.Pool.Name, devices[i].Name), &t.index.allocated) {
 				taken++
 			}
 		}

@@ -12,29 +12,35 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// classCache keeps the most recently used classes, within a memory budget.
+// classCache keeps the most recently used classes, within a memory budget. Three maps lead to them: byKey, by the
+// contents of a pod; byPod, by the identity of its parts; and crossNodes, to the states that classes share.
 type classCache struct {
+	// budget and size are in bytes; budget 0 means the default.
 	budget, size int64 // budget 0: the default
 	byKey        map[classKey]*cached
 	// recent is the order of use, most recent first.
-	recent *list.List
-	wides  map[wideKey]*wide
-	// byPod is a shortcut past the signature for pods whose parts have been seen before.
+	recent     *list.List
+	crossNodes map[crossNodeKey]*crossNodeState
+	// byPod is a shortcut past the signature for pods whose parts have been seen before: writing a signature
+	// reads the whole spec of a pod.
 	byPod map[podKey]*cached
-	// spare is a dropped class whose arrays the next new one may reuse.
+	// spare is a dropped class whose arrays the next new one may reuse. Where every pod has a shape of its own,
+	// classes are created and dropped with every decision, and without reuse each of them would allocate arrays
+	// of the size of the cluster.
 	spare *class
 }
 
+// cached is an entry of the cache: a class, its place in the order of use, and its size in bytes as last counted.
 type cached struct {
 	*class
 	place *list.Element // its Value is the *cached
 	size  int64
-	// known holds the keys of byPod that lead to this class, the oldest first.
-	known []podKey
+	// shortcuts holds the keys of byPod that lead to this class, the oldest first.
+	shortcuts []podKey
 }
 
 // podKey is everything about a pod that a class depends on, compared by identity: pods that have a part in common
-// share one copy of it. The pod is not on a node yet.
+// share one copy of it, because the store keeps one. The pod is not on a node yet.
 type podKey struct {
 	profile  *placement.Profile
 	template *corev1.Pod
@@ -43,20 +49,22 @@ type podKey struct {
 	home     bool
 }
 
-// maxKnown bounds the shortcuts to one class. Pods with a template of their own, such as those of a StatefulSet,
-// would otherwise add one each.
-const maxKnown = 8
+// maxShortcuts bounds the shortcuts to one class. Pods with a template of their own, such as those of a
+// StatefulSet, would otherwise add one each.
+const maxShortcuts = 8
 
-// keyOf returns the key of a pod; ok is false for a pod that has none.
-func keyOf(p *placement.Profile, q Query) (key podKey, ok bool) {
-	return podKey{p, q.Pod.Template, q.Pod.Kind, q.Pod.Status(), q.Home},
-		q.Pod.NodeName == "" && !volumes.HasEphemeral(&q.Pod.Template.Spec) && !rule.HasDeviceClaims(&q.Pod.Template.Spec)
+// keyOf returns the key of a pod; ok is false for a pod that has none: one that is on a node, that has ephemeral
+// volumes (the names of their claims contain that of the pod), or that names device claims.
+func keyOf(p *placement.Profile, pod *state.Pod, home bool) (key podKey, ok bool) {
+	return podKey{p, pod.Template, pod.Kind, pod.Status(), home},
+		pod.NodeName == "" && !volumes.HasEphemeral(&pod.Template.Spec) && !rule.HasDeviceClaims(&pod.Template.Spec)
 }
 
+// newClassCache returns an empty cache. budget is in bytes, 0 for the default.
 func newClassCache(budget int64) classCache {
 	return classCache{
 		budget: budget, recent: list.New(),
-		byKey: map[classKey]*cached{}, byPod: map[podKey]*cached{}, wides: map[wideKey]*wide{},
+		byKey: map[classKey]*cached{}, byPod: map[podKey]*cached{}, crossNodes: map[crossNodeKey]*crossNodeState{},
 	}
 }
 
@@ -68,21 +76,24 @@ func (k *classCache) add(c *class) *cached {
 	return entry
 }
 
-// know records that pods with the key belong to a class.
-func (k *classCache) know(key podKey, entry *cached) {
-	if len(entry.known) == maxKnown {
-		delete(k.byPod, entry.known[0])
-		entry.known = slices.Delete(entry.known, 0, 1)
+// addShortcut records that pods with the key belong to a class. It replaces the oldest shortcut if there are too
+// many.
+func (k *classCache) addShortcut(key podKey, entry *cached) {
+	if len(entry.shortcuts) == maxShortcuts {
+		delete(k.byPod, entry.shortcuts[0])
+		entry.shortcuts = slices.Delete(entry.shortcuts, 0, 1)
 	}
-	entry.known = append(entry.known, key)
+	entry.shortcuts = append(entry.shortcuts, key)
 	k.byPod[key] = entry
 }
 
 // use marks a class as most recently used.
 func (k *classCache) use(entry *cached) { k.recent.MoveToFront(entry.place) }
 
-// settle updates the size of the class in use and drops others until the budget is kept.
-func (k *classCache) settle(c *class, nodes int) {
+// enforceBudget updates the size of c, the class in use, and drops the least recently used classes until the
+// budget is kept. c must be the most recently used one; it stays even if it alone exceeds the budget. nodes is
+// the number of nodes, for the default.
+func (k *classCache) enforceBudget(c *class, nodes int) {
 	budget := k.budget
 	if budget <= 0 {
 		budget = min(DefaultCacheBytes+DefaultCacheBytesPerNode*int64(nodes), MaxCacheBytes)
@@ -91,42 +102,46 @@ func (k *classCache) settle(c *class, nodes int) {
 	size := c.bytes()
 	k.size += size - front.size
 	front.size = size
-	size = c.wide.bytes()
-	k.size += size - c.wide.counted
-	c.wide.counted = size
+	size = c.crossNode.bytes()
+	k.size += size - c.crossNode.counted
+	c.crossNode.counted = size
 	for k.size > budget && k.recent.Len() > 1 {
 		k.drop(k.recent.Back().Value.(*cached))
 	}
 }
 
+// drop removes a class and, with its last user, the state that it shares. A state that has been replaced under
+// the same key is no longer in the map, but still counts until its last user is dropped.
 func (k *classCache) drop(entry *cached) {
 	k.recent.Remove(entry.place)
 	delete(k.byKey, entry.key)
-	for _, key := range entry.known {
+	for _, key := range entry.shortcuts {
 		delete(k.byPod, key)
 	}
 	k.size -= entry.size
 	k.spare = entry.class
-	w := entry.wide
+	w := entry.crossNode
 	if w.users--; w.users > 0 {
 		return
 	}
 	k.size -= w.counted
-	if k.wides[w.key] == w {
-		delete(k.wides, w.key)
+	if k.crossNodes[w.key] == w {
+		delete(k.crossNodes, w.key)
 	}
 }
 
+// clear drops everything. The spare class is dropped as well.
 func (k *classCache) clear() {
 	clear(k.byKey)
 	clear(k.byPod)
-	clear(k.wides)
+	clear(k.crossNodes)
 	k.recent.Init()
 	k.size, k.spare = 0, nil
 }
 
-// blank returns an empty class, with the arrays of the spare one if there is one.
-func (k *classCache) blank(key classKey) *class {
+// emptyClass returns a class without results, with the arrays of the spare one if there is one. The arrays are
+// empty but keep their capacity; columns.GrowBy overwrites old content.
+func (k *classCache) emptyClass(key classKey) *class {
 	c := &class{key: key}
 	if old := k.spare; old != nil {
 		k.spare = nil
@@ -135,89 +150,8 @@ func (k *classCache) blank(key classKey) *class {
 		c.group = old.group[:0]
 		c.groups = old.groups
 		c.traits = old.traits[:0]
-		c.gauges = old.gauges[:0]
+		c.scaled = old.scaled[:0]
 	}
-	c.groups.reset(maxGauges)
+	c.groups.reset(maxScaledScores)
 	return c
-}
-
-// classOf returns the class of a pod, and creates it if necessary.
-func (e *Engine) classOf(p *placement.Profile, q Query) (*class, error) {
-	key, brief := keyOf(p, q)
-	if entry, ok := e.cache.byPod[key]; ok && brief && e.serves(entry, q.Pod) {
-		e.cache.use(entry)
-		return entry.class, nil
-	}
-	entry, err := e.find(p, q)
-	if err != nil {
-		return nil, err
-	}
-	if brief {
-		e.cache.know(key, entry)
-	}
-	return entry.class, nil
-}
-
-// serves reports whether everything that a class was made from is still valid.
-func (e *Engine) serves(entry *cached, pod *state.Pod) bool {
-	return entry.basis == e.basis() && e.isCurrent(entry.wide, pod)
-}
-
-// find is classOf based on the contents of the pod.
-func (e *Engine) find(p *placement.Profile, q Query) (*cached, error) {
-	shape, wideLen, err := e.sign.Of(q.Pod)
-	if err != nil {
-		return nil, err
-	}
-	if entry, ok := e.cache.byKey[classKey{p, q.Pod.Kind, q.Home, string(shape)}]; ok {
-		if e.serves(entry, q.Pod) {
-			e.cache.use(entry)
-			return entry, nil
-		}
-		e.cache.drop(entry)
-	}
-	c := e.cache.blank(classKey{p, q.Pod.Kind, q.Home, string(shape)})
-	c.basis = e.basis()
-	c.wide = e.cache.wides[wideKey{p, q.Pod.Kind, string(shape[:wideLen])}]
-	if c.wide != nil && e.isCurrent(c.wide, q.Pod) {
-		c.plan = newPlan(e, c, q.Pod, nil)
-	} else {
-		c.wide = e.newWide(wideKey{p, q.Pod.Kind, string(shape[:wideLen])}, q.Pod)
-		c.plan = newPlan(e, c, q.Pod, c.wide)
-		if c.plan.err != nil || c.plan.rejected != nil || c.plan.uncompiled {
-			delete(e.cache.wides, c.wide.key) // not all rules have been compiled into it
-		}
-	}
-	c.wide.users++
-	c.id, c.refused = classID(c.key, q.Pod), make([]int32, len(c.plan.filters))
-	return e.cache.add(c), nil
-}
-
-func (e *Engine) basis() basis { return basis{e.columns.Resources.Version, e.epoch} }
-
-// newWide creates a wide without rules and replaces one that is out of date.
-func (e *Engine) newWide(key wideKey, pod *state.Pod) *wide {
-	w := &wide{key: key}
-	w.basis = wideBasis{e.version, e.epoch, e.digest(w, pod)}
-	e.cache.wides[key] = w
-	return w
-}
-
-func (e *Engine) digest(w *wide, pod *state.Pod) string {
-	return string(objectDigest(nil, w.key.profile, pod, rule.OrNone(e.objects)))
-}
-
-// isCurrent reports whether everything that a wide was made from is still valid. It mostly is when objects have
-// changed; finding that out takes a look at the objects that matter to it.
-func (e *Engine) isCurrent(w *wide, pod *state.Pod) bool {
-	if w.basis.epoch != e.epoch || !w.fits() {
-		return false
-	}
-	if w.basis.objects != e.version {
-		if e.digest(w, pod) != w.basis.digest {
-			return false
-		}
-		w.basis.objects = e.version
-	}
-	return true
 }

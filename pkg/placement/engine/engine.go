@@ -1,19 +1,17 @@
 package engine
 
 import (
-	"cmp"
-	"fmt"
-	"slices"
+	"maps"
 
+	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
-	"github.com/berth-scheduler/berth/pkg/placement/devices"
 	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/columns"
 	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/signature"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Config configures an Engine.
+// Config configures an Engine. The zero value is valid.
 type Config struct {
 	// CacheBytes is approximately how much memory the classes may take together; 0 means DefaultCacheBytes plus
 	// DefaultCacheBytesPerNode for each node, at most MaxCacheBytes. The least recently used class is dropped
@@ -21,7 +19,8 @@ type Config struct {
 	CacheBytes int64
 }
 
-// The defaults leave room for some hundreds of classes, up to about 30,000 nodes.
+// The defaults leave space for some hundreds of classes, up to about 30,000 nodes. With 45 bytes a node and
+// class, that is 570 classes on 10,000 nodes (257 MB) and 370 on 30,000 (503 MB, nearly MaxCacheBytes).
 const (
 	DefaultCacheBytes        = 128 << 20
 	DefaultCacheBytesPerNode = 12 << 10
@@ -31,29 +30,38 @@ const (
 // Engine gives the answers of Profile.Evaluate from state that it keeps up to date.
 //
 // Pods that no rule can distinguish form a class. A class keeps, for every node, the latest results of its rules,
-// and evaluates again only nodes that changed since; rules about other pods keep sums per topology domain, updated
-// by differences. So the cost of a decision depends on what changed since the last one for a pod of the same class,
-// and a decision allocates nothing; the first decision of a class evaluates all nodes.
+// and evaluates again only nodes that changed since; rules about other pods keep sums per topology domain,
+// updated by differences. So the cost of a decision depends on what changed since the last one for a pod of the
+// same class, and a decision allocates nothing; the first decision of a class evaluates all nodes.
 //
-// An Engine is not safe for concurrent use. The caller owns the NodeInfos; every change of one has to be reported
-// before the next Evaluate.
+// The caller owns the NodeInfos and changes them itself. It must report every change of one before the next call
+// of Evaluate or Preempt: a replaced Node with SetNode, pods with AddPod and RemovePod. The engine identifies a
+// node by its pointer, so that the same NodeInfo must be used for as long as the node exists.
+//
+// An Engine is not safe for concurrent use.
 type Engine struct {
+	// columns holds what the engine keeps about nodes. It is replaced as a whole by restart.
 	columns columns.Columns
+	// objects holds the other objects of the cluster, as of the last SetObjects or Refresh.
 	objects rule.Objects
 	// version is the version of objects, and epoch that of all numbers the engine assigned: a class whose plan was
 	// made before either of them increased is planned again.
 	version, epoch uint64
-	cache          classCache
-	sign           signature.Signature
-	board          board
-	order          zoneWalk
-	rating         rating
-	watch          watch
-	// protected holds the UIDs of pods that cannot be victims; guarded holds the same by node.
+	// cache holds the classes, and sign is the scratch space in which the signatures of pods are computed.
+	cache classCache
+	sign  signature.Signature
+	// shortlist, order, rating and profiler belong to the query in progress, except that order caches the walk of
+	// profiles that sample and profiler keeps the counters of rule calls.
+	shortlist shortlist
+	order     zoneWalk
+	rating    rating
+	profiler  profiler
+	// protected holds the UIDs of pods that cannot be victims; guarded holds the same by node, so that one node's
+	// set can be replaced.
 	protected map[string]bool
 	guarded   map[*state.NodeInfo][]string
-	// ladders hold the pods of every node by importance.
-	ladders ladderColumn
+	// byImportance holds the pods of every node by importance, for dry runs of preemption.
+	byImportance importanceColumn
 	scratch
 }
 
@@ -62,7 +70,8 @@ type Engine struct {
 type scratch struct {
 	feasible          []placement.Scored
 	narrowed, sampled []int32
-	counts            []int32
+	// counts has one entry per group of the class in use: how many nodes of the sample the group has.
+	counts []int32
 	// late is the filter that is evaluated last, for the current pod only; nil for none.
 	late rule.Filter
 }
@@ -73,18 +82,19 @@ func New(cfg Config) *Engine {
 		columns: columns.New(), cache: newClassCache(cfg.CacheBytes),
 		protected: map[string]bool{}, guarded: map[*state.NodeInfo][]string{},
 	}
-	e.board.e = e
+	e.shortlist.cols = &e.columns
 	return e
 }
 
 // SetNode adds a node, or updates one whose Node was replaced, with the pods on it. New nodes are usable, and not
-// home nodes.
+// home nodes. It counts all pods of the node again, so that it costs more than AddPod: every class evaluates the
+// node's object again at its next use.
 func (e *Engine) SetNode(n *state.NodeInfo) {
 	if _, known := e.columns.Slots[n]; !known {
-		e.order.forget()
+		e.order.invalidate()
 	}
 	e.columns.SetNode(n)
-	e.order.see(int(e.columns.Slots[n]), n)
+	e.order.observe(int(e.columns.Slots[n]), n)
 	e.compact()
 }
 
@@ -92,10 +102,11 @@ func (e *Engine) SetNode(n *state.NodeInfo) {
 func (e *Engine) DropNode(n *state.NodeInfo) {
 	e.SetProtected(n, nil)
 	e.columns.DropNode(n)
-	e.order.forget()
+	e.order.invalidate()
 }
 
-// AddPod must be called after n.AddPod(pod); for a pod that replaces another version, after RemovePod.
+// AddPod must be called after n.AddPod(pod); for a pod that replaces another version, after RemovePod. It is
+// ignored for a node that SetNode has not added.
 func (e *Engine) AddPod(n *state.NodeInfo, pod *state.Pod) {
 	e.columns.ChangePods(n, pod.Kind, 1)
 	e.compact()
@@ -111,19 +122,22 @@ func (e *Engine) SetUsable(n *state.NodeInfo, usable bool) { e.mark(n, columns.M
 // SetHome sets whether a node is a home node, for Query.Home and Query.HomeFirst.
 func (e *Engine) SetHome(n *state.NodeInfo, home bool) { e.mark(n, columns.MarkHome, home) }
 
+// mark changes one mark of a node. A real change is recorded in the journal, because a class caches whether a
+// node is among its candidates, and invalidates the walk of profiles that sample.
 func (e *Engine) mark(n *state.NodeInfo, mark uint8, on bool) {
 	if slot, known := e.columns.Slots[n]; known && e.columns.Marks.Set(int(slot), mark, on) {
-		e.columns.Journal.Move(columns.Move{Slot: slot, Kind: columns.NoKind, By: 0})
-		e.order.forget()
+		e.columns.Journal.Record(columns.Change{Slot: slot, Kind: columns.NoKind, By: 0})
+		e.order.invalidate()
 	}
 }
 
 // Candidates returns the number of nodes that a query chooses among: the usable ones, and how many of those are
-// home nodes.
+// home nodes. It costs nothing: both are counted when marks change.
 func (e *Engine) Candidates() (usable, home int) { return e.columns.Marks.Usable, e.columns.Marks.Home }
 
-// SetObjects replaces the other objects of the cluster. ObjectsMatter reports whether a change requires it; if not,
-// Refresh is enough.
+// SetObjects replaces the other objects of the cluster. ObjectsMatter reports whether a change requires it; if
+// not, Refresh is enough. After it, every class compares the contents of the objects that its rules use with
+// those that it was made from, and is made again only if they differ (isCurrent).
 func (e *Engine) SetObjects(o rule.Objects) {
 	e.objects = o
 	e.version++
@@ -132,216 +146,18 @@ func (e *Engine) SetObjects(o rule.Objects) {
 // Refresh replaces the objects by others that differ in nothing relevant, so that the old ones can be freed.
 func (e *Engine) Refresh(o rule.Objects) { e.objects = o }
 
-// Query is the input of a decision in addition to the cluster and the profile.
-type Query struct {
-	// Pod is the pod to place; its Template must be set.
-	Pod *state.Pod
-	// Seed breaks ties.
-	Seed uint64
-	// Limit is how many feasible nodes to rank: 0 means TopK, a negative value means all.
-	Limit int
-	// Start is where a profile that samples starts; see Input.Start.
-	Start int
-	// Home restricts the search to home nodes. HomeFirst ranks them before other nodes with the same total.
-	Home, HomeFirst bool
-	// Opinions holds the results of custom plugins and extenders for nodes, Guidance those of the plugins for the
-	// pod; see Input. A query with either is evaluated from scratch.
-	Opinions map[string]placement.Opinion
-	Guidance *placement.Guidance
-	// Everywhere evaluates all nodes even if the pod has been nominated to one; see Input.Everywhere.
-	Everywhere bool
-	// Weigh requests Result.Weighed for this many of the best nodes.
-	Weigh int
-	// Laps, if not nil, is notified of the stages of the evaluation; with TimeRules, also of the results of the
-	// first rules.
-	Laps      Laps
-	TimeRules bool
-}
-
-// Evaluate decides about one pod, as p.Evaluate does with the usable nodes as candidates. Result.Feasible belongs
-// to the engine and is valid until the next call.
-func (e *Engine) Evaluate(p *placement.Profile, q Query) placement.Result {
-	total := e.columns.Marks.Usable
-	if q.Home {
-		total = e.columns.Marks.Home
-	}
-	if total == 0 {
-		return placement.Result{}
-	}
-	if q.Start < 0 {
-		return placement.Result{Err: fmt.Errorf("placement: start is %d, want 0 or more", q.Start)}
-	}
-	if q.Pod == nil || q.Pod.Template == nil {
-		return placement.Result{Err: placement.ErrNoObject}
-	}
-	e.watch.begin(p, q)
-	defer e.watch.rest()
-	c, err := e.classOf(p, q)
-	if err != nil {
-		return placement.Result{Err: err}
-	}
-	if len(devices.BackedResources(q.Pod.Requests, e.objects)) > 0 {
-		result := p.Evaluate(e.input(q)) // whether a node lists the resource matters to two rules
-		result.Class = c.id
-		return result
-	}
-	if rule.HasDeviceClaims(&q.Pod.Template.Spec) {
-		return e.evaluateClaims(c, q, total)
-	}
-	if c.plan.err != nil {
-		return placement.Result{Err: c.plan.err}
-	}
-	result := placement.Result{NodesTotal: total, Class: c.id}
-	e.watch.point(PointPreFilter, c.plan.begins())
-	if c.plan.rejected != nil {
-		result.Diagnosis = c.plan.rejected.Diagnosis(total)
-		return result
-	}
-	if c.plan.scratch || len(q.Opinions) > 0 || q.Guidance != nil {
-		result = p.Evaluate(e.input(q))
-		result.Class = c.id
-		return result
-	}
-	c.catchUp(e)
-	c.wide.prepare(e)
-	e.cache.settle(c, e.columns.Nodes())
-	return e.decide(c, q, result)
-}
-
-// decide computes the answer from an up-to-date class.
-func (e *Engine) decide(c *class, q Query, result placement.Result) placement.Result {
-	if slot, ok := e.nominated(c, q.Pod); ok && !q.Everywhere {
-		result.FeasibleCount, result.Feasible = 1, e.alone(slot)
-		return result
-	}
-	sampling := e.late != nil || c.key.profile.SampleSize(result.NodesTotal) < result.NodesTotal
-	if sampling {
-		result.Examined = e.sample(c, q)
-		e.rating.list(c, e.counts)
-	} else {
-		result.Examined = e.examined(c, result.NodesTotal)
-		e.rating.list(c, c.groups.members)
-	}
-	result.FeasibleCount = e.rating.total
-	e.watch.point(PointFilter, found(result.FeasibleCount))
-	e.rating.weighed.begin()
-	switch {
-	case result.FeasibleCount == 0 && e.late != nil:
-		return result // the class does not know the reason
-	case result.FeasibleCount == 0:
-		result.Diagnosis = c.diagnose(e, result.NodesTotal)
-		return result
-	case result.FeasibleCount > 1 && c.plan.scorerErr != nil:
-		return placement.Result{Err: c.plan.scorerErr}
-	case result.FeasibleCount > 1:
-		e.rating.rate(c, q.Weigh > 0)
-	}
-	e.board.reset(q, result.FeasibleCount)
-	if sampling {
-		for _, slot := range e.sampled {
-			total := c.base[slot] + e.rating.points[c.group[slot]+1]
-			e.board.offer(placement.Ranked{Total: int64(total), Tie: e.board.tie(int(slot)), Index: int(slot)})
-		}
-	} else {
-		e.board.scan(c, e.rating.points)
-	}
-	result.Feasible = e.ranked()
-	if result.FeasibleCount > 1 {
-		e.watch.point(PointScore, rule.Success)
-	}
-	e.weigh(c, q, &result)
-	return result
-}
-
-// nominated returns the slot of the node that the pod has been nominated to, if it passes. A rule that narrows the
-// nodes down does not exclude that node.
-func (e *Engine) nominated(c *class, pod *state.Pod) (int32, bool) {
-	name := pod.Status().NominatedNodeName
-	if name == "" {
-		return 0, false
-	}
-	slot := slices.IndexFunc(e.columns.Infos, func(n *state.NodeInfo) bool { return n != nil && n.Node.Name == name })
-	if slot < 0 || !c.candidate(e, slot) {
-		return 0, false
-	}
-	v := c.cells[slot].verdict
-	if v == placement.VerdictNarrowed {
-		v, _ = c.plan.judgeNode(e.columns.Infos[slot], c.traits[e.columns.Traits.Of[slot]].verdict)
-		v = c.plan.judgeUse(e, slot, v)
-	}
-	return int32(slot), v == placement.VerdictPass && c.passesWide(slot)
-}
-
-// examined returns how many nodes a search over all nodes judges: those that no rule narrowed out.
-func (e *Engine) examined(c *class, total int) int {
-	if c.plan.only == nil {
-		return total
-	}
-	n := 0
-	for i := range c.cells {
-		if v := c.cells[i].verdict; v != placement.VerdictAbsent && v != placement.VerdictNarrowed {
-			n++
-		}
-	}
-	return n
-}
-
-// alone is the answer when one node is feasible: it is not scored.
-func (e *Engine) alone(slot int32) []placement.Scored {
-	e.feasible = append(e.feasible[:0], placement.Scored{Node: e.columns.Infos[slot]})
-	return e.feasible
-}
-
-func (e *Engine) ranked() []placement.Scored {
-	e.feasible = e.feasible[:0]
-	if len(e.board.list) == 1 && e.rating.total == 1 {
-		return e.alone(int32(e.board.list[0].Index))
-	}
-	for _, c := range e.board.list {
-		e.feasible = append(e.feasible, placement.Scored{Node: e.columns.Infos[c.Index], Total: c.Total})
-	}
-	return e.feasible
-}
-
-// input returns the equivalent Input for Profile.Evaluate.
-func (e *Engine) input(q Query) placement.Input {
-	in := placement.Input{
-		Pod: q.Pod, Objects: e.objects, Seed: q.Seed, Start: q.Start, Limit: q.Limit, Weigh: q.Weigh,
-		Opinions: q.Opinions, Guidance: q.Guidance, Everywhere: q.Everywhere,
-	}
-	if q.HomeFirst {
-		in.Home = make(map[string]bool, e.columns.Marks.Home)
-	}
-	for slot, n := range e.columns.Infos {
-		if n == nil {
-			continue
-		}
-		in.Nodes = append(in.Nodes, n)
-		usable, home := e.columns.Marks.Of[slot]&columns.MarkUsable != 0, e.columns.Marks.Of[slot]&columns.MarkHome != 0
-		if usable && (home || !q.Home) {
-			in.Candidates = append(in.Candidates, n)
-		}
-		if home && q.HomeFirst {
-			in.Home[n.Node.UID] = true
-		}
-	}
-	slices.SortFunc(in.Nodes, byNodeName)
-	slices.SortFunc(in.Candidates, byNodeName)
-	return in
-}
-
-func byNodeName(a, b *state.NodeInfo) int { return cmp.Compare(a.Node.Name, b.Node.Name) }
-
-// Numbers are assigned and not released while classes may use them. When few of them are still in use, everything
-// is renumbered.
+// Kinds, traits and domains are numbered, and a number is not released while classes may use it. A cluster whose
+// nodes come and go with names of their own would add a domain of the hostname label per node forever. When few
+// of the numbers are still in use, everything is renumbered.
 const (
-	sparse   = 4       // ratio of assigned numbers to used ones
-	fewThere = 1 << 14 // below this, renumbering is not worth it
+	compactionRatio  = 4       // ratio of assigned numbers to used ones
+	minForCompaction = 1 << 14 // below this, renumbering is not worth it
 )
 
-// compact renumbers everything when most of the numbers are no longer in use.
+// compact renumbers everything when most of the numbers are no longer in use. It is called when nodes and pods
+// are added.
 func (e *Engine) compact() {
-	most := func(numbers, things int) bool { return numbers > fewThere && numbers > sparse*things }
+	most := func(numbers, things int) bool { return numbers > minForCompaction && numbers > compactionRatio*things }
 	axes := 0
 	for _, a := range e.columns.Axes {
 		axes = max(axes, len(a.IDs))
@@ -352,14 +168,15 @@ func (e *Engine) compact() {
 	}
 }
 
-// maxAxes bounds the topology keys that are kept, because users choose them freely.
+// maxAxes bounds the topology keys that are kept, because users choose them freely. A cluster uses about five.
 const maxAxes = 256
 
-// restart rebuilds all columns and drops the classes.
+// restart rebuilds all columns and drops the classes. Marks of nodes are kept, and the epoch increases so that
+// plans compiled with the old numbers are not used. The next decision of every class evaluates all nodes again.
 func (e *Engine) restart() {
 	old := e.columns
 	e.columns = columns.New()
-	e.ladders = ladderColumn{}
+	e.byImportance = importanceColumn{}
 	e.epoch++
 	e.order = zoneWalk{}
 	for slot, n := range old.Infos {
@@ -368,9 +185,54 @@ func (e *Engine) restart() {
 		}
 		e.columns.SetNode(n)
 		now := int(e.columns.Slots[n])
-		e.order.see(now, n)
+		e.order.observe(now, n)
 		e.columns.Marks.Set(now, columns.MarkUsable, old.Marks.Of[slot]&columns.MarkUsable != 0)
 		e.columns.Marks.Set(now, columns.MarkHome, old.Marks.Of[slot]&columns.MarkHome != 0)
 	}
 	e.cache.clear()
+}
+
+// ObjectsMatter reports whether a change of an object that is neither a pod nor a node can change an answer, so
+// that SetObjects must be called on an Engine.
+func ObjectsMatter(c state.ObjectChange) bool {
+	switch c.Kind {
+	case events.KindNamespace:
+		return c.Before == nil || c.After == nil || !maps.Equal(c.Before.API.GetLabels(), c.After.API.GetLabels())
+	case events.KindService, events.KindReplicationContrl, events.KindReplicaSet, events.KindStatefulSet:
+		return true
+	default:
+		return false
+	}
+}
+
+// Asked visits how often each rule has been called since the last visit: for a pod (PreFilter, PreScore), or for
+// one node or one group of like nodes. An engine caches the results of rules, so the numbers grow with what
+// changed, not with nodes times pods.
+func (e *Engine) Asked(visit func(a Asked, calls uint64)) {
+	for a, calls := range maps.All(e.profiler.calls) {
+		if *calls > 0 {
+			visit(a, *calls)
+			*calls = 0
+		}
+	}
+}
+
+// SetProtected replaces the set of pods on a node that cannot be victims (see preempt.Input.Protected). It is
+// dropped together with the node.
+func (e *Engine) SetProtected(n *state.NodeInfo, uids []string) {
+	slot, known := e.columns.Slots[n]
+	if !known {
+		return
+	}
+	for _, uid := range e.guarded[n] {
+		delete(e.protected, uid)
+	}
+	delete(e.guarded, n)
+	if len(uids) > 0 {
+		e.guarded[n] = append([]string(nil), uids...)
+	}
+	for _, uid := range uids {
+		e.protected[uid] = true
+	}
+	e.columns.Journal.Record(columns.Change{Slot: slot, Kind: columns.NoKind, By: 0})
 }

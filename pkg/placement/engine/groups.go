@@ -3,21 +3,25 @@ package engine
 import (
 	"encoding/binary"
 	"slices"
-
-	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
 // groups sorts the nodes that pass the rules about a single node by everything else that their total, or a rule
-// beyond one node, depends on: the raw scores that are scaled, and for each tally the domain or the sum. The nodes
-// of a group are either all feasible or none is, and they get the same points, so a decision computes both once per
-// group. Usually there are few groups.
+// beyond one node, depends on: the raw scores that are scaled, and for each tally the domain or the sum. The
+// nodes of a group are either all feasible or none is, and they get the same points, so a decision computes both
+// once per group. Usually there are few groups.
+//
+// For a class with soft taints in two variants and one spread constraint over three zones, a row is (untolerated
+// taints, node affinity, zone), and there are at most six groups. A constraint over hostnames gives every node a
+// value of its own, its number of matching pods: the groups then are as many as there are different numbers, not
+// nodes.
 type groups struct {
 	// values holds rows of width values, one row per group; see class.values.
 	values []int64
 	width  int
 	// members counts the nodes of each group.
 	members []int32
-	ids     map[string]int32
+	// ids finds the group of a tuple, encoded as bytes because slices are not comparable.
+	ids map[string]int32
 	// tuple and key are scratch.
 	tuple []int64
 	key   []byte
@@ -31,7 +35,7 @@ const noGroup int32 = -1
 // row returns the values of a group.
 func (g *groups) row(group int) []int64 { return g.values[group*g.width : (group+1)*g.width] }
 
-// leave removes a node from its group.
+// leave removes a node from its group. The group stays, without members, until the groups are rebuilt.
 func (g *groups) leave(of *int32) {
 	if *of == noGroup {
 		return
@@ -42,7 +46,7 @@ func (g *groups) leave(of *int32) {
 	*of = noGroup
 }
 
-// enter adds a node to the group of the tuple.
+// enter moves a node to the group of the tuple, which is created if necessary. It allocates only for a new group.
 func (g *groups) enter(of *int32) {
 	if *of != noGroup && slices.Equal(g.row(int(*of)), g.tuple) {
 		return
@@ -65,6 +69,19 @@ func (g *groups) enter(of *int32) {
 	*of = id
 }
 
+// groupList lists the feasible groups of one evaluation, with their number of nodes and their points. All slices have
+// one entry per group.
+type groupList struct {
+	ids, nodes []int32
+	// sums holds the points so far; raw is scratch of one ranker.
+	sums, raw []int64
+}
+
+// crossNodeValues returns the values of an entry that the rules beyond one node read.
+func (l *groupList) crossNodeValues(g *groups, entry int) []int64 {
+	return g.row(int(l.ids[entry]))[maxScaledScores:]
+}
+
 // reset removes all groups.
 func (g *groups) reset(width int) {
 	if g.ids == nil {
@@ -77,49 +94,22 @@ func (g *groups) reset(width int) {
 	g.live = 0
 }
 
-// stale reports whether the groups have to be rebuilt: there are more columns than they have values for, or most of
-// them are empty.
+// stale reports whether the groups have to be rebuilt: there are more columns than they have values for (the
+// first pod whose terms use another topology key adds one), or most of them are empty (a column of sums adds a
+// group per sum).
 func (g *groups) stale(columns, slots int) bool {
-	return g.width != columns+maxGauges || len(g.members) > slots+fewGroups && len(g.members) > sparse*g.live
+	return g.width != columns+maxScaledScores || len(g.members) > slots+minForRebuild && len(g.members) > compactionRatio*g.live
 }
 
-// fewGroups is the number of groups below which removing empty ones is not worth it.
-const fewGroups = 256
+// minForRebuild is the number of groups, beyond one per slot, below which removing empty ones is not worth it.
+const minForRebuild = 256
 
+// bytes estimates the memory of the groups, in bytes.
 func (g *groups) bytes() int64 {
 	const perKey = 48 // approximate size of the map entry
 	return int64(8*cap(g.values)+4*cap(g.members)) + int64(len(g.members)*(perKey+8*g.width))
 }
 
-// regroupSlot adds a node that passes to its group.
-func (c *class) regroupSlot(slot int) {
-	if c.groups.width != len(c.wide.columns)+maxGauges {
-		return // all nodes will be regrouped
-	}
-	c.values(slot)
-	c.groups.enter(&c.group[slot])
-}
-
-// values computes the tuple that determines a node's group: its gauges, then the columns of the rules beyond one
-// node.
-func (c *class) values(slot int) {
-	tuple := c.groups.tuple[:0]
-	for _, raw := range c.cells[slot].raw {
-		tuple = append(tuple, int64(raw))
-	}
-	for i := range c.wide.columns {
-		tuple = append(tuple, c.wide.columns[i].Value(slot))
-	}
-	c.groups.tuple = tuple
-}
-
-// regroup rebuilds the groups of all nodes.
-func (c *class) regroup() {
-	c.groups.reset(len(c.wide.columns) + maxGauges)
-	for slot := range c.cells {
-		c.group[slot] = noGroup
-		if c.cells[slot].verdict == placement.VerdictPass {
-			c.regroupSlot(slot)
-		}
-	}
-}
+// maxScaledScores is the number of rules that scale their scores by the largest among the feasible nodes: taints
+// and node affinity. Their raw scores are the first values of a group.
+const maxScaledScores = 2

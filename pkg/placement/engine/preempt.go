@@ -2,7 +2,7 @@ package engine
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/devices"
@@ -26,34 +26,18 @@ type PreemptQuery struct {
 	Opinions map[string]placement.Opinion
 }
 
-// SetProtected replaces the set of pods on a node that cannot be victims (see preempt.Input.Protected). It is
-// dropped together with the node.
-func (e *Engine) SetProtected(n *state.NodeInfo, uids []string) {
-	slot, known := e.columns.Slots[n]
-	if !known {
-		return
-	}
-	for _, uid := range e.guarded[n] {
-		delete(e.protected, uid)
-	}
-	delete(e.guarded, n)
-	if len(uids) > 0 {
-		e.guarded[n] = append([]string(nil), uids...)
-	}
-	for _, uid := range uids {
-		e.protected[uid] = true
-	}
-	e.columns.Journal.Move(columns.Move{Slot: slot, Kind: columns.NoKind, By: 0})
-}
-
-// Preempt answers as preempt.Run does with the usable nodes as candidates. For pods without hard rules about other
-// nodes, or with hard spread only, it keeps the result of trying every node, per class and priority (and shortage),
-// and tries only nodes again that changed since. Other pods are decided from scratch.
+// Preempt answers as preempt.Run does with the usable nodes as candidates. For pods without hard rules about
+// other nodes, or with hard spread only, it keeps the result of trying every node, per class and priority (and
+// shortage), and tries only nodes again that changed since. Other pods are decided from scratch.
+//
+// The call must follow an Evaluate that found no node. A pod that fits on a node gets an error
+// (*preempt.FitsError).
 func (e *Engine) Preempt(p *placement.Profile, q PreemptQuery) preempt.Result {
 	if q.Pod == nil || q.Pod.Template == nil {
 		return preempt.Result{Err: placement.ErrNoObject}
 	}
-	c, err := e.classOf(p, Query{Pod: q.Pod})
+	c, err := e.classOf(p, q.Pod, false)
+	// The class does not know about devices: such a pod is decided from scratch.
 	late := devices.Wanted(q.Pod, e.objects) // the class does not know about devices
 	if err == nil && !late {
 		err = c.plan.err
@@ -67,22 +51,22 @@ func (e *Engine) Preempt(p *placement.Profile, q PreemptQuery) preempt.Result {
 	if late || c.plan.scratch || c.plan.rejected != nil || p.PreemptionRules().Limited || len(q.Opinions) > 0 {
 		return preempt.Run(p, e.preemptInput(q))
 	}
-	c.catchUp(e)
-	c.wide.prepare(e)
-	e.cache.settle(c, e.columns.Nodes())
-	judge, known := c.wide.hardRule()
+	c.catchUp(&e.columns)
+	c.crossNode.prepare(&e.columns)
+	e.cache.enforceBudget(c, e.columns.Nodes())
+	hard, known := c.crossNode.hardRule()
 	if !known {
 		return preempt.Run(p, e.preemptInput(q))
 	}
-	result, ok := e.preemptByOutlook(c, judge, q)
-	if !ok || judge != nil && result.Node == nil && result.Err == nil && !result.KeepNomination {
+	result, ok := e.preemptFromCache(c, hard, q)
+	if !ok || hard != nil && result.Node == nil && result.Err == nil && !result.KeepNomination {
 		// Pods on other nodes may have to be evicted.
 		return preempt.Run(p, e.preemptInput(q))
 	}
 	return result
 }
 
-// preemptInput returns the equivalent input for preempt.Run.
+// preemptInput returns the equivalent input for preempt.Run. It allocates lists of all nodes.
 func (e *Engine) preemptInput(q PreemptQuery) preempt.Input {
 	return preempt.Input{
 		Input:   e.input(Query{Pod: q.Pod, Seed: q.Seed, Opinions: q.Opinions}),
@@ -90,18 +74,23 @@ func (e *Engine) preemptInput(q PreemptQuery) preempt.Input {
 	}
 }
 
-// preemptByOutlook answers from the results of trying each node; ok is false if there are too many different
-// shortages. judge is that of hard spread, nil for none.
-func (e *Engine) preemptByOutlook(c *class, judge *spreadJudge, q PreemptQuery) (result preempt.Result, ok bool) {
+// preemptFromCache answers from the results of trying each node; ok is false if there are too many different
+// shortages. hard is the filter of hard spread, nil for none.
+//
+// The steps are those of preempt.Run: whether the pod may preempt at all, then every node, then the best plan.
+// The last step tries the chosen node once more, because a cached result has the cost of the plan but not its
+// victims: these would take memory for every node, and are needed for one.
+func (e *Engine) preemptFromCache(c *class, hard *spreadTallyFilter, q PreemptQuery) (result preempt.Result, ok bool) {
 	x := &preempt.Search{
 		Input:   preempt.Input{Input: placement.Input{Pod: q.Pod, Seed: q.Seed}, Budgets: q.Budgets, Protected: e.protected},
 		Rules:   c.key.profile.PreemptionRules(),
 		Reasons: map[string]int32{},
 	}
-	s := outlooks{engine: e, class: c, judge: judge, search: x}
+	s := preemptionCaches{engine: e, class: c, hard: hard, search: x}
+	// A terminating victim on the nominated node makes the pod wait for it. Source: PodEligibleToPreemptOthers.
 	why := x.Ineligible(func(name string) (*state.NodeInfo, rule.Code) {
 		for slot, n := range e.columns.Infos {
-			if n == nil || n.Node.Name != name || !c.candidate(e, slot) {
+			if n == nil || n.Node.Name != name || !c.candidate(&e.columns, slot) {
 				continue
 			}
 			o, known := s.at(slot)
@@ -115,19 +104,19 @@ func (e *Engine) preemptByOutlook(c *class, judge *spreadJudge, q PreemptQuery) 
 	if why != "" {
 		return preempt.Result{Message: preempt.MessagePrefix + why, KeepNomination: true}, true
 	}
-	best, examined := spot{slot: -1}, 0
+	best, examined := cachedNode{slot: -1}, 0
 	for slot := range e.columns.Infos {
 		o, known := s.at(slot)
 		if !known {
 			return preempt.Result{}, false
 		}
-		switch p := o.prospectOf(e, c, x, slot); {
-		case p.outcome == prospectFits:
+		switch p := o.resultOf(e, c, x, slot); {
+		case p.outcome == resultFits:
 			return preempt.Result{Err: x.ErrFits(e.columns.Infos[slot])}, true
-		case p.outcome == prospectRoom:
+		case p.outcome == resultPlan:
 			examined++
 			x.Found++
-			if one := (spot{o, slot}); best.slot < 0 || one.before(e, best, q.Seed) {
+			if one := (cachedNode{o, slot}); best.slot < 0 || one.before(e, best, q.Seed) {
 				best = one
 			}
 		case p.outcome >= 0:
@@ -149,96 +138,57 @@ func (e *Engine) preemptByOutlook(c *class, judge *spreadJudge, q PreemptQuery) 
 	return result, true
 }
 
-// outlooks are the outlooks that one query uses.
-type outlooks struct {
+// preemptionCaches are the caches that one query uses: one per shortage that it meets, a single one for a pod
+// without hard spread.
+type preemptionCaches struct {
 	engine *Engine
 	class  *class
-	judge  *spreadJudge
+	hard   *spreadTallyFilter
 	search *preempt.Search
-	// asked holds those used so far.
-	asked []*outlook
+	// used holds those used so far.
+	used []*preemptionCache
 }
 
-// at returns the outlook for a slot; ok is false if there are too many.
-func (s *outlooks) at(slot int) (*outlook, bool) {
+// at returns the cache for a slot; ok is false if there are too many shortages or one is too large.
+func (s *preemptionCaches) at(slot int) (*preemptionCache, bool) {
 	var short shortage
-	if s.judge != nil {
+	if s.hard != nil {
 		var ok bool
-		if short, ok = s.judge.shortageOf(s.class.wide, slot); !ok {
+		if short, ok = s.hard.shortageOf(s.class.crossNode, slot); !ok {
 			return nil, false
 		}
 	}
-	for _, o := range s.asked {
+	for _, o := range s.used {
 		if o.short == short {
 			return o, true
 		}
 	}
-	if len(s.asked) == maxShortages {
+	if len(s.used) == maxShortages {
 		return nil, false
 	}
-	o := s.class.outlookFor(s.search.Pod.Priority, short)
-	o.ask(s.search)
-	s.asked = append(s.asked, o)
+	o := s.class.preemptionCacheFor(s.search.Pod.Priority, short)
+	o.setBudgets(s.search)
+	s.used = append(s.used, o)
 	return o, true
 }
 
-// spot is a node in its outlook.
-type spot struct {
-	*outlook
+// cachedNode is a node together with the cache that holds its result.
+type cachedNode struct {
+	*preemptionCache
 	slot int
 }
 
-// outlook is a class's cached state about preemption by pods of one priority on nodes with one shortage.
-type outlook struct {
-	priority  int32
-	short     shortage
-	budgets   *preempt.Budgets
-	prospects []prospect
-	// what evaluates the rules about one node, and hard spread for the given shortage. spread is the filter of the
-	// latter, nil for none; after is its position among all filters.
-	what   *placement.WhatIf
-	spread *shortFilter
-	after  int16
-	// reasons are the lists of reasons for which nodes were refused, numbered as in prospects.
-	reasons [][]string
-	numbers map[string]int32
-	// trial tries nodes that lack only resources; nil if other rules depend on the pods too. lacking maps its
-	// results to numbers of reasons.
-	trial   *fitTrial
-	lacking map[uint64]int32
-}
-
-// prospect is the result of trying one node.
-type prospect struct {
-	cost preempt.Cost
-	// tried is the journal time as of which the result is valid, 0 for never.
-	tried uint64
-	// outcome is one of the constants below, or the number of the reasons.
-	outcome int32
-	// covered is set when budgets affected the result.
-	covered bool
-}
-
-const (
-	prospectAbsent int32 = -1 - iota
-	prospectHelpless
-	prospectFits
-	prospectRoom
-)
-
-// maxOutlooks bounds the combinations of priority and shortage for which one class keeps an outlook.
-const maxOutlooks = 4 + maxShortages
-
-// outlookFor finds or creates an outlook. If there are too many, the least recently used one is replaced.
-func (c *class) outlookFor(priority int32, short shortage) *outlook {
-	for i, o := range c.outlooks {
+// preemptionCacheFor finds or creates a cache and moves it to the front. If there are too many, the least
+// recently used one is replaced.
+func (c *class) preemptionCacheFor(priority int32, short shortage) *preemptionCache {
+	for i, o := range c.preemption {
 		if o.priority == priority && o.short == short {
-			copy(c.outlooks[1:i+1], c.outlooks[:i])
-			c.outlooks[0] = o
+			copy(c.preemption[1:i+1], c.preemption[:i])
+			c.preemption[0] = o
 			return o
 		}
 	}
-	o := &outlook{
+	o := &preemptionCache{
 		priority: priority, short: short, numbers: map[string]int32{},
 		trial: c.plan.newFitTrial(), lacking: map[uint64]int32{},
 	}
@@ -254,31 +204,17 @@ func (c *class) outlookFor(priority int32, short shortage) *outlook {
 			o.spread = spread
 		}
 	}
-	c.outlooks = append([]*outlook{o}, c.outlooks[:min(len(c.outlooks), maxOutlooks-1)]...)
+	c.preemption = append([]*preemptionCache{o}, c.preemption[:min(len(c.preemption), maxPreemptionCaches-1)]...)
 	return o
 }
 
-// ask prepares the outlook for a query: if the budgets have changed, results that budgets affected are discarded.
-func (o *outlook) ask(x *preempt.Search) {
-	if x.Budgets == o.budgets {
-		return
+// resultOf returns the result of trying a node; it tries the node if it has changed since the last time.
+func (o *preemptionCache) resultOf(e *Engine, c *class, x *preempt.Search, slot int) *nodeResult {
+	if lack := e.columns.Len() - len(o.results); lack > 0 {
+		o.results = columns.GrowBy(o.results, lack, nodeResult{})
 	}
-	all := !x.Budgets.CoversLike(o.budgets)
-	o.budgets = x.Budgets
-	for slot := range o.prospects {
-		if p := &o.prospects[slot]; all || p.covered {
-			p.tried = 0
-		}
-	}
-}
-
-// prospectOf returns the result of trying a node; it tries the node if it has changed since the last time.
-func (o *outlook) prospectOf(e *Engine, c *class, x *preempt.Search, slot int) *prospect {
-	if lack := e.columns.Len() - len(o.prospects); lack > 0 {
-		o.prospects = columns.GrowBy(o.prospects, lack, prospect{})
-	}
-	p := &o.prospects[slot]
-	if p.tried == 0 || p.tried < e.columns.Journal.Moved[slot] {
+	p := &o.results[slot]
+	if p.tried == 0 || p.tried < e.columns.Journal.ChangedAt[slot] {
 		o.try(e, c, x, slot)
 		p.tried = e.columns.Journal.Now
 	}
@@ -286,7 +222,9 @@ func (o *outlook) prospectOf(e *Engine, c *class, x *preempt.Search, slot int) *
 }
 
 // code returns the result of the rules for a node as it is, without rules about other nodes except hard spread.
-func (o *outlook) code(e *Engine, c *class, slot int) rule.Code {
+// It mostly reads the class's verdict; only the code of the rejecting rule (whether evictions could help) is
+// asked for.
+func (o *preemptionCache) code(e *Engine, c *class, slot int) rule.Code {
 	v := c.cells[slot].verdict
 	if v < 0 && v != placement.VerdictPass {
 		return rule.UnschedulableAndUnresolvable
@@ -302,20 +240,22 @@ func (o *outlook) code(e *Engine, c *class, slot int) rule.Code {
 	return c.plan.filters[v].Filter.Check(e.columns.Infos[slot])
 }
 
-// try searches for room on one node.
-func (o *outlook) try(e *Engine, c *class, x *preempt.Search, slot int) {
-	p := &o.prospects[slot]
-	*p = prospect{outcome: prospectAbsent}
+// try searches for victims on one node and stores the result. The cheap answers come first: nodes that are no
+// candidates, that fit, or that no eviction helps. Then, if only resources are lacking, the search in plain
+// numbers; and only then the general one, which clones the node.
+func (o *preemptionCache) try(e *Engine, c *class, x *preempt.Search, slot int) {
+	p := &o.results[slot]
+	*p = nodeResult{outcome: resultAbsent}
 	x.What = o.what
-	if e.columns.Infos[slot] == nil || !c.candidate(e, slot) {
+	if e.columns.Infos[slot] == nil || !c.candidate(&e.columns, slot) {
 		return
 	}
 	switch o.code(e, c, slot) {
 	case rule.Success:
-		p.outcome = prospectFits
+		p.outcome = resultFits
 		return
 	case rule.UnschedulableAndUnresolvable:
-		p.outcome = prospectHelpless
+		p.outcome = resultUnresolvable
 		return
 	}
 	if o.tryFit(e, c, x, slot) {
@@ -325,27 +265,16 @@ func (o *outlook) try(e *Engine, c *class, x *preempt.Search, slot int) {
 	plan, reasons, ok := x.OnNode(e.columns.Infos[slot])
 	p.covered = x.Covered
 	if ok {
-		p.cost, p.outcome = plan.Cost, prospectRoom
+		p.cost, p.outcome = plan.Cost, resultPlan
 		return
 	}
 	p.outcome = o.number(reasons)
 }
 
-// number returns the number of a list of reasons.
-func (o *outlook) number(reasons []string) int32 {
-	key := strings.Join(reasons, "\x00")
-	id, ok := o.numbers[key]
-	if !ok {
-		id = int32(len(o.reasons))
-		o.numbers[key] = id
-		o.reasons = append(o.reasons, reasons)
-	}
-	return id
-}
-
-// before is preempt.Plan.before for two nodes on which room can be made.
-func (a spot) before(e *Engine, b spot, seed uint64) bool {
-	if d := a.prospects[a.slot].cost.Compare(b.prospects[b.slot].cost); d != 0 {
+// before reports whether a node is preferred: by cost, then by the tie-break of the ranking, then by UID, as
+// preempt.Plan.before does.
+func (a cachedNode) before(e *Engine, b cachedNode, seed uint64) bool {
+	if d := a.results[a.slot].cost.Compare(b.results[b.slot].cost); d != 0 {
 		return d < 0
 	}
 	mine, other := e.columns.Hashes[a.slot], e.columns.Hashes[b.slot]
@@ -355,12 +284,8 @@ func (a spot) before(e *Engine, b spot, seed uint64) bool {
 	return e.columns.Infos[a.slot].Node.UID < e.columns.Infos[b.slot].Node.UID
 }
 
-func (o *outlook) bytes() int64 {
-	const perSlot = 64
-	return int64(len(o.prospects)) * perSlot
-}
-
-// PreemptCandidates answers as preempt.Candidates does, restricted to usable nodes.
+// PreemptCandidates answers as preempt.Candidates does, restricted to usable nodes. Nothing is cached: it is for
+// pods whose extenders are asked about victims, and the round trip to an extender takes longer.
 func (e *Engine) PreemptCandidates(p *placement.Profile, q PreemptQuery) ([]preempt.Candidate, preempt.Result) {
 	if q.Pod == nil || q.Pod.Template == nil {
 		return nil, preempt.Result{Err: placement.ErrNoObject}
@@ -371,7 +296,8 @@ func (e *Engine) PreemptCandidates(p *placement.Profile, q PreemptQuery) ([]pree
 	return preempt.Candidates(p, e.preemptInput(q))
 }
 
-// PreemptAmong answers as preempt.Among does, for candidates whose nodes have not changed since (Generation).
+// PreemptAmong answers as preempt.Among does, for candidates whose nodes have not changed since (Generation); the
+// caller has to compare generations.
 func (e *Engine) PreemptAmong(p *placement.Profile, q PreemptQuery, given []preempt.Candidate) preempt.Result {
 	if q.Pod == nil || q.Pod.Template == nil {
 		return preempt.Result{Err: placement.ErrNoObject}
@@ -380,4 +306,48 @@ func (e *Engine) PreemptAmong(p *placement.Profile, q PreemptQuery, given []pree
 		return preempt.Result{}
 	}
 	return preempt.Among(p, e.preemptInput(q), given)
+}
+
+// tryFit is try for a node that lacks only resources; it returns false if numbers alone cannot decide: protected
+// pods, budgets or terminating victims need the general search. Entries are sorted by importance, so that the
+// possible victims are the tail that begins with the first pod of lower priority.
+func (o *preemptionCache) tryFit(e *Engine, c *class, x *preempt.Search, slot int) bool {
+	n := e.columns.Infos[slot]
+	if o.trial == nil || c.cells[slot].static != placement.VerdictPass || len(e.guarded[n]) > 0 {
+		return false
+	}
+	if o.spread != nil && o.spread.Check(n) != rule.Success {
+		return false
+	}
+	entries := e.byImportance.at(&e.columns, slot)
+	first, _ := slices.BinarySearchFunc(entries, x.Pod.Priority, func(r podEntry, priority int32) int {
+		if r.Pod.Priority >= priority {
+			return -1
+		}
+		return 1
+	})
+	entries = entries[first:]
+	for i := range entries {
+		p := entries[i].Pod
+		if p.Deleting && !x.Rules.ChargeLeaving || x.Budgets != nil && len(x.Budgets.Covering(p)) > 0 {
+			return false
+		}
+	}
+	result := &o.results[slot]
+	if len(entries) == 0 {
+		result.outcome = o.number(preempt.ReasonNoVictims)
+		return true
+	}
+	o.trial.begin(n)
+	if lacks := o.trial.take(entries); lacks != 0 {
+		number, ok := o.lacking[lacks]
+		if !ok {
+			number = o.number(o.trial.reasons(lacks))
+			o.lacking[lacks] = number
+		}
+		result.outcome = number
+		return true
+	}
+	result.cost, result.outcome = preempt.CostOf(o.trial.victims, 0, x.Rules.ChargeLeaving), resultPlan
+	return true
 }

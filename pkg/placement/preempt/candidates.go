@@ -89,7 +89,7 @@ func Among(p *placement.Profile, in Input, given []Candidate) Result {
 		if !ok {
 			continue
 		}
-		if plan, does := x.does(n, &given[i]); does {
+		if plan, does := x.planFor(n, &given[i]); does {
 			x.offer(plan)
 		}
 	}
@@ -106,17 +106,17 @@ func Among(p *placement.Profile, in Input, given []Candidate) Result {
 	return Result{Examined: len(given), Message: MessagePrefix + why}
 }
 
-// does turns a candidate into a plan, if the candidate is valid.
-func (x *Search) does(n *state.NodeInfo, c *Candidate) (Plan, bool) {
-	a := &attempt{WhatIf: x.What, search: x, target: n}
+// planFor turns a candidate into a plan, if the candidate is valid.
+func (x *Search) planFor(n *state.NodeInfo, c *Candidate) (Plan, bool) {
+	a := &nodeTrial{WhatIf: x.What, search: x, target: n}
 	for p := range n.Pods() {
 		if !slices.ContainsFunc(c.Victims, func(v *state.Pod) bool { return v.UID == p.UID }) {
 			continue
 		}
-		if !x.evictable(p) || x.isKept(p) {
+		if !x.evictable(p) || x.budgetProtects(p) {
 			return Plan{}, false
 		}
-		a.victims = append(a.victims, SeatOf(n, p))
+		a.victims = append(a.victims, PlacedPodOf(n, p))
 	}
 	if len(a.victims) == 0 || len(a.victims) < len(c.Victims) {
 		return Plan{}, false

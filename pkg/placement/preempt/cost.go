@@ -44,7 +44,7 @@ func (c Cost) Compare(d Cost) int {
 }
 
 // CostOf returns the cost of victims that are sorted by importance.
-func CostOf(victims []placement.Seat, violations int, chargeLeaving bool) Cost {
+func CostOf(victims []placement.PlacedPod, violations int, chargeLeaving bool) Cost {
 	c := Cost{Violations: violations, Priority: math.MinInt32, Started: notStarted}
 	for i := range victims {
 		v := &victims[i]
@@ -65,7 +65,7 @@ func CostOf(victims []placement.Seat, violations int, chargeLeaving bool) Cost {
 
 // ByImportance orders pods, the most important first: by priority, then by how long they have run, then by UID so
 // that the order is total. Source: scheduler/util MoreImportantPod.
-func ByImportance(a, b placement.Seat) int {
+func ByImportance(a, b placement.PlacedPod) int {
 	return cmp.Or(
 		cmp.Compare(b.Pod.Priority, a.Pod.Priority),
 		cmp.Compare(a.Started, b.Started),
@@ -73,9 +73,9 @@ func ByImportance(a, b placement.Seat) int {
 	)
 }
 
-// SeatOf returns the seat of a pod on a node.
-func SeatOf(n *state.NodeInfo, p *state.Pod) placement.Seat {
-	s := placement.Seat{Node: n, Pod: p, Started: notStarted}
+// PlacedPodOf returns the seat of a pod on a node.
+func PlacedPodOf(n *state.NodeInfo, p *state.Pod) placement.PlacedPod {
+	s := placement.PlacedPod{Node: n, Pod: p, Started: notStarted}
 	if at, ok := p.Started(); ok {
 		s.Started = at.UnixNano()
 	}

@@ -18,17 +18,17 @@ func (x *Search) crossNode(nodes []*state.NodeInfo) {
 	}
 	b := &blockers{search: x, known: map[string]blocking{}}
 	for _, n := range nodes[:min(len(nodes), x.Rules.MaxTargets)] {
-		seats, _ := x.seatsOn(n)
-		elsewhere, ok := b.of(n, seats)
+		pods, _ := x.potentialVictims(n)
+		elsewhere, ok := b.of(n, pods)
 		if !ok || len(elsewhere) == 0 {
 			continue
 		}
 		if len(elsewhere) > x.Rules.MaxBlockers {
-			x.crowded++
+			x.tooManyBlockers++
 			continue
 		}
-		a := &attempt{WhatIf: x.What, search: x, target: n}
-		if plan, ok := a.makeRoom(slices.Concat(seats, elsewhere)); ok {
+		a := &nodeTrial{WhatIf: x.What, search: x, target: n}
+		if plan, ok := a.selectWithinBudgets(slices.Concat(pods, elsewhere)); ok {
 			x.offer(plan)
 		}
 	}
@@ -43,16 +43,16 @@ type blockers struct {
 
 // blocking holds the pods of one domain that one rule refers to, by importance.
 type blocking struct {
-	seats []placement.Seat
-	// stuck reports whether some of them must not be evicted; those are not among seats.
-	stuck bool
+	pods []placement.PlacedPod
+	// hasProtected reports whether some of them must not be evicted; those are not among pods.
+	hasProtected bool
 }
 
-// of returns the pods on other nodes that at least have to be evicted in addition to all seats on the node; false
+// of returns the pods on other nodes that at least have to be evicted in addition to all pods on the node; false
 // if even that would not be enough.
-func (b *blockers) of(n *state.NodeInfo, seats []placement.Seat) ([]placement.Seat, bool) {
+func (b *blockers) of(n *state.NodeInfo, pods []placement.PlacedPod) ([]placement.PlacedPod, bool) {
 	what := b.search.What
-	for _, s := range seats {
+	for _, s := range pods {
 		what.Remove(s)
 	}
 	defer what.Reset()
@@ -69,12 +69,12 @@ func (b *blockers) of(n *state.NodeInfo, seats []placement.Seat) ([]placement.Se
 // collector gathers pods on nodes other than the target, each once.
 type collector struct {
 	target *state.NodeInfo
-	list   []placement.Seat
+	list   []placement.PlacedPod
 	found  map[string]bool
 }
 
-func (c *collector) add(seats []placement.Seat) {
-	for _, s := range seats {
+func (c *collector) add(pods []placement.PlacedPod) {
+	for _, s := range pods {
 		if s.Node != c.target && !c.found[s.Pod.UID] {
 			c.found[s.Pod.UID] = true
 			c.list = append(c.list, s)
@@ -96,20 +96,20 @@ func (b *blockers) repelling(f *podaffinity.Filter, c *collector) bool {
 		found := b.in(fmt.Sprint("own ", i), t.TopologyKey, nodeLabels, func(_ *state.NodeInfo, p *state.Pod) bool {
 			return t.MatchesPod(p)
 		})
-		if found.stuck {
+		if found.hasProtected {
 			return false
 		}
-		c.add(found.seats)
+		c.add(found.pods)
 	}
 	for key := range f.RepelledBy {
 		if !f.RepelledBy.Has(key, nodeLabels) {
 			continue
 		}
 		found := b.in("theirs", key, nodeLabels, func(_ *state.NodeInfo, p *state.Pod) bool { return repelsBy(f, key, p) })
-		if found.stuck {
+		if found.hasProtected {
 			return false
 		}
-		c.add(found.seats)
+		c.add(found.pods)
 	}
 	return true
 }
@@ -140,7 +140,7 @@ func (b *blockers) overSkew(f *spread.Filter, c *collector) bool {
 		found := b.in(fmt.Sprint("spread ", i), rule.Key, nodeLabels, func(n *state.NodeInfo, p *state.Pod) bool {
 			return f.Counts(rule, p) && spread.HasKeys(n.Node.Object.Labels, f.Constraints) && f.Includes(rule, n.Node)
 		})
-		elsewhere := slices.DeleteFunc(slices.Clone(found.seats), func(s placement.Seat) bool { return s.Node == c.target })
+		elsewhere := slices.DeleteFunc(slices.Clone(found.pods), func(s placement.PlacedPod) bool { return s.Node == c.target })
 		if len(elsewhere) < over {
 			return false
 		}
@@ -165,14 +165,14 @@ func (b *blockers) in(
 		for p := range n.Pods() {
 			switch {
 			case !named(n, p):
-			case b.search.evictable(p) && !b.search.isKept(p):
-				found.seats = append(found.seats, SeatOf(n, p))
+			case b.search.evictable(p) && !b.search.budgetProtects(p):
+				found.pods = append(found.pods, PlacedPodOf(n, p))
 			default:
-				found.stuck = true
+				found.hasProtected = true
 			}
 		}
 	}
-	slices.SortFunc(found.seats, ByImportance)
+	slices.SortFunc(found.pods, ByImportance)
 	b.known[id] = found
 	return found
 }

@@ -102,12 +102,12 @@ type Search struct {
 	// Reasons counts, by reason, the nodes that were tried without success.
 	Reasons map[string]int32
 	// needed is a pod that would have to be evicted from a node although the required affinity needs it there.
-	needed placement.Seat
-	// opposed counts the nodes that extenders reject and the rules do not; deserted counts those of them that have
+	needed placement.PlacedPod
+	// rejectedByExtenders counts the nodes that extenders reject and the rules do not; deserted counts those of them that have
 	// no less important pods.
-	opposed, deserted int
-	// crowded counts the nodes that are blocked by more pods elsewhere than one plan may evict.
-	crowded int
+	rejectedByExtenders, withoutVictims int
+	// tooManyBlockers counts the nodes that are blocked by more pods elsewhere than one plan may evict.
+	tooManyBlockers int
 	// Covered is set when budgets affected the result.
 	Covered bool
 	Best    Plan
@@ -305,37 +305,37 @@ func (x *Search) offer(plan Plan) {
 
 // OnNode searches for room among the pods of one node; if there is none, it returns why.
 func (x *Search) OnNode(n *state.NodeInfo) (plan Plan, reasons []string, ok bool) {
-	seats, kept := x.seatsOn(n)
+	pods, kept := x.potentialVictims(n)
 	if len(x.Opinions) > 0 && x.eval.Verdict(n) == placement.VerdictExtender {
-		return Plan{}, x.opposedBecause(len(seats)+len(kept) == 0), false
+		return Plan{}, x.refuseForExtenders(len(pods)+len(kept) == 0), false
 	}
 	switch {
-	case len(seats)+len(kept) == 0:
+	case len(pods)+len(kept) == 0:
 		return Plan{}, ReasonNoVictims, false
-	case len(seats) == 0:
+	case len(pods) == 0:
 		return Plan{}, reasonKept, false
 	}
-	a := &attempt{WhatIf: x.What, search: x, target: n}
-	if plan, ok = a.makeRoom(seats); ok {
+	a := &nodeTrial{WhatIf: x.What, search: x, target: n}
+	if plan, ok = a.selectWithinBudgets(pods); ok {
 		return plan, nil, true
 	}
-	if plan, ok = a.withKeeper(seats); ok {
+	if plan, ok = a.withKeeper(pods); ok {
 		return plan, nil, true
 	}
 	reasons = a.reasons
-	if len(kept) > 0 && a.take(slices.Concat(seats, kept)) {
+	if len(kept) > 0 && a.selectVictims(slices.Concat(pods, kept)) {
 		reasons = reasonKept
 	}
 	return Plan{}, reasons, false
 }
 
-// opposedBecause counts a node that extenders reject and the rules do not. The rules let the pod pass with all pods
+// refuseForExtenders counts a node that extenders reject and the rules do not. The rules let the pod pass with all pods
 // on the node, so no eviction there would change a known result. nobody reports that the node has no less important
 // pods.
-func (x *Search) opposedBecause(nobody bool) []string {
-	x.opposed++
-	if nobody {
-		x.deserted++
+func (x *Search) refuseForExtenders(noVictimsHere bool) []string {
+	x.rejectedByExtenders++
+	if noVictimsHere {
+		x.withoutVictims++
 		return ReasonNoVictims
 	}
 	return reasonNotHelpful
@@ -346,23 +346,23 @@ func (x *Search) evictable(p *state.Pod) bool {
 	return p.Priority < x.Pod.Priority && !x.Protected[p.UID]
 }
 
-// seatsOn returns the pods on a node that may be evicted, and those that only budgets protect.
-func (x *Search) seatsOn(n *state.NodeInfo) (seats, kept []placement.Seat) {
+// potentialVictims returns the pods on a node that may be evicted, and those that only budgets protect.
+func (x *Search) potentialVictims(n *state.NodeInfo) (pods, kept []placement.PlacedPod) {
 	for p := range n.Pods() {
 		switch {
 		case !x.evictable(p):
-		case x.isKept(p):
-			kept = append(kept, SeatOf(n, p))
+		case x.budgetProtects(p):
+			kept = append(kept, PlacedPodOf(n, p))
 		default:
-			seats = append(seats, SeatOf(n, p))
+			pods = append(pods, PlacedPodOf(n, p))
 		}
 	}
-	return seats, kept
+	return pods, kept
 }
 
-// isKept reports whether a budget protects a pod whichever other pods are evicted. The eviction API always refuses
+// budgetProtects reports whether a budget protects a pod whichever other pods are evicted. The eviction API always refuses
 // pods with more than one budget.
-func (x *Search) isKept(p *state.Pod) bool {
+func (x *Search) budgetProtects(p *state.Pod) bool {
 	if x.Budgets == nil || x.Rules.PDB != placement.PDBRespect || evictionIsFree(p) {
 		return false
 	}
@@ -378,16 +378,16 @@ func (x *Search) isKept(p *state.Pod) bool {
 // split sorts pods by how their eviction affects budgets; each group keeps the given order, the most important
 // first. As upstream, the first pods are charged to a budget first; where budgets are respected, the last ones are,
 // so that less important pods are evicted. Source: plugins/defaultpreemption filterPodsWithPDBViolation.
-func (x *Search) split(seats []placement.Seat) (exceeding, others, leaving []placement.Seat) {
-	exceeds, left := make([]bool, len(seats)), x.left()
-	leaves := func(s placement.Seat) bool { return s.Pod.Deleting && !x.Rules.ChargeLeaving }
-	for i := range seats {
+func (x *Search) split(pods []placement.PlacedPod) (exceeding, others, leaving []placement.PlacedPod) {
+	exceeds, left := make([]bool, len(pods)), x.left()
+	leaves := func(s placement.PlacedPod) bool { return s.Pod.Deleting && !x.Rules.ChargeLeaving }
+	for i := range pods {
 		if x.Rules.PDB == placement.PDBRespect {
-			i = len(seats) - 1 - i
+			i = len(pods) - 1 - i
 		}
-		exceeds[i] = !leaves(seats[i]) && !x.charge(left, seats[i].Pod)
+		exceeds[i] = !leaves(pods[i]) && !x.charge(left, pods[i].Pod)
 	}
-	for i, s := range seats {
+	for i, s := range pods {
 		switch {
 		case leaves(s):
 			leaving = append(leaving, s)
@@ -400,11 +400,11 @@ func (x *Search) split(seats []placement.Seat) (exceeding, others, leaving []pla
 	return exceeding, others, leaving
 }
 
-// ration returns as many of the pods as the budgets allow, the least important ones; seats is not changed.
-func (x *Search) ration(seats []placement.Seat) []placement.Seat {
+// ration returns as many of the pods as the budgets allow, the least important ones; pods is not changed.
+func (x *Search) ration(pods []placement.PlacedPod) []placement.PlacedPod {
 	left := x.left()
-	var allowed []placement.Seat
-	sorted := slices.SortedFunc(slices.Values(seats), ByImportance)
+	var allowed []placement.PlacedPod
+	sorted := slices.SortedFunc(slices.Values(pods), ByImportance)
 	for _, s := range slices.Backward(sorted) {
 		if x.charge(left, s.Pod) {
 			allowed = append(allowed, s)

@@ -73,12 +73,12 @@ func (x *Search) keepers() []Keeper {
 
 // keeperOn finds the most important matching pod on one node, preferring bound pods to reserved ones.
 func (x *Search) keeperOn(f *podaffinity.Filter, n *state.NodeInfo) (Keeper, bool) {
-	var best placement.Seat
+	var best placement.PlacedPod
 	for p := range x.What.At(n).Pods() {
 		if !podaffinity.MatchesAll(f.Affinity, p) {
 			continue
 		}
-		s := SeatOf(n, p)
+		s := PlacedPodOf(n, p)
 		bound, wasBound := p.NodeName != "", best.Pod != nil && best.Pod.NodeName != ""
 		if best.Pod == nil || bound && !wasBound || bound == wasBound && ByImportance(s, best) < 0 {
 			best = s
@@ -102,8 +102,8 @@ func (x *Search) InVain(examined, total int) Result {
 // advice suggests remedies to the user.
 func (x *Search) advice(examined int) []string {
 	var list []string
-	examined -= x.opposed
-	if examined > 0 && int(x.Reasons[noVictims])-x.deserted == examined {
+	examined -= x.rejectedByExtenders
+	if examined > 0 && int(x.Reasons[noVictims])-x.withoutVictims == examined {
 		list = append(list, fmt.Sprintf(
 			"Preemption cannot help: on the %d node(s) where pods are in the way, "+
 				"all are as important as this one (priority %d).",
@@ -121,10 +121,10 @@ func (x *Search) advice(examined int) []string {
 				"(priority %d): raise its priority, or make room on its node.",
 			strings.Join(slices.Compact(keys), ", "), k.Pod.Key(), k.Node.Node.Name, k.Pod.Priority, x.Pod.Priority))
 	}
-	if x.crowded > 0 {
+	if x.tooManyBlockers > 0 {
 		list = append(list, fmt.Sprintf(
 			"On %d node(s), more than %d pods on other nodes would have to go as well (preemption.crossNode.maxBlockers).",
-			x.crowded, x.Rules.MaxBlockers))
+			x.tooManyBlockers, x.Rules.MaxBlockers))
 	}
 	if n := x.Reasons[keptByBudgets]; n > 0 {
 		list = append(list, fmt.Sprintf("On %d node(s), the pods that would have to go are kept by disruption budgets.", n))

@@ -14,7 +14,7 @@ import (
 // Plan is a plan to make room on one node.
 type Plan struct {
 	node    *state.NodeInfo
-	victims []placement.Seat // by importance
+	victims []placement.PlacedPod // by importance
 	Cost    Cost
 	tie     uint64
 	// doubted: see Candidate.
@@ -34,25 +34,25 @@ func (p *Plan) before(q *Plan) bool {
 	) < 0
 }
 
-// attempt is a search for victims that make room on one node. Its view of the cluster is in the WhatIf.
-type attempt struct {
+// nodeTrial is a search for victims that make room on one node. Its view of the cluster is in the WhatIf.
+type nodeTrial struct {
 	*placement.WhatIf
 	search  *Search
 	target  *state.NodeInfo
-	victims []placement.Seat
+	victims []placement.PlacedPod
 	// violations is the number of victims that exceed budgets as kube-scheduler counts them.
 	violations int
-	// failed is the filter that rejected the node when all seats were removed.
+	// failed is the filter that rejected the node when all pods were removed.
 	failed  int16
 	reasons []string
 }
 
-// take searches for the fewest of the seats that have to be evicted. Source: plugins/defaultpreemption
+// selectVictims searches for the fewest of the pods that have to be evicted. Source: plugins/defaultpreemption
 // SelectVictimsOnNode: all are removed, and then put back if the pod still fits, first those whose eviction exceeds
 // a budget, and the more important before the less important. Pods that are terminating anyway come last, unless
 // the profile charges for them.
-func (a *attempt) take(seats []placement.Seat) bool {
-	for _, s := range seats {
+func (a *nodeTrial) selectVictims(pods []placement.PlacedPod) bool {
+	for _, s := range pods {
 		a.Remove(s)
 	}
 	defer a.Reset()
@@ -60,9 +60,9 @@ func (a *attempt) take(seats []placement.Seat) bool {
 		a.reasons = a.Filters[a.failed].Filter.Explain(a.At(a.target))
 		return false
 	}
-	seats = slices.Clone(seats)
-	slices.SortFunc(seats, ByImportance)
-	exceeding, others, leaving := a.search.split(seats)
+	pods = slices.Clone(pods)
+	slices.SortFunc(pods, ByImportance)
+	exceeding, others, leaving := a.search.split(pods)
 	a.victims = a.victims[:0]
 	a.violations = a.reprieve(exceeding)
 	a.reprieve(others)
@@ -72,8 +72,8 @@ func (a *attempt) take(seats []placement.Seat) bool {
 }
 
 // reprieve puts pods back for as long as the pod fits, and returns how many it could not.
-func (a *attempt) reprieve(seats []placement.Seat) (lost int) {
-	for _, s := range seats {
+func (a *nodeTrial) reprieve(pods []placement.PlacedPod) (lost int) {
+	for _, s := range pods {
 		a.Restore(s)
 		if a.Check(a.target) != placement.VerdictPass {
 			a.Remove(s)
@@ -85,7 +85,7 @@ func (a *attempt) reprieve(seats []placement.Seat) (lost int) {
 }
 
 // found returns the plan after take has found victims.
-func (a *attempt) found() Plan {
+func (a *nodeTrial) found() Plan {
 	return Plan{
 		node: a.target, victims: slices.Clone(a.victims),
 		Cost: CostOf(a.victims, a.violations, a.search.Rules.ChargeLeaving),
@@ -93,15 +93,15 @@ func (a *attempt) found() Plan {
 	}
 }
 
-// makeRoom is take within the budgets. If the victims exceed a budget, it tries again with only as many of its pods
+// selectWithinBudgets is take within the budgets. If the victims exceed a budget, it tries again with only as many of its pods
 // as it has left, the least important ones.
-func (a *attempt) makeRoom(seats []placement.Seat) (Plan, bool) {
-	if !a.take(seats) {
+func (a *nodeTrial) selectWithinBudgets(pods []placement.PlacedPod) (Plan, bool) {
+	if !a.selectVictims(pods) {
 		return Plan{}, false
 	}
 	if a.search.Rules.PDB == placement.PDBRespect {
 		a.violations = 0
-		if rationed := a.search.ration(a.victims); len(rationed) < len(a.victims) && !a.take(a.search.ration(seats)) {
+		if rationed := a.search.ration(a.victims); len(rationed) < len(a.victims) && !a.selectVictims(a.search.ration(pods)) {
 			a.reasons = reasonKept
 			return Plan{}, false
 		}
@@ -113,19 +113,19 @@ func (a *attempt) makeRoom(seats []placement.Seat) (Plan, bool) {
 // withKeeper tries again when the pod's required affinity needs one of the pods that would be evicted: it keeps one
 // of them, then another. It tries the most important first, and among equally important ones the one with the
 // smallest requests.
-func (a *attempt) withKeeper(seats []placement.Seat) (best Plan, ok bool) {
+func (a *nodeTrial) withKeeper(pods []placement.PlacedPod) (best Plan, ok bool) {
 	f := a.Affinity()
 	if a.search.Rules.NoKeepers || f == nil || len(f.Affinity) == 0 || a.failed < 0 ||
 		a.Filters[a.failed].Filter != rule.Filter(f) {
 		return Plan{}, false
 	}
-	var keepers []placement.Seat
-	for _, s := range seats {
+	var keepers []placement.PlacedPod
+	for _, s := range pods {
 		if podaffinity.MatchesAll(f.Affinity, s.Pod) {
 			keepers = append(keepers, s)
 		}
 	}
-	slices.SortFunc(keepers, func(x, y placement.Seat) int {
+	slices.SortFunc(keepers, func(x, y placement.PlacedPod) int {
 		return cmp.Or(
 			cmp.Compare(y.Pod.Priority, x.Pod.Priority),
 			cmp.Compare(x.Pod.Requests.MilliCPU, y.Pod.Requests.MilliCPU),
@@ -135,8 +135,8 @@ func (a *attempt) withKeeper(seats []placement.Seat) (best Plan, ok bool) {
 	})
 	reasons := a.reasons
 	for _, k := range keepers[:min(len(keepers), a.search.Rules.KeeperChoices)] {
-		others := slices.DeleteFunc(slices.Clone(seats), func(s placement.Seat) bool { return s.Pod == k.Pod })
-		if found, fits := a.makeRoom(others); fits && (!ok || found.before(&best)) {
+		others := slices.DeleteFunc(slices.Clone(pods), func(s placement.PlacedPod) bool { return s.Pod == k.Pod })
+		if found, fits := a.selectWithinBudgets(others); fits && (!ok || found.before(&best)) {
 			best, ok = found, true
 		}
 	}

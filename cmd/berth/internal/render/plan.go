@@ -72,7 +72,7 @@ func PlanSummary(w io.Writer, r *plan.Report, format string) error {
 			}
 		}
 		fmt.Fprintf(w, "\n%s of profile %s: %d picked, %d to evict\n", s.Strategy, s.Profile, s.Picked, evicted)
-		for _, sentence := range s.Says {
+		for _, sentence := range s.Notes {
 			fmt.Fprintf(w, "  %s\n", sentence)
 		}
 		for _, reason := range countsByReason(because) {

@@ -5,7 +5,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// imageTable counts the nodes that have each image.
+// imageTable counts the nodes that have each image. Node statuses list up to 50 images, nearly all of which no
+// pending pod uses, so that which nodes have an image is recorded only for images that a class watches.
 type imageTable struct {
 	byName map[string]*Image
 	// of holds the images of each slot, as counted.
@@ -14,6 +15,7 @@ type imageTable struct {
 
 // Image is an image that at least one node has.
 type Image struct {
+	// holders is the number of nodes that have the image.
 	holders int
 	// size is in bytes. mixed reports that nodes disagree about it; it is then looked up.
 	size  int64
@@ -22,6 +24,7 @@ type Image struct {
 	slots []uint64
 }
 
+// wordBits is the number of slots per word of Image.slots.
 const wordBits = 64
 
 // IsOn reports whether the node of a slot has the image, once it is watched.
@@ -29,6 +32,7 @@ func (i *Image) IsOn(slot int) bool {
 	return slot/wordBits < len(i.slots) && i.slots[slot/wordBits]&(1<<(slot%wordBits)) != 0
 }
 
+// put sets or clears the bit of a slot, if the image is watched.
 func (i *Image) put(slot int, on bool) {
 	if i.slots == nil {
 		return
@@ -85,7 +89,8 @@ func (t *imageTable) replace(slot int, now *state.Images) {
 	t.of[slot] = now
 }
 
-// Worth returns what an image adds to the score of a node that has it; see nodes.ImageScorer.
+// Worth returns what an image adds to the score of a node that has it; see nodes.ImageScorer. total is the number
+// of nodes, and infos are all nodes, which are read only if they disagree about the size.
 func (i *Image) Worth(name string, total int, infos []*state.NodeInfo) int64 {
 	size := i.size
 	if i.mixed {
@@ -94,7 +99,8 @@ func (i *Image) Worth(name string, total int, infos []*state.NodeInfo) int64 {
 	return nodes.ImageWorth(size, int64(i.holders), total)
 }
 
-// sizeOnFirst returns the size on the first node, by name, that has the image.
+// sizeOnFirst returns the size on the first node, by name, that has the image. Upstream keeps the first size that
+// it saw, which depends on history.
 func sizeOnFirst(image string, infos []*state.NodeInfo) int64 {
 	var (
 		first string

@@ -17,15 +17,25 @@ const (
 	rowBuiltIn
 )
 
-// Resources holds a row per slot: the capacities, how much of them is in use, and the cpu and memory in use
-// with defaults for containers without requests, in the units of resources.Resources. Every extended resource that any
+// Resources holds a row per slot: the capacities, how much of them is in use, and the cpu and memory in use with
+// defaults for containers without requests, in the units of resources.Resources. Every extended resource that any
 // node has had has a position. One that no node has needs none: its capacity is 0 everywhere.
+//
+// With one extended resource (g), the row of a slot is 12 numbers:
+//
+//	cpu memory ephemeral pods g | cpu memory ephemeral pods g | cpu memory
+//	capacity                      in use                        in use with defaults
+//
+// All rows are in one array, so that a check of one node reads a few cache lines.
 type Resources struct {
 	extended []string // names of the resources at the positions after rowBuiltIn
-	places   map[string]int
-	width    int // of the capacities, and of the amounts in use
-	rows     []int64
-	// Version increases when positions are added.
+	// places maps the name of a resource to its position in a row.
+	places map[string]int
+	// width is the number of capacities, and of amounts in use.
+	width int // of the capacities, and of the amounts in use
+	rows  []int64
+	// Version increases when positions are added. Plans resolve names to positions and are made again when it
+	// does.
 	Version uint64
 }
 
@@ -58,8 +68,11 @@ func (r *Resources) Row(slot int) (capacity, used, nonzero []int64) {
 	return row[:r.width], row[r.width : 2*r.width], row[2*r.width:]
 }
 
+// grow adds a row of zeros.
 func (r *Resources) grow() { r.rows = append(r.rows, make([]int64, r.stride())...) }
 
+// setNode sets the capacities of a slot, and what is in use. A resource that no node has had adds a position to
+// all rows.
 func (r *Resources) setNode(slot int, n *state.NodeInfo) {
 	have := &n.Node.Allocatable
 	for name := range have.Extended {
@@ -72,12 +85,14 @@ func (r *Resources) setNode(slot int, n *state.NodeInfo) {
 	r.setUse(slot, n)
 }
 
+// setUse sets what is in use on a slot, from the sums that the NodeInfo keeps.
 func (r *Resources) setUse(slot int, n *state.NodeInfo) {
 	_, used, nonzero := r.Row(slot)
 	fillRow(used, &n.Requested, int64(n.PodCount()), r.extended)
 	nonzero[RowCPU], nonzero[RowMemory] = n.NonZeroRequested.MilliCPU, n.NonZeroRequested.Memory
 }
 
+// fillRow writes amounts at the positions of a row; extended holds the names of those after the built-in ones.
 func fillRow(row []int64, from *resources.Resources, pods int64, extended []string) {
 	row[RowCPU] = from.MilliCPU
 	row[RowMemory] = from.Memory
@@ -91,11 +106,11 @@ func fillRow(row []int64, from *resources.Resources, pods int64, extended []stri
 // widen adds a position for a resource. Pods that requested it before any node had it are counted when their node
 // is next updated, which happens before its capacity is anything but 0.
 func (r *Resources) widen(name string) {
-	wide := Resources{width: r.width + 1}
+	wider := Resources{width: r.width + 1}
 	slots := len(r.rows) / r.stride()
-	wide.rows = make([]int64, slots*wide.stride())
+	wider.rows = make([]int64, slots*wider.stride())
 	for slot := range slots {
-		capacity, used, nonzero := wide.Row(slot)
+		capacity, used, nonzero := wider.Row(slot)
 		oldCapacity, oldUsed, oldNonZero := r.Row(slot)
 		copy(capacity, oldCapacity)
 		copy(used, oldUsed)
@@ -103,18 +118,22 @@ func (r *Resources) widen(name string) {
 	}
 	r.places[name] = r.width
 	r.extended = append(r.extended, name)
-	r.rows, r.width = wide.rows, wide.width
+	r.rows, r.width = wider.rows, wider.width
 	r.Version++
 }
 
 // traitColumn gives the same number to nodes that are alike for the simplest rules: whether they are closed or
-// spec.unschedulable, their taints and their declared features.
+// spec.unschedulable, their taints and their declared features. Clusters have thousands of nodes and a handful of
+// such combinations.
 type traitColumn struct {
-	Of  []int32
+	Of []int32
+	// IDs maps the combination, written as bytes, to its number; key is scratch.
 	IDs map[string]int32
 	key []byte
 }
 
+// set determines the combination of a node. Taints and features keep their order: nodes that differ only in that
+// get different numbers, which costs an evaluation and nothing else.
 func (t *traitColumn) set(slot int, n *corev1.Node) {
 	kept := byte(0)
 	switch {
@@ -140,21 +159,25 @@ func (t *traitColumn) set(slot int, n *corev1.Node) {
 	t.Of[slot] = id
 }
 
-// Nowhere is the domain of a node that does not have the key.
-const Nowhere int32 = -1
+// NoDomain is the domain of a node that does not have the key.
+const NoDomain int32 = -1
 
 // axis is one topology key, with the domain of every slot.
 type axis struct {
 	key string
+	// Of is the domain of each slot, NoDomain for a node without the label; IDs maps the values of the label to
+	// numbers.
 	Of  []int32
 	IDs map[string]int32
-	// members counts the nodes of each domain; crowded is the number of domains with more than one node.
+	// members counts the nodes of each domain; crowded is the number of domains with more than one node. It is 0
+	// for the hostname label, and then a domain is the same as a node.
 	members []int32
 	crowded int
 }
 
+// set updates the domain of a slot; nil labels remove it.
 func (a *axis) set(slot int, nodeLabels map[string]string) {
-	now := Nowhere
+	now := NoDomain
 	if value, ok := nodeLabels[a.key]; ok {
 		now = a.Domain(value)
 	}
@@ -165,8 +188,9 @@ func (a *axis) set(slot int, nodeLabels map[string]string) {
 	}
 }
 
+// count adds nodes to a domain or, if by is negative, removes them, and keeps crowded right.
 func (a *axis) count(domain, by int32) {
-	if domain == Nowhere {
+	if domain == NoDomain {
 		return
 	}
 	before := a.members[domain]
@@ -179,7 +203,7 @@ func (a *axis) count(domain, by int32) {
 	}
 }
 
-// Domain returns the number of a value of the key.
+// Domain returns the number of a value of the key, which is assigned at the first call.
 func (a *axis) Domain(value string) int32 {
 	id, ok := a.IDs[value]
 	if !ok {
@@ -190,9 +214,12 @@ func (a *axis) Domain(value string) int32 {
 	return id
 }
 
-// kindColumn counts, per slot, the pods of each kind.
+// kindColumn counts, per slot, the pods of each kind. Replicas of one Deployment are of one kind, so that a node
+// with fifty pods may have ten kinds, and rules about other pods look at ten things instead of fifty.
 type kindColumn struct {
-	ids  map[*state.Kind]int32
+	ids map[*state.Kind]int32
+	// List holds the kinds by number, with the number of their pods on all nodes; Of holds the counts per slot,
+	// in no order.
 	List []kindRow
 	Of   [][]kindCount
 	Live int // kinds that at least one pod has

@@ -13,17 +13,21 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Signature writes everything that rules read from a pod in addition to its Kind (namespace, labels, pod affinity),
-// so that pods with equal bytes and the same Kind get the same Compiled from every plugin. Values that only
-// identify a pod (its name, the name of a token volume) are left out. Each part is preceded by its length and each
-// list by its number of entries, so that different parts never give the same bytes.
+// Signature writes everything that rules read from a pod in addition to its Kind (namespace, labels, pod
+// affinity), so that pods with equal bytes and the same Kind get the same Compiled from every plugin. Values that
+// only identify a pod (its name, the name of a token volume) are left out. Each part is preceded by its length
+// and each list by its number of entries, so that different parts never give the same bytes.
+//
+// The zero value is ready for use. It reuses its buffer, so that a signature allocates nothing; it is not safe
+// for concurrent use.
 type Signature struct {
 	b     []byte
 	names []string // scratch for sorting
 }
 
-// Of returns the signature. wide is the length of its prefix that the rules beyond one node read: pods with equal
-// prefixes are the same for those rules, whatever else they request.
+// Of returns the signature, which is valid until the next call. wide is the length of its prefix that the rules
+// beyond one node read: pods with equal prefixes are the same for those rules, whatever else they request. An
+// error means that a part cannot be marshaled.
 func (s *Signature) Of(pod *state.Pod) (shape []byte, wide int, err error) {
 	s.b = s.b[:0]
 	spec := &pod.Template.Spec
@@ -54,6 +58,7 @@ func (s *Signature) Of(pod *state.Pod) (shape []byte, wide int, err error) {
 	return s.b, wide, err
 }
 
+// text writes a string with its length.
 func (s *Signature) text(v string) { s.b = rule.AppendPart(s.b, v) }
 
 func (s *Signature) number(n int) { s.b = binary.AppendUvarint(s.b, uint64(n)) }
@@ -66,6 +71,7 @@ func (s *Signature) flag(on bool) {
 	}
 }
 
+// gates writes the names of scheduling gates: their order is that of the message about them.
 func (s *Signature) gates(gates []corev1.PodSchedulingGate) {
 	s.number(len(gates))
 	for i := range gates {
@@ -73,7 +79,7 @@ func (s *Signature) gates(gates []corev1.PodSchedulingGate) {
 	}
 }
 
-// owner matters for default spreading.
+// owner writes the controller of the pod. It matters for default spreading.
 func (s *Signature) owner(obj *corev1.Pod) {
 	owner := metav1.GetControllerOfNoCopy(obj)
 	s.flag(owner != nil)
@@ -84,6 +90,7 @@ func (s *Signature) owner(obj *corev1.Pod) {
 	}
 }
 
+// strings writes a map in the order of its keys.
 func (s *Signature) strings(m map[string]string) {
 	s.names = s.names[:0]
 	for name := range m {
@@ -108,6 +115,7 @@ func (s *Signature) tolerations(list []corev1.Toleration) {
 	}
 }
 
+// list writes amounts of resources in the order of their names.
 func (s *Signature) list(list corev1.ResourceList) {
 	s.names = s.names[:0]
 	for name := range list {
@@ -140,6 +148,8 @@ func (s *Signature) requirements(r *corev1.ResourceRequirements) {
 	s.list(r.Limits)
 }
 
+// containers writes what resources, image locality, host ports and declared features read of containers. Names,
+// commands and environment are left out.
 func (s *Signature) containers(list []corev1.Container) {
 	s.number(len(list))
 	for i := range list {
@@ -161,7 +171,8 @@ func (s *Signature) containers(list []corev1.Container) {
 	}
 }
 
-// volumes matter only for their claims, disks and images.
+// volumes writes only claims, disks and images: other volumes matter to no rule. A claim that is created for the
+// pod has a name of its own, so that such a pod shares its signature with no other.
 func (s *Signature) volumes(pod *state.Pod) error {
 	uses := volumes.ClaimsOf(pod)
 	s.number(len(uses))
@@ -231,6 +242,7 @@ func (s *Signature) resized(pod *state.Pod) error {
 	return err
 }
 
+// given reports whether any container status shows resources, which is so after a resize in place.
 func given(list []corev1.ContainerStatus) bool {
 	return slices.ContainsFunc(list, func(c corev1.ContainerStatus) bool {
 		return c.Resources != nil || len(c.AllocatedResources) > 0
