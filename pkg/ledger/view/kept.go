@@ -53,7 +53,7 @@ func (v *View) KeptFor(p *state.Pod) []Kept {
 	}
 	var out []Kept
 	for _, token := range v.kept.byOwner[r.Owner] {
-		doc, e, ok := v.ledger.PlanOwner(ledger.PlanID(token, false))
+		doc, e, ok := v.ledger.Plans().Owner(ledger.PlanID(token, false))
 		if !ok || e.Replacement != r || e.Namespace != p.Namespace || v.kept.taken[token] {
 			continue
 		}
@@ -70,7 +70,7 @@ func (v *View) KeptFor(p *state.Pod) []Kept {
 
 // stays returns 1 for the place of a pod that shows no sign of leaving yet, else 0.
 func (v *View) stays(k Kept) int {
-	doc, victim, claimed := v.ledger.Victim(k.Entry.PodUID)
+	doc, victim, claimed := v.ledger.Plans().Victim(k.Entry.PodUID)
 	if !claimed || doc.NodeUID == "" {
 		return 0
 	}
@@ -130,7 +130,7 @@ func (v *View) noteKept(uid, node string, pod *state.Pod) {
 	if pod == nil || node == "" {
 		return
 	}
-	_, e, _ := v.ledger.PlanOwner(ledger.PlanID(token, false))
+	_, e, _ := v.ledger.Plans().Owner(ledger.PlanID(token, false))
 	owner := e.Replacement.Owner
 	v.kept.owners[token] = owner
 	v.kept.byOwner[owner] = append(v.kept.byOwner[owner], token)

@@ -43,7 +43,8 @@ func (v *View) Promised(nodeUID string) bool {
 }
 
 func (v *View) differs(e ledger.Entry) bool {
-	return e.Role == ledger.RoleMove || e.Role == ledger.RoleReservation && e.State == ledger.Held || v.ledger.Going(e)
+	return e.Role == ledger.RoleMove || e.Role == ledger.RoleReservation && e.State == ledger.Held ||
+		v.ledger.Plans().VictimOfLivePlan(e)
 }
 
 // Ask returns a node as one question sees it, for one plan, and without some pods (by UID), which the decision
@@ -85,7 +86,7 @@ func (v *View) promised(e ledger.Entry) (uid string, held bool) {
 		return placeholderPrefix + e.Token.String(), true
 	case e.Role == ledger.RoleReservation && e.State == ledger.Held:
 		return e.PodUID, true
-	case v.ledger.Going(e):
+	case v.ledger.Plans().VictimOfLivePlan(e):
 		return e.PodUID, false
 	}
 	return "", false
@@ -180,7 +181,7 @@ func (v *View) placeholder(uid string) (string, *state.Pod) {
 	if err != nil {
 		return "", nil
 	}
-	d, e, ok := v.ledger.PlanOwner(ledger.PlanID(token, false))
+	d, e, ok := v.ledger.Plans().Owner(ledger.PlanID(token, false))
 	if !ok || e.Role != ledger.RoleMove || e.Token != token || v.kept.taken[token] {
 		return "", nil
 	}

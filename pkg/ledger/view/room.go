@@ -32,18 +32,18 @@ func RoomIn(facts *state.Snapshot, promises *replica.View, pdb *policyv1.PodDisr
 func (v *View) Estimate(pdb *policyv1.PodDisruptionBudget) txns.BudgetRoom {
 	r := roomByStatus(v.ledger, pdb)
 	// Claimed from, possibly before it was collected, or from another budget that covered the same pods.
-	if r.Doc.Revision > 0 || len(r.Doc.HW) > 0 || v.ledger.HasVictimsIn(pdb.Namespace) {
+	if r.Doc.Revision > 0 || len(r.Doc.HW) > 0 || v.ledger.Plans().HasVictimsIn(pdb.Namespace) {
 		countPods(&r, v.snapshot, v.ledger, pdb)
 	}
 	return r
 }
 
 func roomByStatus(promises *replica.View, pdb *policyv1.PodDisruptionBudget) txns.BudgetRoom {
-	r := txns.BudgetRoom{Doc: promises.Budget(string(pdb.UID)), Allowed: state.DisruptionsAllowed(pdb)}
+	r := txns.BudgetRoom{Doc: promises.Budgets().Of(string(pdb.UID)), Allowed: state.DisruptionsAllowed(pdb)}
 	r.Doc.UID = string(pdb.UID)
 	r.Doc.Namespace = pdb.Namespace
 	r.Doc.Name = pdb.Name
-	r.Shared, r.Ahead = promises.SharedBudgets(pdb.Namespace)
+	r.Shared, r.Ahead = promises.Budgets().Shared(pdb.Namespace)
 	return r
 }
 
@@ -51,7 +51,7 @@ func roomByStatus(promises *replica.View, pdb *policyv1.PodDisruptionBudget) txn
 // ever claimed from it: Room uses this number after the next claim. Its cost is proportional to the number of pods
 // in the namespace.
 func (v *View) Spare(pdb *policyv1.PodDisruptionBudget) int {
-	r := txns.BudgetRoom{Doc: v.ledger.Budget(string(pdb.UID))}
+	r := txns.BudgetRoom{Doc: v.ledger.Budgets().Of(string(pdb.UID))}
 	countPods(&r, v.snapshot, v.ledger, pdb)
 	return r.Spare()
 }
@@ -65,13 +65,13 @@ func countPods(r *txns.BudgetRoom, facts *state.Snapshot, promises *replica.View
 	if err != nil {
 		return
 	}
-	claimed := promises.HasVictimsIn(pdb.Namespace)
+	claimed := promises.Plans().HasVictimsIn(pdb.Namespace)
 	for p := range facts.PodsIn(pdb.Namespace) {
 		if !p.Selectable() || p.Terminal || !state.MayMatch(selector, p.Template.Labels) {
 			continue
 		}
 		if claimed {
-			_, e, victim := promises.Victim(p.UID)
+			_, e, victim := promises.Plans().Victim(p.UID)
 			if victim && !slices.Contains(e.Budgets, r.Doc.UID) && !r.Doc.Claimed(p.UID) {
 				r.Others = append(r.Others, ledger.BudgetClaim{PodUID: p.UID, PodRV: e.PodRV, Plan: e.Plan})
 			}

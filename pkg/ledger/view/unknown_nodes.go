@@ -33,7 +33,7 @@ func (v *View) HasPodsOnUnknownNodes() bool {
 
 // vouched reports whether a document of the node name that a pod is bound to has promised the pod, or may have.
 func (v *View) vouched(uid string, c count) bool {
-	return slices.ContainsFunc(v.ledger.Named(c.slot.name), func(d ledger.NodeDoc) bool {
+	return slices.ContainsFunc(v.ledger.Names().Docs(c.slot.name), func(d ledger.NodeDoc) bool {
 		return d.HW[ledger.KindPod] >= c.since || slices.ContainsFunc(d.Entries, func(e ledger.Entry) bool {
 			return e.Role == ledger.RoleReservation && e.PodUID == uid
 		})

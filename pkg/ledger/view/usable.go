@@ -86,7 +86,7 @@ func (v *View) Settle() (behind int) {
 // admitted first.
 func (v *View) admitted(s *slot) bool {
 	n := s.info.Node
-	admission := v.ledger.Admission(n.UID, n.Name, n.ResourceVersion)
+	admission := v.ledger.Names().Admission(n.UID, n.Name, n.ResourceVersion)
 	if admission == replica.Unadmitted {
 		v.unadmitted[s] = struct{}{}
 	} else {

@@ -150,7 +150,7 @@ func (v *View) ApplyFacts(c state.Changes) {
 			v.recountAs(p.After.UID, p.After)
 		} else {
 			v.recountAs(p.Before.UID, nil)
-			if _, _, claimed := v.ledger.Victim(p.Before.UID); claimed || v.fates.every {
+			if _, _, claimed := v.ledger.Plans().Victim(p.Before.UID); claimed || v.fates.every {
 				v.miss(p.Before.UID, p.DeletedRV)
 			}
 		}
