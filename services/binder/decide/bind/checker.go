@@ -74,7 +74,7 @@ func (k checker) checkUnbound(r *promise, p *state.Pod) finding {
 	case p.Gated:
 		return finding{verdict: unseen, reason: "the facts do not show yet that the pod's gates have gone"}
 	}
-	if i := k.Ledger.Incarnation(r.nodeName); i.Revision > 0 && i.NodeUID != r.nodeUID && !k.laterThan(i, r) {
+	if i := k.Ledger.Names().Incarnation(r.nodeName); i.Revision > 0 && i.NodeUID != r.nodeUID && !k.laterThan(i, r) {
 		return staleBy(ledger.FenceByNode, fmt.Sprintf(
 			"node %s (UID %s) has registered again, with UID %s", r.nodeName, r.nodeUID, i.NodeUID))
 	}

@@ -34,10 +34,10 @@ type plan struct {
 
 // planOwner returns the pod that has the place of a plan that must be carried out.
 func (v *Evictor) planOwner(id string) (ledger.NodeDoc, ledger.Entry, bool) {
-	if r, ok := v.Ledger.Record(id); ledger.IsRecorded(id) && (!ok || r.State != ledger.PlanReady) {
+	if r, ok := v.Ledger.Plans().Record(id); ledger.IsRecorded(id) && (!ok || r.State != ledger.PlanReady) {
 		return ledger.NodeDoc{}, ledger.Entry{}, false
 	}
-	return v.Ledger.PlanOwner(id)
+	return v.Ledger.Plans().Owner(id)
 }
 
 // advance takes the plan's next step.
@@ -55,7 +55,7 @@ func (p *plan) advance(v *Evictor) {
 	}
 	mark := txns.EvictPlan{Plan: p.id, Owner: doc, Sender: v.ID}
 	waits, bytes := false, 0
-	for _, d := range v.Ledger.PlanDocs(p.id) {
+	for _, d := range v.Ledger.Plans().Docs(p.id) {
 		victims, ready := p.unmarked(v, d)
 		waits = waits || !ready
 		fits := len(mark.Docs) < v.Batches.Most(markDocs) && (bytes == 0 || bytes+d.Weight() <= basis.BatchBytes)
@@ -68,7 +68,7 @@ func (p *plan) advance(v *Evictor) {
 	if waits || len(mark.Victims) == 0 {
 		return
 	}
-	if r, ok := v.Ledger.Record(p.id); ok {
+	if r, ok := v.Ledger.Plans().Record(p.id); ok {
 		mark.Record = &r
 	}
 	change, err := txns.MarkEvicting(mark)
@@ -128,7 +128,7 @@ func (p *plan) answered(v *Evictor, in effect.Input) {
 // removalsOf returns the removals of a plan, in the order of documents and entries.
 func (v *Evictor) removalsOf(id string) []*removal {
 	var out []*removal
-	for _, d := range v.Ledger.PlanDocs(id) {
+	for _, d := range v.Ledger.Plans().Docs(id) {
 		for _, e := range d.Entries {
 			if r, ok := v.removals[e.PodUID]; ok && e.Role == ledger.RoleVictim && e.Plan == id {
 				out = append(out, r)
@@ -142,7 +142,7 @@ func (v *Evictor) removalsOf(id string) []*removal {
 // or the plan, or the plan is tried again. A move ends then.
 func (v *Evictor) refused(r *removal, problem string) {
 	r.conclude(v, events.DecisionEvictRefused, problem)
-	if _, owner, ok := v.Ledger.PlanOwner(r.plan); ok && owner.Role == ledger.RoleMove {
+	if _, owner, ok := v.Ledger.Plans().Owner(r.plan); ok && owner.Role == ledger.RoleMove {
 		if p, ok := v.plans[r.plan]; ok {
 			p.advance(v)
 		}
@@ -161,7 +161,7 @@ func (r *removal) conclude(v *Evictor, kind events.DecisionKind, message string)
 		return
 	}
 	d := events.Decision{Kind: kind, Pod: r.ref(), Token: PlanToken(r.plan), NodeUID: r.nodeUID, Message: message}
-	if doc, owner, ok := v.Ledger.PlanOwner(r.plan); ok {
+	if doc, owner, ok := v.Ledger.Plans().Owner(r.plan); ok {
 		d.SchedulerName = owner.SchedulerName
 		if doc.NodeUID == r.nodeUID {
 			d.NodeName = doc.NodeName
@@ -176,7 +176,7 @@ func PlanToken(id string) string { return id[max(0, len(id)-len(ledger.Token(0).
 // preemptor returns the pod for which a victim is evicted, if that pod exists: a placeholder's replacement does not
 // exist yet.
 func (v *Evictor) preemptor(id string) (*state.Pod, ledger.NodeDoc, bool) {
-	doc, owner, ok := v.Ledger.PlanOwner(id)
+	doc, owner, ok := v.Ledger.Plans().Owner(id)
 	if !ok || owner.Role != ledger.RoleReservation {
 		return nil, doc, false
 	}

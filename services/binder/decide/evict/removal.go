@@ -153,7 +153,7 @@ func (r *removal) needed(v *Evictor) bool {
 // tries returns how many refusals in a row are final. The requester of a single eviction has other pods to choose
 // from; a plan has only this victim.
 func (r *removal) tries(v *Evictor) int {
-	if _, owner, ok := v.Ledger.PlanOwner(r.plan); ledger.IsEviction(r.plan) || ok && owner.Role == ledger.RoleMove {
+	if _, owner, ok := v.Ledger.Plans().Owner(r.plan); ledger.IsEviction(r.plan) || ok && owner.Role == ledger.RoleMove {
 		return 1
 	}
 	return v.Limits.EvictionTries
@@ -214,7 +214,7 @@ func (r *removal) covered(v *Evictor) bool { return len(r.claim.Budgets) > 0 && 
 
 // deletes reports whether the plan's profile respects budgets only as a preference, so that the victim is deleted.
 func (r *removal) deletes(v *Evictor) bool {
-	_, owner, ok := v.Ledger.PlanOwner(r.plan)
+	_, owner, ok := v.Ledger.Plans().Owner(r.plan)
 	return ok && owner.Role == ledger.RoleReservation && !v.Enforces(owner.SchedulerName, basis.RuleBudgets)
 }
 
@@ -315,7 +315,7 @@ func (r *removal) evict(v *Evictor, s removalStep) {
 
 // purpose returns the strategy of an eviction for which no requester is known.
 func (r *removal) purpose(v *Evictor) string {
-	if _, owner, ok := v.Ledger.PlanOwner(r.plan); ok && owner.Role == ledger.RoleMove {
+	if _, owner, ok := v.Ledger.Plans().Owner(r.plan); ok && owner.Role == ledger.RoleMove {
 		return "move"
 	}
 	return "preemption"

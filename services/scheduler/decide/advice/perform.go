@@ -320,7 +320,7 @@ func (pl *Plugins) seeBound(podUID string) {
 		d.Over = true
 		pl.perform(d, step.ActBound)
 	case known && pod.NodeName != "":
-	case reserved && e.Token == d.Token, pl.shard.View.PodProgress() < hw:
+	case reserved && e.Token == d.Token, pl.shard.View.TxnFacts().PodProgress() < hw:
 		return
 	}
 	delete(pl.bindable, podUID)

@@ -30,7 +30,7 @@ func (s *Shard) Pod(pod *state.Pod) *explain.PodView {
 		v.Promise = s.promise(d, e)
 		v.Victims = s.victimsFor(e.Plan)
 	}
-	if d, e, ok := s.Ledger.Victim(pod.UID); ok {
+	if d, e, ok := s.Ledger.Plans().Victim(pod.UID); ok {
 		v.Claim = s.promise(d, e)
 	}
 	if pod.NodeName != "" || pod.Terminal {
@@ -52,7 +52,7 @@ func (s *Shard) victimsFor(plan string) (list []explain.Promise) {
 	if plan == "" {
 		return nil
 	}
-	for _, d := range s.Ledger.PlanDocs(plan) {
+	for _, d := range s.Ledger.Plans().Docs(plan) {
 		for _, e := range d.Victims(plan) {
 			list = append(list, *s.promise(d, e))
 		}
@@ -89,7 +89,7 @@ func (s *Shard) promise(d ledger.NodeDoc, e ledger.Entry) *explain.Promise {
 		Shard: e.Shard, Plan: e.Plan,
 	}
 	if e.Role == ledger.RoleVictim {
-		if _, owner, ok := s.Ledger.PlanOwner(e.Plan); ok {
+		if _, owner, ok := s.Ledger.Plans().Owner(e.Plan); ok {
 			p.For = owner.Namespace + "/" + owner.Name
 		}
 	}

@@ -97,10 +97,10 @@ func (x *Terms) ask(a *attempt.Attempt, missing []registry.Term) error {
 // enlist requests the registration of terms for a pod of a namespace: of all of them, or of none if one is not
 // accepted or there is not enough room.
 func (x *Terms) enlist(namespace string, missing []registry.Term) error {
-	d := registry.TermDemand{Namespace: namespace, Terms: x.Shard.Ledger.TermCount(),
-		Own: x.Shard.Ledger.TermsOf(namespace)}
+	d := registry.TermDemand{Namespace: namespace, Terms: x.Shard.Ledger.Terms().Count(),
+		Own: x.Shard.Ledger.Terms().CountOf(namespace)}
 	for id, t := range x.asked {
-		old, known := x.Shard.Ledger.Term(id)
+		old, known := x.Shard.Ledger.Terms().Get(id)
 		if !known {
 			d.Terms++
 		}
@@ -119,7 +119,7 @@ func (x *Terms) enlist(namespace string, missing []registry.Term) error {
 			return err
 		}
 		fresh = append(fresh, term)
-		switch old, known := x.Shard.Ledger.Term(id); {
+		switch old, known := x.Shard.Ledger.Terms().Get(id); {
 		case !known:
 			d.New++
 		case old.Namespace != namespace:
@@ -143,7 +143,7 @@ func (x *Terms) Register() bool {
 	if len(x.asked) == 0 || x.Shard.Now.Before(x.registerAt) {
 		return false
 	}
-	t, err := registry.RegisterTerms(x.Shard.Ledger.Registry(), x.Shard.Ledger, x.nextTerms()...)
+	t, err := registry.RegisterTerms(x.Shard.Ledger.Terms().Registry(), x.Shard.Ledger.Terms(), x.nextTerms()...)
 	if err != nil { // others have used the room in the meantime: the attempts ask again
 		x.unask(err)
 		return false
@@ -230,7 +230,8 @@ func (x *Terms) Rests(pod *state.Pod, node *state.NodeInfo, concern *guard.Conce
 // registry requires, nor right after a lost compare: the pod would be placed on a worse node than the one that
 // another shard has just used.
 func (x *Terms) MustWait(a *attempt.Attempt) bool {
-	if x.Shard.Ledger.AheadOfWatch() || x.Shard.View.PodProgress() < x.Shard.Ledger.Registry().PodRV ||
+	if x.Shard.Ledger.Names().AheadOfWatch() ||
+		x.Shard.View.TxnFacts().PodProgress() < x.Shard.Ledger.Terms().Registry().PodRV ||
 		x.Shard.Ledger.Revision() < a.Wait.Revision || a.Turn.Pending(x.Shard.Now) {
 		return true
 	}
@@ -249,13 +250,13 @@ func (x *Terms) expected(id registry.TermID) bool {
 // Follow applies terms that the ledger's watch shows registered.
 func (x *Terms) Follow(changes replica.Changes) {
 	if changes.Reset {
-		for id, known := range x.Shard.Ledger.Terms() {
+		for id, known := range x.Shard.Ledger.Terms().All() {
 			x.arrived(id, known)
 		}
 		return
 	}
 	for _, id := range changes.Terms {
-		if known, ok := x.Shard.Ledger.Term(id); ok {
+		if known, ok := x.Shard.Ledger.Terms().Get(id); ok {
 			x.arrived(id, known)
 		}
 	}

@@ -18,7 +18,7 @@ const victimsPerPart = 40
 // form continues a plan that has a record. It returns lookOpen once the record is Ready. A plan that is not Ready,
 // and whose victims this shard does not know, was begun by another shard: it is given up.
 func (rc *reconciler) form(s standing) look {
-	r, ok := rc.shard.Ledger.Record(s.plan)
+	r, ok := rc.shard.Ledger.Plans().Record(s.plan)
 	if ok && r.State == ledger.PlanReady {
 		return lookOpen
 	}
@@ -29,7 +29,7 @@ func (rc *reconciler) form(s standing) look {
 	if !mine {
 		return lookLater
 	}
-	claimed := victimsOf(rc.shard.Ledger.PlanDocs(s.plan), s.plan)
+	claimed := victimsOf(rc.shard.Ledger.Plans().Docs(s.plan), s.plan)
 	part := formPart{mandate: mandate, record: r, victims: rc.unclaimed(s, claimed), claimed: len(claimed)}
 	err := rc.sendPart(s, part)
 	for txn.IsTooLarge(err) && len(part.victims) > 1 {
@@ -87,7 +87,7 @@ func (rc *reconciler) unclaimed(s standing, claimed []ledger.Entry) []txns.NodeE
 func (rc *reconciler) extension(
 	m txns.Authority, r ledger.PlanRecord, part []txns.NodeEntry, exceed bool,
 ) (txns.Change, error) {
-	x := txns.Extension{Authority: m, Record: r, Victims: part, Facts: rc.shard.View}
+	x := txns.Extension{Authority: m, Record: r, Victims: part, Facts: rc.shard.View.TxnFacts()}
 	docs, budgets := map[string]bool{}, map[string]bool{}
 	for _, v := range part {
 		if !docs[v.NodeUID] {
@@ -105,7 +105,7 @@ func (rc *reconciler) extension(
 			}
 			budgets[uid] = true
 			if pdb, ok := o.API.(*policyv1.PodDisruptionBudget); ok {
-				room := rc.shard.View.Room(pdb)
+				room := rc.shard.View.Budgets().Room(pdb)
 				room.Exceed = exceed
 				x.Budgets = append(x.Budgets, room)
 			}

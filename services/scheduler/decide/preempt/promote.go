@@ -139,12 +139,12 @@ func (rc *reconciler) inspect(h *hold) look {
 	if s.doc, s.entry = doc, entry; !ok || s.entry.Token != h.token || s.entry.State != ledger.Held {
 		return lookLater
 	}
-	for _, d := range rc.shard.Ledger.PlanDocs(h.plan) {
+	for _, d := range rc.shard.Ledger.Plans().Docs(h.plan) {
 		if d.NodeUID != s.doc.NodeUID {
 			s.others = append(s.others, d)
 		}
 	}
-	progress := rc.shard.View.PodProgress()
+	progress := rc.shard.View.TxnFacts().PodProgress()
 	s.pod, ok = rc.shard.View.Pod(h.podUID)
 	switch {
 	case !ok && progress < s.entry.PodRV:
@@ -182,7 +182,7 @@ func (rc *reconciler) inspect(h *hold) look {
 // returns the longest grace period of these victims.
 func (rc *reconciler) victimsLeft(s standing) (left bool, grace time.Duration) {
 	for _, v := range victimsOf(append(s.others, s.doc), s.plan) {
-		if fate, _ := rc.shard.View.VictimFate(v.PodUID, v.PodRV); fate != txns.Left {
+		if fate, _ := rc.shard.View.TxnFacts().VictimFate(v.PodUID, v.PodRV); fate != txns.Left {
 			left, grace = true, max(grace, rc.graceOf(v.PodUID))
 		}
 	}
@@ -406,7 +406,7 @@ func (rc *reconciler) resupply(
 		return v, nil, false, err
 	}
 	docs := map[string]ledger.ExclusiveDoc{}
-	for x := range rc.shard.Ledger.Exclusives() {
+	for x := range rc.shard.Ledger.Exclusives().All() {
 		if free, had := rc.shard.Claims.Exclusive(x.Key).ReleaseHolder(s.token); had {
 			docs[x.Key] = free
 		}
@@ -424,14 +424,14 @@ func (rc *reconciler) sendPromotion(s standing, f footing) look {
 	if !mine {
 		return lookLater
 	}
-	target, _ := txns.Finish(s.doc, rc.shard.View)
+	target, _ := txns.Finish(s.doc, rc.shard.View.TxnFacts())
 	p := txns.Promotion{
 		Authority: mandate, Target: target.Cover(ledger.KindNode, f.node.Node.ResourceVersion), Docs: s.others,
 		PodUID: s.podUID, Token: s.token, PodRV: s.pod.ResourceVersion, Wish: s.pod.Wish(),
-		Fits: true, Guards: f.guards, Facts: rc.shard.View,
+		Fits: true, Guards: f.guards, Facts: rc.shard.View.TxnFacts(),
 		Volumes: f.volumes.Volumes, Devices: f.volumes.Devices, Exclusives: f.exclusives,
 	}
-	if r, ok := rc.shard.Ledger.Record(s.plan); ok {
+	if r, ok := rc.shard.Ledger.Plans().Record(s.plan); ok {
 		p.Record = &r
 	}
 	s.vetting = vetting{} // an opinion holds only as of its question

@@ -32,7 +32,7 @@ func (rc *reconciler) yields(e *ledger.Entry, priority int32) bool {
 	if e.Role != ledger.RoleReservation || !e.Wanted || e.Priority >= priority {
 		return false
 	}
-	_, bound, known := rc.shard.View.PodFact(e.PodUID)
+	_, bound, known := rc.shard.View.TxnFacts().PodFact(e.PodUID)
 	return known && !bound
 }
 
