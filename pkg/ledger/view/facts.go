@@ -33,6 +33,11 @@ type TxnFacts struct {
 	fates    fates
 }
 
+var (
+	_ txns.DeviceFacts = (*TxnFacts)(nil)
+	_ txns.ClaimFacts  = (*TxnFacts)(nil)
+)
+
 // fates records, by resourceVersion, when claimed pods were first missed; with every, it records this for all pods.
 type fates struct {
 	left  map[string]uint64
