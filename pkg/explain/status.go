@@ -77,11 +77,11 @@ var roles = []string{"queue", "scheduler", "binder", "descheduler"}
 func StatusOf(v *replica.View, since func(ledger.Entry) time.Time, now time.Time) QueueStatus {
 	var s QueueStatus
 	owned := map[string]int{}
-	for _, owner := range v.Owners() {
+	for _, owner := range v.Roster().Owners() {
 		owned[owner.Member]++
 	}
 	for _, role := range roles {
-		for _, m := range v.Members(role) {
+		for _, m := range v.Roster().Members(role) {
 			s.Members = append(s.Members, MemberStatus{
 				Role: role, ID: m.ID, Version: m.Version, Address: m.Address, Started: m.Started, Partitions: owned[m.ID],
 			})
@@ -103,7 +103,7 @@ func StatusOf(v *replica.View, since func(ledger.Entry) time.Time, now time.Time
 	slices.SortFunc(s.Entries, func(a, b EntryStatus) int {
 		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.State, b.State))
 	})
-	for b := range v.Budgets() {
+	for b := range v.Budgets().All() {
 		if len(b.Claims) > 0 {
 			s.Budgets = append(s.Budgets, BudgetStatus{Namespace: b.Namespace, Name: b.Name, Claims: len(b.Claims)})
 		}

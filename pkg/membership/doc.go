@@ -1,6 +1,6 @@
 // Package membership keeps track of live members and of the partitions and nodes each is responsible for.
 //
-// A Member is a key on a lease in the ledger; every process sees the live members through replica.View.Members. Each
+// A Member is a key on a lease in the ledger; every process sees the live members through replica.Roster.Members. Each
 // member's share follows from that list by rendezvous hashing, so that all members agree without communicating, and
 // a member that joins or leaves moves only its own share:
 //

@@ -53,7 +53,7 @@ func runShard(t *testing.T, store ledger.Store, id string) (m *Member, stop func
 func held(t *testing.T, store ledger.Store, id string) []int32 {
 	t.Helper()
 	var out []int32
-	for p, owner := range view(t, store).Owners() {
+	for p, owner := range view(t, store).Roster().Owners() {
 		if owner.Member == id {
 			out = append(out, p)
 		}
@@ -66,8 +66,8 @@ func epochs(t *testing.T, store ledger.Store) map[int32]int64 {
 	t.Helper()
 	v := view(t, store)
 	out := map[int32]int64{}
-	for p := range v.Owners() {
-		_, out[p], _ = v.Owner(p)
+	for p := range v.Roster().Owners() {
+		_, out[p], _ = v.Roster().Owner(p)
 	}
 	return out
 }
@@ -152,11 +152,11 @@ func TestKeepersHandOverWhatIsWantedElsewhere(t *testing.T) {
 			t.Helper()
 			v := view(t, store)
 			for _, p := range moved {
-				if o, _, _ := v.Owner(p); o.Member != want {
+				if o, _, _ := v.Roster().Owner(p); o.Member != want {
 					t.Errorf("partition %d is held by %q, want %s", p, o.Member, want)
 				}
 			}
-			if n := len(maps.Collect(v.Owners())); n != ledger.Partitions {
+			if n := len(maps.Collect(v.Roster().Owners())); n != ledger.Partitions {
 				t.Errorf("%d partitions are held", n)
 			}
 		}

@@ -53,7 +53,7 @@ func view(t *testing.T, store ledger.Store) *replica.View {
 
 func ids(v *replica.View) []string {
 	var out []string
-	for _, m := range v.Members(RoleScheduler) {
+	for _, m := range v.Roster().Members(RoleScheduler) {
 		out = append(out, m.ID)
 	}
 	return out
@@ -133,7 +133,7 @@ func TestMemberMovesItsKeyFromALeaseThatLingers(t *testing.T) {
 		if err != nil || len(kvs) != 1 || kvs[0].Lease != m.Session().Lease() || kvs[0].Lease == first.Lease() {
 			t.Errorf("member key %+v (%v), want it on the new lease", kvs, err)
 		}
-		if n := len(maps.Collect(view(t, store).Owners())); n != 0 {
+		if n := len(maps.Collect(view(t, store).Roster().Owners())); n != 0 {
 			t.Errorf("%d partitions are held under a void session", n)
 		}
 		stop()

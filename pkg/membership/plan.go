@@ -30,14 +30,14 @@ type Picture struct {
 // PictureOf copies the Picture from a view; it must be called from the goroutine that owns the view.
 func PictureOf(v *replica.View, role string) Picture {
 	p := Picture{Revision: v.Revision(), Holders: make(map[int32]Holder, ledger.Partitions)}
-	for partition := range v.Owners() {
-		owner, epoch, _ := v.Owner(partition)
+	for partition := range v.Roster().Owners() {
+		owner, epoch, _ := v.Roster().Owner(partition)
 		p.Holders[partition] = Holder{Member: owner.Member, Epoch: epoch}
 	}
-	for _, m := range v.Members(role) {
+	for _, m := range v.Roster().Members(role) {
 		p.Members = append(p.Members, m.ID)
 	}
-	p.Wanted = maps.Collect(v.Wanted())
+	p.Wanted = maps.Collect(v.Roster().Wanted())
 	return p
 }
 

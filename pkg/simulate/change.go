@@ -323,7 +323,7 @@ func (w *simulation) deschedule() error {
 			return fallback
 		},
 		Claimed:  func(uid string) int32 { return w.charged[uid] },
-		Promised: func(uid string) bool { _, _, victim := w.Ledger.Victim(uid); return victim },
+		Promised: func(uid string) bool { _, _, victim := w.Ledger.Plans().Victim(uid); return victim },
 	})
 	w.note("applied the policy: %d pods picked, %d to evict", report.Picked, len(made.Moves))
 	if report.Skipped != "" {

@@ -251,7 +251,7 @@ func (s *stage) shared() bool {
 		return true
 	}
 	held := map[string]int{}
-	for _, owner := range s.view.Owners() {
+	for _, owner := range s.view.Roster().Owners() {
 		held[owner.Member]++
 	}
 	s.all = len(held) == shards && slices.Min(slices.Collect(maps.Values(held))) > ledger.Partitions/shards/2
@@ -270,7 +270,7 @@ func (s *stage) offer(now time.Time) {
 			continue
 		}
 		partition := ledger.PartitionOf(uid)
-		owner, _, held := s.view.Owner(partition)
+		owner, _, held := s.view.Roster().Owner(partition)
 		if !held || len(batches[owner.Member]) == offersAtOnce {
 			continue
 		}

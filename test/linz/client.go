@@ -226,7 +226,7 @@ func (c *client) place(ctx context.Context, n int) error {
 		if len(batch.Docs) > 0 && batch.Docs[0].NodeName == name {
 			continue
 		}
-		switch view.Admission(node, name, rv) {
+		switch view.Names().Admission(node, name, rv) {
 		case replica.Unadmitted:
 			return c.admit(ctx, view, node, rv)
 		case replica.Superseded:

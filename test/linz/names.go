@@ -26,7 +26,8 @@ func (c *client) picture() (*replica.View, error) {
 func (c *client) admit(ctx context.Context, v *replica.View, node string, rv uint64) error {
 	name := c.site.names[node]
 	change, err := txns.AdmitNode{
-		NodeUID: node, NodeName: name, NodeRV: rv, Known: v.Incarnation(name), Docs: v.Named(name), Floor: v.Floor(),
+		NodeUID: node, NodeName: name, NodeRV: rv, Known: v.Names().Incarnation(name), Docs: v.Names().Docs(name),
+		Floor: v.Floor(),
 	}.Admit()
 	if err != nil {
 		return err
@@ -79,8 +80,8 @@ func (c *client) checkNames() {
 		return
 	}
 	for _, name := range []string{"one", "two"} {
-		for _, d := range v.Named(name) {
-			if i := v.Incarnation(name); d.SupersededBy == "" && i.NodeUID != d.NodeUID {
+		for _, d := range v.Names().Docs(name) {
+			if i := v.Names().Incarnation(name); d.SupersededBy == "" && i.NodeUID != d.NodeUID {
 				c.broken = append(c.broken, fmt.Sprintf("the document of node %s takes placements, and the name %s stands for %q",
 					d.NodeUID, name, i.NodeUID))
 			}

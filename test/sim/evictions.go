@@ -163,7 +163,7 @@ func (w *world) evict(e effect.Evict) effect.Answered {
 func (o *oracle) evicted(p *corev1.Pod) {
 	w := o.w
 	uid := string(p.UID)
-	_, claim, ok := o.truth.Victim(uid)
+	_, claim, ok := o.truth.Plans().Victim(uid)
 	if !ok {
 		w.note("I9", "pod %s was evicted, and nobody wants its place any more", uid)
 	}
@@ -177,7 +177,7 @@ func (o *oracle) evicted(p *corev1.Pod) {
 			w.note("S6", "pod %s was evicted, and of budget %s %d are left, not %s", uid, b.Name, n, b.Spec.MinAvailable)
 		}
 	}
-	d, owner, ok := o.truth.PlanOwner(claim.Plan)
+	d, owner, ok := o.truth.Plans().Owner(claim.Plan)
 	if ok && owner.Role == ledger.RoleMove {
 		w.hit("victim of a move evicted")
 	}
@@ -198,7 +198,7 @@ func (o *oracle) evicted(p *corev1.Pod) {
 // handedOn follows plans that go to a more important pod (T4).
 func (o *oracle) handedOn() {
 	for i, g := range o.gone {
-		if _, owner, ok := o.truth.PlanOwner(g.plan); ok && owner.PodUID != g.forPod {
+		if _, owner, ok := o.truth.Plans().Owner(g.plan); ok && owner.PodUID != g.forPod {
 			o.gone[i].forPod = owner.PodUID
 			o.w.hit("plan handed on")
 		}
@@ -243,7 +243,7 @@ func (o *oracle) checkClaims() {
 		healthy := o.w.api.healthy(b)
 		claimed := 0
 		for _, p := range healthy {
-			if _, e, ok := o.truth.Victim(string(p.UID)); ok && slices.Contains(e.Budgets, string(b.UID)) {
+			if _, e, ok := o.truth.Plans().Victim(string(p.UID)); ok && slices.Contains(e.Budgets, string(b.UID)) {
 				claimed++
 			}
 		}

@@ -438,7 +438,7 @@ func (w *world) delay(c *call, t ledger.Txn) {
 	}
 	c.until = w.now + time.Duration(100+w.rng.IntN(2500))*time.Millisecond
 	w.meanwhile(c.what, t)
-	if r, ok := w.oracle.truth.Record(strings.TrimPrefix(strings.Join(t.Deletes, ""), ledger.PrefixPlan)); ok {
+	if r, ok := w.oracle.truth.Plans().Record(strings.TrimPrefix(strings.Join(t.Deletes, ""), ledger.PrefixPlan)); ok {
 		// Nobody touches the record of a plan that is over but who has its partition next.
 		c.until += 3 * time.Second
 		w.replace(c.who, r.PodUID)

@@ -46,7 +46,7 @@ func inPresentEpoch(w *world, c committed) ledger.Txn {
 	t.Compares = slices.Clone(t.Compares)
 	for i, compare := range t.Compares {
 		p, is := roster.ParseOwn(compare.Key)
-		if owner, epoch, held := w.oracle.truth.Owner(p); is && held && owner.Member == c.member {
+		if owner, epoch, held := w.oracle.truth.Roster().Owner(p); is && held && owner.Member == c.member {
 			t.Compares[i].Revision = epoch
 		}
 	}
@@ -59,7 +59,7 @@ func (s *shard) learnEarly(current []ledger.KV) error {
 	b := ledger.EventBatch{Revision: s.revision}
 	for _, kv := range current {
 		p, is := roster.ParseOwn(kv.Key)
-		if owner, _, held := s.w.oracle.truth.Owner(p); is && held && owner.Member == s.member() {
+		if owner, _, held := s.w.oracle.truth.Roster().Owner(p); is && held && owner.Member == s.member() {
 			kv.CreateRevision, kv.ModRevision = s.revision, s.revision
 			b.Events = append(b.Events, ledger.Event{KV: kv})
 		}

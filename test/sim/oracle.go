@@ -105,7 +105,7 @@ func (o *oracle) checkEpochs(c *committed) {
 		if !ok || cmp.Revision == 0 {
 			continue
 		}
-		if owner, epoch, ok := o.truth.Owner(p); !ok || epoch != cmp.Revision {
+		if owner, epoch, ok := o.truth.Roster().Owner(p); !ok || epoch != cmp.Revision {
 			o.w.note("S11", "%s of %s: decided in epoch %d of partition %d, committed in epoch %d of %q",
 				c.what, c.member, cmp.Revision, p, epoch, owner.Member)
 		}
@@ -281,7 +281,7 @@ func together(key string, a, b *corev1.Node) bool {
 // unowned counts the partitions that no live shard holds (L3), or all while no queue leads.
 func (o *oracle) unowned() int {
 	held := 0
-	for _, owner := range o.truth.Owners() {
+	for _, owner := range o.truth.Roster().Owners() {
 		for _, s := range o.w.shards {
 			if s.up && s.member() == owner.Member {
 				held++
@@ -302,7 +302,7 @@ func (o *oracle) unfinished() error {
 	case o.w.doubtful:
 		return errors.New("L8: the ledger has not begun anew")
 	}
-	for b := range o.truth.Budgets() {
+	for b := range o.truth.Budgets().All() {
 		for _, c := range b.Claims {
 			return fmt.Errorf("L2: budget %s still has a claim on pod %s", b.Name, c.PodUID)
 		}

@@ -214,7 +214,7 @@ func (s *shard) registerFirst(podUID string) {
 	for _, r := range repelled(p)[:8] {
 		all = append(all, registry.RegisteredTerm{Term: termOf(r), Namespace: namespace})
 	}
-	t, err := registry.RegisterTerms(s.w.oracle.truth.Registry(), s.w.oracle.truth, all...)
+	t, err := registry.RegisterTerms(s.w.oracle.truth.Terms().Registry(), s.w.oracle.truth.Terms(), all...)
 	if err != nil {
 		return
 	}

@@ -40,7 +40,7 @@ func (w *world) meanwhile(what string, t ledger.Txn) {
 		return
 	}
 	for _, uid := range newReservations(t) {
-		owner, _, ok := w.oracle.truth.Owner(ledger.PartitionOf(uid))
+		owner, _, ok := w.oracle.truth.Roster().Owner(ledger.PartitionOf(uid))
 		if !ok || !w.chance(60) {
 			continue
 		}
@@ -98,7 +98,7 @@ func (w *world) giveAndTake() error {
 // nothing of all this.
 func (w *world) roundTrip(s *shard, podUID string) {
 	partition := ledger.PartitionOf(podUID)
-	owner, epoch, held := w.oracle.truth.Owner(partition)
+	owner, epoch, held := w.oracle.truth.Roster().Owner(partition)
 	if !s.up || s.draining || !held || owner.Member != s.member() || !w.leases.alive(s.id) || w.now < w.faults.leaderless {
 		return
 	}
@@ -117,7 +117,7 @@ func (w *world) roundTrip(s *shard, podUID string) {
 	if !w.takeFor(v, partition, session.Lease()) {
 		return
 	}
-	_, epoch, _ = w.oracle.truth.Owner(partition)
+	_, epoch, _ = w.oracle.truth.Roster().Owner(partition)
 	w.tracef("%s visits partition %d of %s", v.member(), partition, s.member())
 	if p, ok := w.api.pod(podUID); ok && w.chance(80) {
 		w.reserveFor(v, p, epoch)
@@ -165,7 +165,7 @@ func (w *world) reserveFor(v *proc, p *corev1.Pod, epoch int64) {
 	for i := range nodes {
 		n := nodes[(from+i)%len(nodes)]
 		rv := nodeVersion(n)
-		admitted := w.oracle.truth.Admission(string(n.UID), n.Name, rv) == replica.Admitted
+		admitted := w.oracle.truth.Names().Admission(string(n.UID), n.Name, rv) == replica.Admitted
 		if n.Spec.Unschedulable || !admitted || w.promisedOn(n)+size(p) > room(n) {
 			continue
 		}
@@ -226,7 +226,7 @@ func (w *world) placing(v *proc, p *corev1.Pod, n *corev1.Node, epoch int64) (le
 		return ledger.Txn{}, err
 	}
 	return txns.PlaceBatch{
-		Epochs: map[int32]int64{ledger.PartitionOf(pod.UID): epoch}, TermRegistryRevision: truth.TermRegistryRevision(),
+		Epochs: map[int32]int64{ledger.PartitionOf(pod.UID): epoch}, TermRegistryRevision: truth.Terms().RegistryRevision(),
 		Docs: []ledger.NodeDoc{doc}, Placed: []ledger.Token{token},
 	}.Txn()
 }

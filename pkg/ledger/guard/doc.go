@@ -14,7 +14,7 @@
 //
 // So when a carrier and a matcher, or two carriers, have not counted each other, one of the placements fails, and
 // is decided again with the other one counted. A placement must compare the revision whose placements it has
-// counted: replica.View.Guard returns that revision, and view.View.Uncounted reports where the count may be
+// counted: replica.Terms.Guard returns that revision, and view.View.Uncounted reports where the count may be
 // incomplete. Spread needs its matchers' guard too: two pods with different constraints that select each other
 // could otherwise each be placed where only the absence of the other pod permits it. test/model/guards explores all
 // of this, and shows that no part of it can be left out.

@@ -117,13 +117,13 @@ func carry(t *testing.T, h Harness, c txns.Change) int64 {
 			t.Error(v)
 		}
 	}
-	for b := range after.Budgets() {
-		for _, v := range invariant.CheckBudgetSuccessor(before.Budget(b.UID), b) {
+	for b := range after.Budgets().All() {
+		for _, v := range invariant.CheckBudgetSuccessor(before.Budgets().Of(b.UID), b) {
 			t.Error(v)
 		}
 	}
-	for x := range after.Exclusives() {
-		for _, v := range invariant.CheckExclusiveSuccessor(before.Exclusive(x.Key), x) {
+	for x := range after.Exclusives().All() {
+		for _, v := range invariant.CheckExclusiveSuccessor(before.Exclusives().Of(x.Key), x) {
 			t.Error(v)
 		}
 	}
@@ -204,7 +204,7 @@ func promotion(t *testing.T, h Harness, n txns.Nomination, f api) txns.Promotion
 		Authority: n.Authority, PodUID: n.Hold.Entry.PodUID, Token: n.Hold.Entry.Token, PodRV: n.Hold.Entry.PodRV + 7,
 		Fits: true, Facts: f,
 	}
-	for _, d := range v.PlanDocs(n.Plan()) {
+	for _, d := range v.Plans().Docs(n.Plan()) {
 		if d.NodeUID == n.Hold.NodeUID {
 			p.Target = d
 			continue
@@ -218,9 +218,9 @@ func promotion(t *testing.T, h Harness, n txns.Nomination, f api) txns.Promotion
 func mark(t *testing.T, h Harness, plan string, victims ...string) (txns.Change, error) {
 	t.Helper()
 	v := ledgerOf(t, h)
-	owner, _, _ := v.PlanOwner(plan)
-	e := txns.EvictPlan{Plan: plan, Owner: owner, Docs: v.PlanDocs(plan), Victims: victims}
-	if r, ok := v.Record(plan); ok {
+	owner, _, _ := v.Plans().Owner(plan)
+	e := txns.EvictPlan{Plan: plan, Owner: owner, Docs: v.Plans().Docs(plan), Victims: victims}
+	if r, ok := v.Plans().Record(plan); ok {
 		e.Record = &r
 	}
 	return txns.MarkEvicting(e)
@@ -230,14 +230,14 @@ func mark(t *testing.T, h Harness, plan string, victims ...string) (txns.Change,
 func abortion(t *testing.T, h Harness, plan string) txns.Abort {
 	t.Helper()
 	v := ledgerOf(t, h)
-	a := txns.Abort{Plan: plan, Docs: v.PlanDocs(plan)}
-	for b := range v.Budgets() {
+	a := txns.Abort{Plan: plan, Docs: v.Plans().Docs(plan)}
+	for b := range v.Budgets().All() {
 		a.Budgets = append(a.Budgets, b)
 	}
-	for x := range v.Exclusives() {
+	for x := range v.Exclusives().All() {
 		a.Exclusives = append(a.Exclusives, x)
 	}
-	if r, ok := v.Record(plan); ok {
+	if r, ok := v.Plans().Record(plan); ok {
 		a.Record = &r
 	}
 	return a

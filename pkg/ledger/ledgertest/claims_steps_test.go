@@ -29,7 +29,7 @@ func ignoreRefusals(err error) error {
 
 // room returns the budget as a member sees it.
 func (m *member) room(r rules) ([]txns.BudgetRoom, txns.ClaimFacts) {
-	b := txns.BudgetRoom{Doc: m.view.Budget(worldPDB), Allowed: m.allowed}
+	b := txns.BudgetRoom{Doc: m.view.Budgets().Of(worldPDB), Allowed: m.allowed}
 	if r.noBudgetCount {
 		return []txns.BudgetRoom{b}, impatient{m}
 	}
@@ -50,11 +50,11 @@ func victimOf(p apiPod) txns.NodeEntry {
 func (w *world) victims(m *member, uid, node string) (out []txns.NodeEntry, ok bool) {
 	var could []string
 	for other, p := range m.pods {
-		_, v, claimed := m.view.Victim(other)
+		_, v, claimed := m.view.Plans().Victim(other)
 		near := p.node == node || has(uid, "x") && has(other, "x") && zone(p.node) == zone(node) ||
 			has(uid, "v") && has(other, "v")
 		if p.node != "" && !p.deleting && near && priority(other) < priority(uid) &&
-			(w.rules.noClaimCheck || !claimed || !m.view.Going(v)) {
+			(w.rules.noClaimCheck || !claimed || !m.view.Plans().VictimOfLivePlan(v)) {
 			could = append(could, other)
 		}
 	}
@@ -87,7 +87,7 @@ func (w *world) nominate(ctx context.Context) error {
 	e := m.reservation(p, w.token, ledger.Held)
 	n := txns.Nomination{
 		Authority: txns.Authority{
-			Epochs: map[int32]int64{ledger.PartitionOf(p.uid): epoch}, TermRegistryRevision: m.view.TermRegistryRevision(),
+			Epochs: map[int32]int64{ledger.PartitionOf(p.uid): epoch}, TermRegistryRevision: m.view.Terms().RegistryRevision(),
 		},
 		Hold: txns.NodeEntry{NodeUID: node, Entry: e}, Victims: victims, Docs: m.docsOf(node, victims),
 	}
@@ -168,7 +168,7 @@ type growth struct {
 func (w *world) growPlan(ctx context.Context) error {
 	m := w.member()
 	plan, ok := pick(w, "plan", slices.Sorted(maps.Keys(w.growing)))
-	r, known := m.view.Record(plan)
+	r, known := m.view.Plans().Record(plan)
 	if !ok || !known {
 		return nil
 	}
@@ -179,7 +179,7 @@ func (w *world) growPlan(ctx context.Context) error {
 		x.Budgets, x.Facts = m.room(w.rules)
 		c, err := txns.ExtendPlan(x)
 		var claimed *txns.ClaimedError
-		if _, e, mine := m.view.Victim(v.Entry.PodUID); errors.As(err, &claimed) && mine && e.Plan == plan {
+		if _, e, mine := m.view.Plans().Victim(v.Entry.PodUID); errors.As(err, &claimed) && mine && e.Plan == plan {
 			g.rest = g.rest[1:] // an earlier copy has applied
 			w.growing[plan] = g
 		}
@@ -190,14 +190,14 @@ func (w *world) growPlan(ctx context.Context) error {
 		return err
 	}
 	claimed := 0
-	for _, d := range m.view.PlanDocs(plan) {
+	for _, d := range m.view.Plans().Docs(plan) {
 		for _, e := range d.Entries {
 			if e.Role == ledger.RoleVictim && e.Plan == plan {
 				claimed++
 			}
 		}
 	}
-	hold, e, _ := m.view.PlanOwner(plan)
+	hold, e, _ := m.view.Plans().Owner(plan)
 	if _, same := g.mandate.Epochs[e.Partition()]; !same {
 		return nil // displaced
 	}
@@ -232,9 +232,9 @@ func (w *world) mark(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	owner, _, _ := m.view.PlanOwner(plan)
-	x := txns.EvictPlan{Plan: plan, Owner: owner, Docs: m.view.PlanDocs(plan)}
-	if r, known := m.view.Record(plan); known {
+	owner, _, _ := m.view.Plans().Owner(plan)
+	x := txns.EvictPlan{Plan: plan, Owner: owner, Docs: m.view.Plans().Docs(plan)}
+	if r, known := m.view.Plans().Record(plan); known {
 		x.Record = &r
 	}
 	for _, d := range x.Docs {
@@ -286,7 +286,7 @@ func (w *world) evict(ctx context.Context) error {
 		w.evictions = slices.Delete(w.evictions, i, i+1)
 		return nil
 	}
-	if _, v, claimed := w.truth.Victim(uid); !claimed || v.State != ledger.Evicting {
+	if _, v, claimed := w.truth.Plans().Victim(uid); !claimed || v.State != ledger.Evicting {
 		return fmt.Errorf("S5: pod %s is evicted, and nobody claims it (claim %+v)", uid, v)
 	}
 	if !w.spent[uid] && w.choose("trouble", 5) == 0 {
@@ -313,7 +313,7 @@ func (w *world) evictionFailed(ctx context.Context, uid string) error {
 	if slices.Contains(w.evictions, uid) {
 		return nil
 	}
-	d, v, _ := w.truth.Victim(uid)
+	d, v, _ := w.truth.Plans().Victim(uid)
 	d, err := txns.FailEviction(d, uid, v.Plan)
 	if err != nil {
 		return err
@@ -321,7 +321,7 @@ func (w *world) evictionFailed(ctx context.Context, uid string) error {
 	c := txns.Change{Docs: []ledger.NodeDoc{d}}
 	if has(uid, "c") {
 		rv := uint64(len(w.history))
-		c.Budgets = []ledger.BudgetDoc{txns.CoverBudget(w.truth.Budget(worldPDB), txns.Failure{BudgetRV: rv})}
+		c.Budgets = []ledger.BudgetDoc{txns.CoverBudget(w.truth.Budgets().Of(worldPDB), txns.Failure{BudgetRV: rv})}
 	}
 	txn, err := c.Txn()
 	if err != nil {
@@ -348,12 +348,12 @@ func (m *member) held() []txns.NodeEntry {
 
 // others returns the documents of a plan except one node's, and its record.
 func (m *member) others(plan, node string) (docs []ledger.NodeDoc, record *ledger.PlanRecord) {
-	for _, d := range m.view.PlanDocs(plan) {
+	for _, d := range m.view.Plans().Docs(plan) {
 		if d.NodeUID != node {
 			docs = append(docs, d)
 		}
 	}
-	if r, ok := m.view.Record(plan); ok {
+	if r, ok := m.view.Plans().Record(plan); ok {
 		record = &r
 	}
 	return docs, record
@@ -368,13 +368,13 @@ func (w *world) promote(ctx context.Context) error {
 	}
 	uid := h.Entry.PodUID
 	pod, known := m.pods[uid]
-	_, epoch, _ := m.view.Owner(ledger.PartitionOf(uid))
+	_, epoch, _ := m.view.Roster().Owner(ledger.PartitionOf(uid))
 	if !m.owns(uid) || !known || pod.node != "" || pod.rv < h.Entry.PodRV {
 		return nil
 	}
 	p := txns.Promotion{
 		Authority: txns.Authority{
-			Epochs: map[int32]int64{ledger.PartitionOf(uid): epoch}, TermRegistryRevision: m.view.TermRegistryRevision(),
+			Epochs: map[int32]int64{ledger.PartitionOf(uid): epoch}, TermRegistryRevision: m.view.Terms().RegistryRevision(),
 		},
 		Target: m.doc(h.NodeUID), PodUID: uid, Token: h.Entry.Token, PodRV: pod.rv, Facts: m,
 	}
@@ -404,7 +404,8 @@ func (w *world) displace(ctx context.Context) error {
 	}
 	without := map[string]bool{h.Entry.PodUID: true}
 	for uid := range m.pods {
-		if _, v, claimed := m.view.Victim(uid); claimed && v.Plan == h.Entry.Plan && m.view.Going(v) {
+		if _, v, claimed := m.view.Plans().Victim(uid); claimed && v.Plan == h.Entry.Plan &&
+			m.view.Plans().VictimOfLivePlan(v) {
 			without[uid] = true
 		}
 	}
@@ -415,7 +416,7 @@ func (w *world) displace(ctx context.Context) error {
 	e := m.reservation(p, w.token, ledger.Held)
 	x := txns.Displacement{
 		Authority: txns.Authority{
-			Epochs: map[int32]int64{ledger.PartitionOf(p.uid): epoch}, TermRegistryRevision: m.view.TermRegistryRevision(),
+			Epochs: map[int32]int64{ledger.PartitionOf(p.uid): epoch}, TermRegistryRevision: m.view.Terms().RegistryRevision(),
 		},
 		Target: m.doc(h.NodeUID), PodUID: h.Entry.PodUID, Token: h.Entry.Token, Entry: e,
 		Facts: m,
@@ -450,9 +451,10 @@ func (w *world) abort(ctx context.Context) error {
 	if !ok || w.choose("abort", 12) != 0 {
 		return nil
 	}
-	a := txns.Abort{Plan: plan, Docs: m.view.PlanDocs(plan), Budgets: []ledger.BudgetDoc{m.view.Budget(worldPDB)}}
-	a.Exclusives = []ledger.ExclusiveDoc{m.view.Exclusive(worldVolume)}
-	if r, known := m.view.Record(plan); known {
+	a := txns.Abort{Plan: plan, Docs: m.view.Plans().Docs(plan),
+		Budgets: []ledger.BudgetDoc{m.view.Budgets().Of(worldPDB)}}
+	a.Exclusives = []ledger.ExclusiveDoc{m.view.Exclusives().Of(worldVolume)}
+	if r, known := m.view.Plans().Record(plan); known {
 		a.Record = &r
 	}
 	c, err := txns.AbortPlan(a)
@@ -470,7 +472,7 @@ func (w *world) settle(ctx context.Context) error {
 	if w.rules.noSettleWait {
 		facts = impatient{m}
 	}
-	before := m.view.Budget(worldPDB)
+	before := m.view.Budgets().Of(worldPDB)
 	b, changed := txns.SettleBudget(before, facts)
 	if !changed {
 		return nil
@@ -531,13 +533,13 @@ func (w *world) sweep(ctx context.Context) error {
 // finishHolders is T5 of the volume, and of plan records.
 func (w *world) finishHolders(ctx context.Context) error {
 	m := w.member()
-	for r := range m.view.Records() {
+	for r := range m.view.Plans().Records() {
 		if c, err := txns.DropPlan(r, m.view); err == nil {
 			err := w.carry(ctx, m, "record dropped", "", c)
 			return err
 		}
 	}
-	before := m.view.Exclusive(worldVolume)
+	before := m.view.Exclusives().Of(worldVolume)
 	x, changed := txns.FinishHolders(before, m.view)
 	if !changed {
 		return nil

@@ -33,7 +33,7 @@ func unowned(terms []registry.Term) []registry.RegisteredTerm {
 // registered puts terms into the registry and returns it.
 func registered(t *testing.T, h Harness, r registry.Registry, terms ...registry.Term) registry.Registry {
 	t.Helper()
-	txn, err := registry.RegisterTerms(r, replica.NewView(), unowned(terms)...)
+	txn, err := registry.RegisterTerms(r, replica.NewView().Terms(), unowned(terms)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func placePinned(t *testing.T, h Harness) {
 func registerTerms(t *testing.T, h Harness) {
 	x, y := zoneTerm("x"), zoneTerm("y")
 	r := registered(t, h, registry.Registry{}, x, y)
-	stale, err := registry.RegisterTerms(registry.Registry{}, replica.NewView(),
+	stale, err := registry.RegisterTerms(registry.Registry{}, replica.NewView().Terms(),
 		unowned([]registry.Term{zoneTerm("late")})...)
 	if err != nil {
 		t.Fatal(err)
@@ -222,13 +222,13 @@ func registerTerms(t *testing.T, h Harness) {
 	if err := v.Reset(kvs, revision); err != nil {
 		t.Fatal(err)
 	}
-	if want := (registry.Registry{Revision: r.Revision, PodRV: 500}); !reflect.DeepEqual(v.Registry(), want) {
-		t.Errorf("registry %+v, want %+v", v.Registry(), want)
+	if want := (registry.Registry{Revision: r.Revision, PodRV: 500}); !reflect.DeepEqual(v.Terms().Registry(), want) {
+		t.Errorf("registry %+v, want %+v", v.Terms().Registry(), want)
 	}
-	if _, ok := v.Term(x.ID()); ok || v.TermCount() != 1 || len(v.Guards(x.ID())) != 0 {
-		t.Errorf("a dropped term is still there: %d terms, guards %q", v.TermCount(), v.Guards(x.ID()))
+	if _, ok := v.Terms().Get(x.ID()); ok || v.Terms().Count() != 1 || len(v.Terms().Guards(x.ID())) != 0 {
+		t.Errorf("a dropped term is still there: %d terms, guards %q", v.Terms().Count(), v.Terms().Guards(x.ID()))
 	}
-	got, ok := v.Term(y.ID())
+	got, ok := v.Terms().Get(y.ID())
 	if diff := cmp.Diff(y, got.Term); !ok || got.Retiring || diff != "" {
 		t.Errorf("the other term is %+v, %v", got, ok)
 	}
@@ -246,7 +246,7 @@ func learnGuards(t *testing.T, h Harness) {
 	if err := v.Reset(kvs, revision); err != nil {
 		t.Fatal(err)
 	}
-	at := func(key string) (int64, bool) { return v.Guard(key) }
+	at := func(key string) (int64, bool) { return v.Terms().Guard(key) }
 	own := func(b txns.PlaceBatch) int64 {
 		txn := txnOf(t, b)
 		res := commit(t, h.Store, txn)

@@ -77,7 +77,7 @@ func displace(t *testing.T, h Harness) {
 	if _, _, ok := v.Entry(n.Hold.Entry.PodUID); ok {
 		t.Error("the displaced pod still has a reservation")
 	}
-	_, e, ok := v.PlanOwner(n.Plan())
+	_, e, ok := v.Plans().Owner(n.Plan())
 	if !ok || e.PodUID != x.Entry.PodUID || e.State != ledger.Held {
 		t.Errorf("the plan is for %+v, %v", e, ok)
 	}
@@ -90,15 +90,15 @@ func displace(t *testing.T, h Harness) {
 	plan := n.Plan()
 	n.Hold.Entry = x.Entry
 	next := s.displacement(t, h, n, 5000)
-	next.Target, next.Docs = split(ledgerOf(t, h).PlanDocs(x.Target.Entries[1].Plan), "a")
+	next.Target, next.Docs = split(ledgerOf(t, h).Plans().Docs(x.Target.Entries[1].Plan), "a")
 	c, err = txns.Displace(next)
 	carry(t, h, built(t, c, err))
 	v = ledgerOf(t, h)
-	if _, e, ok := v.PlanOwner(plan); !ok || e.PodUID != next.Entry.PodUID {
+	if _, e, ok := v.Plans().Owner(plan); !ok || e.PodUID != next.Entry.PodUID {
 		t.Errorf("the plan is for %+v, %v, after its evictions have begun", e, ok)
 	}
 	for _, uid := range []string{"v", "w"} {
-		if _, e, ok := v.Victim(uid); !ok || e.Plan != plan || e.State != ledger.Evicting {
+		if _, e, ok := v.Plans().Victim(uid); !ok || e.Plan != plan || e.State != ledger.Evicting {
 			t.Errorf("the claim on %s is %+v, %v: want it marked for the same plan", uid, e, ok)
 		}
 	}
@@ -155,10 +155,10 @@ func abort(t *testing.T, h Harness) {
 	if _, _, ok := v.Entry(n.Hold.Entry.PodUID); ok {
 		t.Error("the hold is still there")
 	}
-	if _, _, ok := v.Victim("w"); ok || v.Budget(budgetUID).Claimed("w") {
+	if _, _, ok := v.Plans().Victim("w"); ok || v.Budgets().Of(budgetUID).Claimed("w") {
 		t.Error("a claim that nothing was sent for is still there")
 	}
-	if _, e, ok := v.Victim("v"); !ok || e.State != ledger.Evicting || v.Going(e) {
+	if _, e, ok := v.Plans().Victim("v"); !ok || e.State != ledger.Evicting || v.Plans().VictimOfLivePlan(e) {
 		t.Errorf("an eviction under way is not claimed any more, or goes for nobody: %+v, %v", e, ok)
 	}
 	if d, _ := v.Doc("c"); len(d.Entries) != 0 {
@@ -205,7 +205,7 @@ func budgets(t *testing.T, h Harness) {
 	if lost := loses(t, h, one); len(lost.Budgets) != 1 {
 		t.Errorf("resubmitted: %+v, want the budget", lost)
 	}
-	b = ledgerOf(t, h).Budget(budgetUID)
+	b = ledgerOf(t, h).Budgets().Of(budgetUID)
 	var full *txns.BudgetError
 	if _, err := txns.ClaimBudget(room(b, 1), f, claim("y")); !errors.As(err, &full) {
 		t.Errorf("a claim beyond the budget: %v, want *BudgetError", err)
@@ -229,7 +229,7 @@ func budgets(t *testing.T, h Harness) {
 		t.Fatalf("settled %+v, %v, want high-water 150", settled, changed)
 	}
 	carry(t, h, txns.Change{Budgets: []ledger.BudgetDoc{settled}})
-	b = ledgerOf(t, h).Budget(budgetUID)
+	b = ledgerOf(t, h).Budgets().Of(budgetUID)
 	_, err = txns.ClaimBudget(room(b, 1), early, claim("y"))
 	refused(t, "a claim on a status from before what was settled", err)
 	budgetsTakenBack(t, h, b, f)
@@ -252,11 +252,11 @@ func budgetsTakenBack(t *testing.T, h Harness, b ledger.BudgetDoc, f api) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	covered := txns.CoverBudget(ledgerOf(t, h).Budget(budgetUID), txns.Failure{BudgetRV: 170})
+	covered := txns.CoverBudget(ledgerOf(t, h).Budgets().Of(budgetUID), txns.Failure{BudgetRV: 170})
 	carry(t, h, txns.Change{Docs: []ledger.NodeDoc{d}, Budgets: []ledger.BudgetDoc{covered}})
 	c, err = txns.AbortPlan(abortion(t, h, n.Plan()))
 	carry(t, h, built(t, c, err))
-	b = ledgerOf(t, h).Budget(budgetUID)
+	b = ledgerOf(t, h).Budgets().Of(budgetUID)
 	if len(b.Claims) != 0 || b.HW[ledger.KindBudget] != 170 {
 		t.Errorf("taken back: %+v, want no claim and high-water 170", b)
 	}
@@ -265,7 +265,7 @@ func budgetsTakenBack(t *testing.T, h Harness, b ledger.BudgetDoc, f api) {
 func settleOrNominate(t *testing.T, h Harness) {
 	s, n := nominated(t, h)
 	f := running(200, "v", "x").leave("w", 150)
-	b := ledgerOf(t, h).Budget(budgetUID)
+	b := ledgerOf(t, h).Budgets().Of(budgetUID)
 	settled, _ := txns.SettleBudget(b, f)
 	two := s.nomination(f, []ledger.NodeDoc{doc(t, h.Store, "a")}, victim("a", "x", budgetUID))
 	two.Budgets = []txns.BudgetRoom{room(b, 1)}
@@ -330,7 +330,7 @@ func move(t *testing.T, h Harness) {
 	if d, _ := v.Doc("dst"); len(d.Entries) != 1 || d.Entries[0].PodUID != "replacement" {
 		t.Errorf("the place: %+v", d)
 	}
-	if _, e, ok := v.Victim("m"); !ok || v.Going(e) {
+	if _, e, ok := v.Plans().Victim("m"); !ok || v.Plans().VictimOfLivePlan(e) {
 		t.Errorf("the eviction under way: %+v, %v", e, ok)
 	}
 }
@@ -386,7 +386,7 @@ func placeExclusive(t *testing.T, h Harness) {
 	}
 	pool := ledger.ExclusiveDoc{Key: ledger.KeyPool("driver", "pool")}
 	mustCommit(t, h.Store, txnOf(t, place(pool, []string{"d1", "d0"}, node("e"))))
-	pool = ledgerOf(t, h).Exclusive(pool.Key)
+	pool = ledgerOf(t, h).Exclusives().Of(pool.Key)
 	other.Items = []string{"d2", "d1"}
 	if _, err := pool.AddHolder(other); !errors.As(err, &taken) {
 		t.Errorf("a held device: %v, want *TakenError", err)
@@ -394,7 +394,7 @@ func placeExclusive(t *testing.T, h Harness) {
 	mustCommit(t, h.Store, txnOf(t, place(pool, []string{"d2"}, node("f"))))
 
 	// The pod on a is bound: its node's document is handed over first, the volume's follows.
-	held := ledgerOf(t, h).Exclusive(volume.Key)
+	held := ledgerOf(t, h).Exclusives().Of(volume.Key)
 	if _, changed := txns.FinishHolders(held, ledgerOf(t, h)); changed {
 		t.Error("a holder with a reservation was dropped")
 	}
@@ -433,7 +433,7 @@ func nominateOrHold(t *testing.T, h Harness) {
 	}
 	c, err = txns.AbortPlan(abortion(t, h, n.Plan()))
 	carry(t, h, built(t, c, err))
-	b.Exclusives[0] = ledgerOf(t, h).Exclusive(volume.Key)
+	b.Exclusives[0] = ledgerOf(t, h).Exclusives().Of(volume.Key)
 	if len(b.Exclusives[0].Holders) != 0 {
 		t.Errorf("the aborted hold still has the volume: %+v", b.Exclusives[0])
 	}

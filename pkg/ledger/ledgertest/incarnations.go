@@ -48,7 +48,8 @@ func pictureOf(t *testing.T, s ledger.Store) *replica.View {
 func admit(t *testing.T, v *replica.View, uid string, rv uint64) ledger.Txn {
 	t.Helper()
 	change, err := txns.AdmitNode{
-		NodeUID: uid, NodeName: "name", NodeRV: rv, Known: v.Incarnation("name"), Docs: v.Named("name"), Floor: v.Floor(),
+		NodeUID: uid, NodeName: "name", NodeRV: rv, Known: v.Names().Incarnation("name"), Docs: v.Names().Docs("name"),
+		Floor: v.Floor(),
 	}.Admit()
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +69,7 @@ func emptied(d ledger.NodeDoc, hw uint64) ledger.NodeDoc {
 
 func wantAdmission(t *testing.T, v *replica.View, uid string, rv uint64, want replica.Admission) {
 	t.Helper()
-	if got := v.Admission(uid, "name", rv); got != want {
+	if got := v.Names().Admission(uid, "name", rv); got != want {
 		t.Errorf("admission of %s at %d is %d, want %d", uid, rv, got, want)
 	}
 }
@@ -168,7 +169,7 @@ func olderIsRefused(t *testing.T, h Harness) {
 	mustCommit(t, h.Store, txnOf(t, s.batch(t, named("b", 20))))
 	v := pictureOf(t, h.Store)
 	older := txns.AdmitNode{
-		NodeUID: "a", NodeName: "name", NodeRV: 10, Known: v.Incarnation("name"), Docs: v.Named("name"),
+		NodeUID: "a", NodeName: "name", NodeRV: 10, Known: v.Names().Incarnation("name"), Docs: v.Names().Docs("name"),
 	}
 	if _, err := older.Admit(); err == nil {
 		t.Error("an older node was admitted")
@@ -231,10 +232,10 @@ func collected(t *testing.T, h Harness) {
 	if first.HW[ledger.KindPod] != 120 || first.HW[ledger.KindNode] != 20 {
 		t.Errorf("a first document starts at %v", first.HW)
 	}
-	if b := v.Budget("pdb"); b.HW[ledger.KindBudget] != 130 {
+	if b := v.Budgets().Of("pdb"); b.HW[ledger.KindBudget] != 130 {
 		t.Errorf("a budget that was collected starts at %v", b.HW)
 	}
-	if x := v.Exclusive(ledger.KeyVolume("claim")); x.HW[ledger.KindPod] != 120 {
+	if x := v.Exclusives().Of(ledger.KeyVolume("claim")); x.HW[ledger.KindPod] != 120 {
 		t.Errorf("a claim that was collected starts at %v", x.HW)
 	}
 	mustCommit(t, h.Store, txnOf(t, s.batch(t, first)))
@@ -246,11 +247,11 @@ func absentBefore(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	before := pictureOf(t, h.Store)
 	late := s.batch(t, before.Open("a", "name", 10))
-	budget, err := txns.Change{Budgets: []ledger.BudgetDoc{before.Budget("pdb")}}.Txn()
+	budget, err := txns.Change{Budgets: []ledger.BudgetDoc{before.Budgets().Of("pdb")}}.Txn()
 	if err != nil {
 		t.Fatal(err)
 	}
-	volume, err := txns.Change{Exclusives: []ledger.ExclusiveDoc{before.Exclusive(ledger.KeyVolume("c"))}}.Txn()
+	volume, err := txns.Change{Exclusives: []ledger.ExclusiveDoc{before.Exclusives().Of(ledger.KeyVolume("c"))}}.Txn()
 	if err != nil {
 		t.Fatal(err)
 	}

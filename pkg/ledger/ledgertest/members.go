@@ -68,7 +68,7 @@ func wantMembers(t *testing.T, h Harness) {
 		if err := v.Reset(kvs, revision); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, maps.Collect(v.Wanted())); diff != "" {
+		if diff := cmp.Diff(want, maps.Collect(v.Roster().Wanted())); diff != "" {
 			t.Errorf("wanted (-want +got):\n%s", diff)
 		}
 	}
@@ -131,7 +131,7 @@ func follow(t *testing.T, h Harness) {
 	if diff := cmp.Diff(picture(want), picture(v)); diff != "" {
 		t.Errorf("listed and followed pictures differ (-listed +followed):\n%s", diff)
 	}
-	if n := len(maps.Collect(v.Owners())); n != 0 {
+	if n := len(maps.Collect(v.Roster().Owners())); n != 0 {
 		t.Errorf("%d partitions are owned by an expired session", n)
 	}
 	cancel()
@@ -166,15 +166,15 @@ func picture(v *replica.View) map[string]any {
 		}
 	}
 	guards := map[string]int64{}
-	for id := range v.Terms() {
-		for _, key := range v.Guards(id) {
-			guards[key], _ = v.Guard(key)
+	for id := range v.Terms().All() {
+		for _, key := range v.Terms().Guards(id) {
+			guards[key], _ = v.Terms().Guard(key)
 		}
 	}
 	return map[string]any{
-		"docs": docs, "at": at, "owners": maps.Collect(v.Owners()),
-		"reserved": slices.Sorted(v.Reserved()), "registry": v.Registry(),
-		"terms": maps.Collect(v.Terms()), "guards": guards,
+		"docs": docs, "at": at, "owners": maps.Collect(v.Roster().Owners()),
+		"reserved": slices.Sorted(v.Reserved()), "registry": v.Terms().Registry(),
+		"terms": maps.Collect(v.Terms().All()), "guards": guards,
 	}
 }
 

@@ -115,7 +115,7 @@ func (w *namesWorld) learnLedger(context.Context) error {
 
 // holds returns the epoch in which a member may decide about a pod; 0 if there is none.
 func (m *namesMember) holds(uid string) int64 {
-	owner, epoch, ok := m.view.Owner(ledger.PartitionOf(uid))
+	owner, epoch, ok := m.view.Roster().Owner(ledger.PartitionOf(uid))
 	if !ok || owner.Member != m.id || epoch > m.view.Revision() || !m.view.IsOpen() {
 		return 0
 	}
@@ -153,7 +153,7 @@ func (w *namesWorld) stage(context.Context) error {
 // document's high-waters.
 func (w *namesWorld) usable(m *namesMember, node nodeFact, name string) bool {
 	d := m.view.Open(node.uid, name, node.rv)
-	return m.view.Admission(node.uid, name, node.rv) == replica.Admitted &&
+	return m.view.Names().Admission(node.uid, name, node.rv) == replica.Admitted &&
 		(m.progress >= d.HighWater(ledger.KindPod) || w.rules.noFloor && d.Revision == 0)
 }
 
@@ -217,7 +217,7 @@ func (w *namesWorld) submit(ctx context.Context) error {
 	}
 	b := txns.PlaceBatch{
 		Epochs: map[int32]int64{ledger.PartitionOf(s.uid): epoch}, Docs: []ledger.NodeDoc{d},
-		TermRegistryRevision: m.view.TermRegistryRevision(), Placed: []ledger.Token{e.Token},
+		TermRegistryRevision: m.view.Terms().RegistryRevision(), Placed: []ledger.Token{e.Token},
 	}
 	txn, err := b.Txn()
 	if err != nil {
@@ -237,7 +237,7 @@ func (w *namesWorld) place(ctx context.Context, m *namesMember, s staged, txn le
 		return err
 	}
 	w.counts["placed"]++
-	if _, now, ok := w.truth.Owner(ledger.PartitionOf(s.uid)); !ok || now != s.epoch {
+	if _, now, ok := w.truth.Roster().Owner(ledger.PartitionOf(s.uid)); !ok || now != s.epoch {
 		return fmt.Errorf("S11: a decision of epoch %d about pod %s committed in epoch %d", s.epoch, s.uid, now)
 	}
 	_, err = m.view.LearnOwn(txn, r)
@@ -249,11 +249,12 @@ func (w *namesWorld) admit(ctx context.Context) error {
 	m := w.member()
 	name := nodeUID(w.choose("node", namesCount))
 	node, known := m.nodes[name]
-	if !known || !m.view.IsOpen() || m.view.Admission(node.uid, name, node.rv) != replica.Unadmitted {
+	if !known || !m.view.IsOpen() || m.view.Names().Admission(node.uid, name, node.rv) != replica.Unadmitted {
 		return nil
 	}
 	change, err := txns.AdmitNode{
-		NodeUID: node.uid, NodeName: name, NodeRV: node.rv, Known: m.view.Incarnation(name), Docs: m.view.Named(name),
+		NodeUID: node.uid, NodeName: name, NodeRV: node.rv, Known: m.view.Names().Incarnation(name),
+		Docs:  m.view.Names().Docs(name),
 		Floor: m.view.Floor(),
 	}.Admit()
 	if err != nil {

@@ -19,18 +19,18 @@ func nominate(t *testing.T, h Harness) {
 		t.Errorf("hold %+v, %v", e, ok)
 	}
 	for _, uid := range []string{"v", "w"} {
-		_, e, ok := v.Victim(uid)
-		if !ok || e.Plan != n.Plan() || e.State != 0 || !v.Going(e) {
+		_, e, ok := v.Plans().Victim(uid)
+		if !ok || e.Plan != n.Plan() || e.State != 0 || !v.Plans().VictimOfLivePlan(e) {
 			t.Errorf("claim on %s: %+v, %v", uid, e, ok)
 		}
 	}
-	if b := v.Budget(budgetUID); len(b.Claims) != 1 || !b.Claimed("w") {
+	if b := v.Budgets().Of(budgetUID); len(b.Claims) != 1 || !b.Claimed("w") {
 		t.Errorf("budget %+v", b)
 	}
 	if d, _ := v.Doc("c"); len(d.Entries) != 1 || d.Entries[0].Role != ledger.RoleKeeper {
 		t.Errorf("the keeper is not pinned: %+v", d)
 	}
-	if docs := v.PlanDocs(n.Plan()); len(docs) != 2 {
+	if docs := v.Plans().Docs(n.Plan()); len(docs) != 2 {
 		t.Errorf("the plan is in %d documents, want those of a and b", len(docs))
 	}
 }
@@ -111,7 +111,7 @@ func nominateRefuses(t *testing.T, h Harness) {
 		t.Errorf("a victim as a keeper: %v, want *ClaimedError", err)
 	}
 	broke := s.nomination(f, []ledger.NodeDoc{a}, victim("a", "x", budgetUID))
-	broke.Budgets = []txns.BudgetRoom{room(v.Budget(budgetUID), 1)}
+	broke.Budgets = []txns.BudgetRoom{room(v.Budgets().Of(budgetUID), 1)}
 	var full *txns.BudgetError
 	if _, err := txns.Nominate(broke); !errors.As(err, &full) || full.Claimed != 1 || full.Wanted != 1 {
 		t.Errorf("a budget that is used up: %v, want *BudgetError", err)
@@ -136,7 +136,7 @@ func nominateRefuses(t *testing.T, h Harness) {
 	if _, err := txns.Nominate(foreign); err == nil {
 		t.Error("nominated a pod of a partition without its epoch")
 	}
-	if _, e, _ := v.Victim("w"); e.Plan != n.Plan() {
+	if _, e, _ := v.Plans().Victim("w"); e.Plan != n.Plan() {
 		t.Errorf("the refusals changed a claim: %+v", e)
 	}
 }
@@ -164,7 +164,7 @@ func large(t *testing.T, h Harness) (s *shard, n txns.Nomination, chunks [][]txn
 
 func extend(t *testing.T, h Harness, n txns.Nomination, victims []txns.NodeEntry) txns.Change {
 	t.Helper()
-	r, _ := ledgerOf(t, h).Record(n.RecordedPlan())
+	r, _ := ledgerOf(t, h).Plans().Record(n.RecordedPlan())
 	x := txns.Extension{Authority: n.Authority, Record: r, Victims: victims, Facts: n.Facts}
 	for _, v := range victims {
 		x.Docs = append(x.Docs, doc(t, h.Store, v.NodeUID))
@@ -179,8 +179,8 @@ func nominateLarge(t *testing.T, h Harness) {
 	c, err := txns.FormPlan(n, 150)
 	carry(t, h, built(t, c, err))
 	for _, chunk := range chunks {
-		r, _ := ledgerOf(t, h).Record(plan)
-		hold, _, _ := ledgerOf(t, h).PlanOwner(plan)
+		r, _ := ledgerOf(t, h).Plans().Record(plan)
+		hold, _, _ := ledgerOf(t, h).Plans().Owner(plan)
 		_, err := txns.FinishPlan(n.Authority, r, hold, 0)
 		refused(t, "an incomplete plan is finished", err)
 		again := extend(t, h, n, chunk)
@@ -190,15 +190,15 @@ func nominateLarge(t *testing.T, h Harness) {
 		}
 		_, err = mark(t, h, plan, chunk[0].Entry.PodUID)
 		refused(t, "a victim of a forming plan is marked", err)
-		if v := ledgerOf(t, h); v.Going(chunk[0].Entry) {
+		if v := ledgerOf(t, h); v.Plans().VictimOfLivePlan(chunk[0].Entry) {
 			t.Error("a victim of a forming plan counts as claimed")
 		}
 	}
 	v := ledgerOf(t, h)
-	r, _ := v.Record(plan)
-	hold, _, _ := v.PlanOwner(plan)
+	r, _ := v.Plans().Record(plan)
+	hold, _, _ := v.Plans().Owner(plan)
 	claimed := 0
-	for _, d := range v.PlanDocs(plan) {
+	for _, d := range v.Plans().Docs(plan) {
 		for _, e := range d.Entries {
 			if e.Role == ledger.RoleVictim {
 				claimed++
@@ -209,7 +209,7 @@ func nominateLarge(t *testing.T, h Harness) {
 	carry(t, h, built(t, finish, err))
 	c, err = mark(t, h, plan, "v000", "v001")
 	carry(t, h, built(t, c, err))
-	if _, e, ok := ledgerOf(t, h).Victim("v149"); !ok || !ledgerOf(t, h).Going(e) {
+	if _, e, ok := ledgerOf(t, h).Plans().Victim("v149"); !ok || !ledgerOf(t, h).Plans().VictimOfLivePlan(e) {
 		t.Error("a victim of a ready plan does not count as claimed")
 	}
 	largePromoted(t, h, n)
@@ -221,13 +221,13 @@ func largePromoted(t *testing.T, h Harness, n txns.Nomination) {
 	t.Helper()
 	plan := n.RecordedPlan()
 	v := ledgerOf(t, h)
-	target, _, _ := v.PlanOwner(plan)
-	r, _ := v.Record(plan)
+	target, _, _ := v.Plans().Owner(plan)
+	r, _ := v.Plans().Record(plan)
 	p := txns.Promotion{
 		Authority: n.Authority, Target: target, PodUID: n.Hold.Entry.PodUID, Token: n.Hold.Entry.Token,
 		PodRV: n.Hold.Entry.PodRV, Fits: true, Facts: running(200),
 	}
-	_, p.Docs = split(v.PlanDocs(plan), "a")
+	_, p.Docs = split(v.Plans().Docs(plan), "a")
 	_, err := txns.Promote(p)
 	refused(t, "promoted without the record", err)
 	p.Record, p.Facts = &r, running(200, "v149")
@@ -236,7 +236,7 @@ func largePromoted(t *testing.T, h Harness, n txns.Nomination) {
 	p.Facts = running(200)
 	c, err := txns.Promote(p)
 	carry(t, h, built(t, c, err))
-	r, _ = ledgerOf(t, h).Record(plan)
+	r, _ = ledgerOf(t, h).Plans().Record(plan)
 	_, err = txns.DropPlan(r, ledgerOf(t, h))
 	refused(t, "dropped while claims are left", err)
 	for d := range ledgerOf(t, h).Docs() {
@@ -246,7 +246,7 @@ func largePromoted(t *testing.T, h Harness, n txns.Nomination) {
 	}
 	c, err = txns.DropPlan(r, ledgerOf(t, h))
 	carry(t, h, built(t, c, err))
-	if n := len(slices.Collect(ledgerOf(t, h).Records())); n != 0 {
+	if n := len(slices.Collect(ledgerOf(t, h).Plans().Records())); n != 0 {
 		t.Errorf("%d records left", n)
 	}
 }
@@ -259,8 +259,8 @@ func nominateAborted(t *testing.T, h Harness) {
 	carry(t, h, extend(t, h, n, chunks[0]))
 	late := extend(t, h, n, chunks[1])
 	v := ledgerOf(t, h)
-	r, _ := v.Record(plan)
-	hold, _, _ := v.PlanOwner(plan)
+	r, _ := v.Plans().Record(plan)
+	hold, _, _ := v.Plans().Owner(plan)
 	finish, err := txns.FinishPlan(n.Authority, r, hold, 150)
 	built(t, finish, err)
 
@@ -271,14 +271,14 @@ func nominateAborted(t *testing.T, h Harness) {
 			t.Errorf("%s after the abort: lost %+v, want the record", what, lost)
 		}
 	}
-	for _, d := range ledgerOf(t, h).PlanDocs(plan) {
+	for _, d := range ledgerOf(t, h).Plans().Docs(plan) {
 		swept, err := txns.SweepDoc(txns.Sweeping{Doc: d, View: ledgerOf(t, h), Facts: n.Facts.(api)})
 		carry(t, h, built(t, swept.Change, err))
 	}
-	r, _ = ledgerOf(t, h).Record(plan)
+	r, _ = ledgerOf(t, h).Plans().Record(plan)
 	c, err = txns.DropPlan(r, ledgerOf(t, h))
 	carry(t, h, built(t, c, err))
-	if docs := ledgerOf(t, h).PlanDocs(plan); len(docs) != 0 {
+	if docs := ledgerOf(t, h).Plans().Docs(plan); len(docs) != 0 {
 		t.Errorf("%d documents have something of an aborted plan", len(docs))
 	}
 }

@@ -46,21 +46,21 @@ var pairs = map[string]func(t *testing.T, h Harness, s *shard, n txns.Nomination
 		a, err := txns.AbortPlan(abortion(t, h, n.Plan()))
 		built(t, a, err)
 		m := s.relocation(running(100, "m"), node("src"), node("dst"))
-		m.Budgets = []txns.BudgetRoom{room(ledgerOf(t, h).Budget(budgetUID), 2)}
+		m.Budgets = []txns.BudgetRoom{room(ledgerOf(t, h).Budgets().Of(budgetUID), 2)}
 		b, err = txns.Relocate(m)
 		return a, built(t, b, err)
 	},
 	"T10 and T2 on one budget": func(t *testing.T, h Harness, s *shard, _ txns.Nomination) (a, b txns.Change) {
 		f := running(200, "v", "x").leave("w", 150)
-		settled, _ := txns.SettleBudget(ledgerOf(t, h).Budget(budgetUID), f)
+		settled, _ := txns.SettleBudget(ledgerOf(t, h).Budgets().Of(budgetUID), f)
 		two := s.nomination(f, []ledger.NodeDoc{doc(t, h.Store, "a")}, victim("a", "x", budgetUID))
-		two.Budgets = []txns.BudgetRoom{room(ledgerOf(t, h).Budget(budgetUID), 1)}
+		two.Budgets = []txns.BudgetRoom{room(ledgerOf(t, h).Budgets().Of(budgetUID), 1)}
 		b, err := txns.Nominate(two)
 		return txns.Change{Budgets: []ledger.BudgetDoc{settled}}, built(t, b, err)
 	},
 	"T12 and T2 on one budget": func(t *testing.T, h Harness, s *shard, _ txns.Nomination) (a, b txns.Change) {
 		m := s.relocation(running(100, "m"), node("src"), node("dst"))
-		m.Budgets = []txns.BudgetRoom{room(ledgerOf(t, h).Budget(budgetUID), 2)}
+		m.Budgets = []txns.BudgetRoom{room(ledgerOf(t, h).Budgets().Of(budgetUID), 2)}
 		a, err := txns.Relocate(m)
 		built(t, a, err)
 		two := s.nomination(running(100, "x"), []ledger.NodeDoc{node("d")}, victim("d", "x", budgetUID))
@@ -112,17 +112,17 @@ func freshPlan(t *testing.T, h Harness, s *shard) txns.Nomination {
 func abaClaims(t *testing.T, h Harness) {
 	s, n := nominated(t, h)
 	old := ledgerOf(t, h)
-	oldB := old.Budget(budgetUID)
+	oldB := old.Budgets().Of(budgetUID)
 	eight, err := txns.AbortPlan(abortion(t, h, n.Plan()))
 	carry(t, h, built(t, eight, err))
 	f := n.Facts.(api)
 	n.Docs = []ledger.NodeDoc{doc(t, h.Store, "a"), doc(t, h.Store, "b"), doc(t, h.Store, "c")}
-	n.Budgets = []txns.BudgetRoom{room(ledgerOf(t, h).Budget(budgetUID), 1)}
+	n.Budgets = []txns.BudgetRoom{room(ledgerOf(t, h).Budgets().Of(budgetUID), 1)}
 	c, err := txns.Nominate(n)
 	carry(t, h, built(t, c, err))
 
 	now := ledgerOf(t, h)
-	same := now.Budget(budgetUID)
+	same := now.Budgets().Of(budgetUID)
 	same.Revision = oldB.Revision
 	if diff := cmp.Diff(oldB, same); diff != "" {
 		t.Fatalf("the budget did not come back to what it was:\n%s", diff)
@@ -192,11 +192,11 @@ func sweep(t *testing.T, h Harness) {
 	if _, _, ok := v.Entry(n.Hold.Entry.PodUID); ok {
 		t.Error("an overdue hold is still there")
 	}
-	if _, _, ok := v.Victim("v"); !ok {
+	if _, _, ok := v.Plans().Victim("v"); !ok {
 		t.Error("an eviction under way is not claimed any more")
 	}
 	sweepAll(t, h, running(300, "keeper"), false)
-	settled, changed := txns.SettleBudget(ledgerOf(t, h).Budget(budgetUID), running(300))
+	settled, changed := txns.SettleBudget(ledgerOf(t, h).Budgets().Of(budgetUID), running(300))
 	if !changed {
 		t.Error("the victim is gone, and its budget is not settled")
 	}

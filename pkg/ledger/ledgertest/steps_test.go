@@ -36,7 +36,7 @@ func (w *world) place(ctx context.Context) error {
 	}
 	b := txns.PlaceBatch{
 		Epochs: map[int32]int64{ledger.PartitionOf(p.uid): epoch}, Docs: []ledger.NodeDoc{d},
-		TermRegistryRevision: m.view.TermRegistryRevision(), Placed: []ledger.Token{e.Token},
+		TermRegistryRevision: m.view.Terms().RegistryRevision(), Placed: []ledger.Token{e.Token},
 	}
 	n := txns.Needs{}
 	if n.Guards, ok = m.guards(p.uid, d.NodeUID); !ok {
@@ -144,12 +144,12 @@ func (w *world) candidate(m *member) (p apiPod, epoch int64, ok bool) {
 	}
 	slices.Sort(uids)
 	uid, ok := pick(w, "pending", uids)
-	_, epoch, _ = m.view.Owner(ledger.PartitionOf(uid))
+	_, epoch, _ = m.view.Roster().Owner(ledger.PartitionOf(uid))
 	return m.pods[uid], epoch, ok
 }
 
 func (m *member) owns(uid string) bool {
-	owner, _, owned := m.view.Owner(ledger.PartitionOf(uid))
+	owner, _, owned := m.view.Roster().Owner(ledger.PartitionOf(uid))
 	return owned && owner.Member == m.id
 }
 
@@ -184,7 +184,7 @@ func (m *member) standing(t question, without map[string]bool) map[string][]stri
 			continue
 		}
 		plan := ""
-		if _, v, ok := m.view.Victim(uid); ok && m.view.Going(v) {
+		if _, v, ok := m.view.Plans().Victim(uid); ok && m.view.Plans().VictimOfLivePlan(v) {
 			plan = v.Plan
 		}
 		add(p.node, plan, uid, false)
@@ -277,7 +277,7 @@ func (m *member) guards(uid, node string) ([]registry.GuardUse, bool) {
 	}
 	for i := range uses {
 		var ok bool
-		if uses[i].Revision, ok = m.view.Guard(uses[i].Key); !ok {
+		if uses[i].Revision, ok = m.view.Terms().Guard(uses[i].Key); !ok {
 			return nil, false
 		}
 	}
@@ -287,7 +287,7 @@ func (m *member) guards(uid, node string) ([]registry.GuardUse, bool) {
 // volume returns the volume's document with the entry's pod as its holder, if the pod uses the volume, and without
 // the reservation of another token; false if the pod cannot have it.
 func (m *member) volume(e ledger.Entry, node string, without ledger.Token) ([]ledger.ExclusiveDoc, bool) {
-	x, freed := m.view.Exclusive(worldVolume).ReleaseHolder(without)
+	x, freed := m.view.Exclusives().Of(worldVolume).ReleaseHolder(without)
 	if has(e.PodUID, "v") {
 		var err error
 		x, err = x.AddHolder(ledger.Holder{PodUID: e.PodUID, Token: e.Token, NodeUID: node})
@@ -388,7 +388,7 @@ func onlyViolations(err error) error {
 // checkEpochs is S11: the transaction that has just committed was decided under the current epochs.
 func (w *world) checkEpochs(epochs map[int32]int64) error {
 	for p, epoch := range epochs {
-		if _, now, ok := w.truth.Owner(p); !ok || now != epoch {
+		if _, now, ok := w.truth.Roster().Owner(p); !ok || now != epoch {
 			return fmt.Errorf("S11: a decision of epoch %d of partition %d committed in epoch %d", epoch, p, now)
 		}
 	}

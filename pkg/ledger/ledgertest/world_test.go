@@ -245,7 +245,8 @@ func newWorld(ctx context.Context, r rules, choose func(string, int) int) (*worl
 		}
 		w.members = append(w.members, m)
 	}
-	txn, err := registry.RegisterTerms(registry.Registry{}, replica.NewView(), registry.RegisteredTerm{Term: worldTerm})
+	txn, err := registry.RegisterTerms(registry.Registry{}, replica.NewView().Terms(),
+		registry.RegisteredTerm{Term: worldTerm})
 	if err != nil {
 		return nil, err
 	}
@@ -324,12 +325,12 @@ func (w *world) violations(changes replica.Changes) []invariant.Violation {
 		out = append(out, invariant.CheckSuccessor(c.Before, c.After)...)
 		out = append(out, invariant.CheckDoc(c.After)...)
 	}
-	budget, volume := w.truth.Budget(worldPDB), w.truth.Exclusive(worldVolume)
+	budget, volume := w.truth.Budgets().Of(worldPDB), w.truth.Exclusives().Of(worldVolume)
 	out = append(out, invariant.CheckBudgetSuccessor(w.budget, budget)...)
 	out = append(out, invariant.CheckExclusiveSuccessor(w.volume, volume)...)
 	w.budget, w.volume = budget, volume
 	for _, plan := range changes.Plans {
-		r, _ := w.truth.Record(plan)
+		r, _ := w.truth.Plans().Record(plan)
 		out = append(out, invariant.CheckPlanSuccessor(w.records[plan], r)...)
 		w.records[plan] = r
 	}
@@ -398,7 +399,7 @@ func (w *world) checkRoom() error {
 			continue
 		}
 		plan := ""
-		if _, v, ok := w.truth.Victim(uid); ok && w.truth.Going(v) {
+		if _, v, ok := w.truth.Plans().Victim(uid); ok && w.truth.Plans().VictimOfLivePlan(v) {
 			plan = v.Plan
 		}
 		add(p.node, plan, uid, false)
@@ -406,7 +407,7 @@ func (w *world) checkRoom() error {
 	for d := range w.truth.Docs() {
 		for _, e := range d.Entries {
 			p, alive := w.pods[e.PodUID]
-			if r, _ := w.truth.Record(e.Plan); ledger.IsRecorded(e.Plan) && r.State != ledger.PlanReady {
+			if r, _ := w.truth.Plans().Record(e.Plan); ledger.IsRecorded(e.Plan) && r.State != ledger.PlanReady {
 				continue // nothing is promised yet, or nothing is promised any more
 			}
 			if e.Role == ledger.RoleMove || e.Role == ledger.RoleReservation && alive && p.node == "" {
@@ -428,7 +429,7 @@ func (w *world) checkRoom() error {
 // yet can be taken.
 func (w *world) checkBudget() error {
 	var open []string
-	for _, c := range w.truth.Budget(worldPDB).Claims {
+	for _, c := range w.truth.Budgets().Of(worldPDB).Claims {
 		if p, ok := w.pods[c.PodUID]; ok && !p.deleting && !w.spent[c.PodUID] {
 			open = append(open, c.PodUID)
 		}

@@ -110,11 +110,14 @@ func TermsInTxn(terms []RegisteredTerm) int {
 	return len(terms)
 }
 
-// Terms are the registered terms, as a View has them.
+// Terms are the registered terms, as a member knows them (replica.Terms).
 type Terms interface {
-	Term(TermID) (RegisteredTerm, bool)
-	TermCount() int
-	TermsOf(namespace string) int
+	// Get returns a registered term.
+	Get(id TermID) (RegisteredTerm, bool)
+	// Count returns how many terms are registered.
+	Count() int
+	// CountOf returns how many terms count against a namespace's share.
+	CountOf(namespace string) int
 }
 
 // RegisterTerms is T11 (register terms): terms become known to every placement, or, if they were retiring, usable
@@ -137,10 +140,10 @@ func RegisterTerms(r Registry, known Terms, terms ...RegisteredTerm) (ledger.Txn
 		}
 		d, ok := demands[t.Namespace]
 		if !ok {
-			d = &TermDemand{Namespace: t.Namespace, Own: known.TermsOf(t.Namespace)}
+			d = &TermDemand{Namespace: t.Namespace, Own: known.CountOf(t.Namespace)}
 			demands[t.Namespace] = d
 		}
-		switch old, there := known.Term(t.ID()); {
+		switch old, there := known.Get(t.ID()); {
 		case !there:
 			d.New, all = d.New+1, all+1
 		case old.Namespace != t.Namespace:
@@ -149,7 +152,7 @@ func RegisterTerms(r Registry, known Terms, terms ...RegisteredTerm) (ledger.Txn
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(demands)) {
 		d := demands[namespace]
-		d.Terms = known.TermCount() + all - d.New
+		d.Terms = known.Count() + all - d.New
 		if err := d.Check(); err != nil {
 			return ledger.Txn{}, err
 		}

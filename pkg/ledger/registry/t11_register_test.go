@@ -50,7 +50,7 @@ func (r *shared) register(namespace string, first, n int) (registered int, err e
 	r.t.Helper()
 	for ; registered < n; registered++ {
 		var txn ledger.Txn
-		if txn, err = registry.RegisterTerms(r.Registry(), r, numbered(namespace, first+registered)); err != nil {
+		if txn, err = registry.RegisterTerms(r.Terms().Registry(), r.Terms(), numbered(namespace, first+registered)); err != nil {
 			return registered, err
 		}
 		r.apply(txn)
@@ -101,7 +101,7 @@ func TestTermComesBackIntoItsOwnPlace(t *testing.T) {
 	if _, err := r.register("second", 0, 1024); err != nil {
 		t.Fatal(err)
 	}
-	txn, err := registry.RetireTerms(r.Registry(), numbered("first", 7))
+	txn, err := registry.RetireTerms(r.Terms().Registry(), numbered("first", 7))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,15 +112,17 @@ func TestTermComesBackIntoItsOwnPlace(t *testing.T) {
 	// Another namespace that registers it has it counted against its own share.
 	term := numbered("first", 7)
 	term.Namespace = "third"
-	if txn, err = registry.RegisterTerms(r.Registry(), r, term); err != nil {
+	if txn, err = registry.RegisterTerms(r.Terms().Registry(), r.Terms(), term); err != nil {
 		t.Fatal(err)
 	}
 	r.apply(txn)
 	term.Namespace = "second"
-	if _, err = registry.RegisterTerms(r.Registry(), r, term); !errors.As(err, new(*registry.TermShareError)) {
+	if _, err = registry.RegisterTerms(r.Terms().Registry(), r.Terms(), term); !errors.As(err,
+		new(*registry.TermShareError)) {
 		t.Errorf("a namespace beyond its share takes a term over: %v", err)
 	}
-	if a, b, c := r.TermsOf("first"), r.TermsOf("second"), r.TermsOf("third"); a != 2047 || b != 1024 || c != 1 {
+	if a, b, c := r.Terms().CountOf("first"), r.Terms().CountOf("second"), r.Terms().CountOf("third"); a != 2047 ||
+		b != 1024 || c != 1 {
 		t.Errorf("shares of %d, %d and %d, want 2047, 1024 and 1", a, b, c)
 	}
 }
@@ -135,15 +137,16 @@ func TestSharesFollowTheTerms(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := r.Clone()
-	txn, err := registry.DropTerms(r.Registry(), 1, []registry.TermID{numbered("a", 0).ID(), numbered("b", 0).ID()}, nil)
+	txn, err := registry.DropTerms(r.Terms().Registry(), 1,
+		[]registry.TermID{numbered("a", 0).ID(), numbered("b", 0).ID()}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.apply(txn)
-	if a, b := r.TermsOf("a"), r.TermsOf("b"); a != 2 || b != 0 {
+	if a, b := r.Terms().CountOf("a"), r.Terms().CountOf("b"); a != 2 || b != 0 {
 		t.Errorf("shares of %d and %d after a drop, want 2 and 0", a, b)
 	}
-	if a, b := before.TermsOf("a"), before.TermsOf("b"); a != 3 || b != 1 {
+	if a, b := before.Terms().CountOf("a"), before.Terms().CountOf("b"); a != 3 || b != 1 {
 		t.Errorf("shares of %d and %d in a copy from before, want 3 and 1", a, b)
 	}
 }
@@ -156,7 +159,7 @@ func TestTermsAreBoundedInSize(t *testing.T) {
 		return term
 	}
 	var size *registry.TermSizeError
-	_, err := registry.RegisterTerms(registry.Registry{}, replica.NewView(), sized(registry.MaxTermBytes))
+	_, err := registry.RegisterTerms(registry.Registry{}, replica.NewView().Terms(), sized(registry.MaxTermBytes))
 	if !errors.As(err, &size) || !strings.Contains(err.Error(), "at most 32768") {
 		t.Errorf("%v, want *TermSizeError that names the limit", err)
 	}
@@ -196,7 +199,7 @@ func TestTermsOfOneTransactionFitIt(t *testing.T) {
 		if len(first) < terms-2 {
 			t.Fatalf("%d of %d terms of %d bytes in one transaction", len(first), terms, total/terms)
 		}
-		if _, err := registry.RegisterTerms(registry.Registry{}, replica.NewView(), first...); err != nil {
+		if _, err := registry.RegisterTerms(registry.Registry{}, replica.NewView().Terms(), first...); err != nil {
 			t.Fatalf("%d terms of %d bytes: %v", len(first), total/terms, err)
 		}
 		if _, err := registry.RetireTerms(registry.Registry{}, first...); err != nil {

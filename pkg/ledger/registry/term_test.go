@@ -101,7 +101,7 @@ func TestTermsAreRefused(t *testing.T) {
 			Parts: []registry.TermPart{{}, {ByLabel: true}}},
 		"kind together with 0 part": {Kind: registry.TermTogether},
 	} {
-		_, err := registry.RegisterTerms(registry.Registry{}, replica.NewView(), registry.RegisteredTerm{Term: bad})
+		_, err := registry.RegisterTerms(registry.Registry{}, replica.NewView().Terms(), registry.RegisteredTerm{Term: bad})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want an error that says %q", bad, err, want)
 		}

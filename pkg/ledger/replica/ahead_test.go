@@ -99,7 +99,8 @@ func TestDocumentLearnedAheadIsNotPlacedIn(t *testing.T) {
 	l.commit(txns.CollectionOf(l.truth, []string{ledger.KeyNode("b")}).Collect())
 	l.place("p", "a", 10)
 	change, err := txns.AdmitNode{
-		NodeUID: "b", NodeName: "name", NodeRV: 20, Known: l.truth.Incarnation("name"), Docs: l.truth.Named("name"),
+		NodeUID: "b", NodeName: "name", NodeRV: 20, Known: l.truth.Names().Incarnation("name"),
+		Docs:  l.truth.Names().Docs("name"),
 		Floor: l.truth.Floor(),
 	}.Admit()
 	if err != nil {
@@ -108,13 +109,13 @@ func TestDocumentLearnedAheadIsNotPlacedIn(t *testing.T) {
 	l.commit(change.Txn())
 
 	l.lose("b")
-	if got := l.late.Admission("b", "name", 20); got != replica.Superseded || !l.late.AheadOfWatch() {
+	if got := l.late.Names().Admission("b", "name", 20); got != replica.Superseded || !l.late.Names().AheadOfWatch() {
 		t.Errorf("admission %d (ahead %t) of a node whose document was learned ahead of the watch, want %d",
-			got, l.late.AheadOfWatch(), replica.Superseded)
+			got, l.late.Names().AheadOfWatch(), replica.Superseded)
 	}
 	l.catchUp()
-	if got := l.late.Admission("b", "name", 20); got != replica.Admitted || l.late.AheadOfWatch() {
-		t.Errorf("admission %d (ahead %t) once the watch has got there, want %d", got, l.late.AheadOfWatch(),
+	if got := l.late.Names().Admission("b", "name", 20); got != replica.Admitted || l.late.Names().AheadOfWatch() {
+		t.Errorf("admission %d (ahead %t) once the watch has got there, want %d", got, l.late.Names().AheadOfWatch(),
 			replica.Admitted)
 	}
 	if now, _ := l.late.Doc("b"); now.Older == nil || len(now.Older.Entries) != 1 || now.Older.Older != nil {
@@ -130,8 +131,8 @@ func TestDocumentThatStoodIsPlacedIn(t *testing.T) {
 	l.catchUp()
 	l.place("q", "a", 10)
 	l.lose("a")
-	if got := l.late.Admission("a", "name", 10); got != replica.Admitted || l.late.AheadOfWatch() {
+	if got := l.late.Names().Admission("a", "name", 10); got != replica.Admitted || l.late.Names().AheadOfWatch() {
 		t.Errorf("admission %d (ahead %t) of a node whose document was replaced, want %d",
-			got, l.late.AheadOfWatch(), replica.Admitted)
+			got, l.late.Names().AheadOfWatch(), replica.Admitted)
 	}
 }

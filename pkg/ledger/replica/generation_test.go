@@ -103,7 +103,7 @@ func TestGenerationBeginsAnew(t *testing.T) {
 		t.Errorf("open %t, a first document starts at %v, the highest high-water is %d",
 			v.IsOpen(), d.HW, v.HighWater(ledger.KindPod))
 	}
-	if len(v.Members("scheduler")) != 1 {
+	if len(v.Roster().Members("scheduler")) != 1 {
 		t.Error("the member is gone")
 	}
 }

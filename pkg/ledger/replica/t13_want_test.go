@@ -52,7 +52,7 @@ func TestViewTellsWhoShouldHoldPartitions(t *testing.T) {
 	}
 	wanted := func(want map[int32]string) {
 		t.Helper()
-		if diff := cmp.Diff(want, maps.Collect(v.Wanted())); diff != "" {
+		if diff := cmp.Diff(want, maps.Collect(v.Roster().Wanted())); diff != "" {
 			t.Errorf("wanted (-want +got):\n%s", diff)
 		}
 	}
@@ -64,7 +64,7 @@ func TestViewTellsWhoShouldHoldPartitions(t *testing.T) {
 	if c := sampletest.Apply(t, v, 4, named(9, "s0", 1)); len(c.Partitions) != 0 {
 		t.Errorf("an older value changed %+v", c)
 	}
-	if _, _, held := v.Owner(9); held {
+	if _, _, held := v.Roster().Owner(9); held {
 		t.Error("who is wanted holds the partition already")
 	}
 	gone := ledger.Event{KV: ledger.KV{Key: roster.KeyWant(9), ModRevision: 5}, Deleted: true}

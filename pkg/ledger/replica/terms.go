@@ -10,10 +10,13 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/registry"
 )
 
-// termView is the part of a View about rules that reach beyond one node.
-type termView struct {
+// All is the part of a View about rules that reach beyond one node: the registry, the registered terms and their
+// guards. It implements registry.Terms.
+type Terms struct {
 	registry registry.Registry
 	terms    map[registry.TermID]registry.RegisteredTerm
+	// revision is the one up to which the view is complete: View.Revision.
+	revision int64
 	// shares counts the terms by the namespaces that had them registered.
 	shares map[string]int
 	guards map[registry.TermID]map[string]guardView
@@ -28,16 +31,17 @@ type guardView struct {
 	follows bool
 }
 
-func newTermView() termView {
-	return termView{
+func newTerms() Terms {
+	return Terms{
 		terms: map[registry.TermID]registry.RegisteredTerm{}, shares: map[string]int{},
 		guards: map[registry.TermID]map[string]guardView{},
 	}
 }
 
-func (tv *termView) clone() termView {
-	c := newTermView()
+func (tv *Terms) clone() Terms {
+	c := newTerms()
 	c.registry = tv.registry
+	c.revision = tv.revision
 	c.terms = maps.Clone(tv.terms)
 	c.shares = maps.Clone(tv.shares)
 	for id, guards := range tv.guards {
@@ -46,37 +50,40 @@ func (tv *termView) clone() termView {
 	return c
 }
 
+// reached records that the watch has delivered everything up to a revision.
+func (tv *Terms) reached(revision int64) { tv.revision = revision }
+
 // ofTerms reports whether a key is the registry's, a term's or a guard's.
 func ofTerms(key string) bool {
 	return strings.HasPrefix(key, registry.PrefixTerm) || strings.HasPrefix(key, registry.PrefixGuard)
 }
 
 // Registry returns the registry of terms as delivered by the watch.
-func (v *View) Registry() registry.Registry { return v.terms.registry }
+func (tv *Terms) Registry() registry.Registry { return tv.registry }
 
-// TermRegistryRevision returns the mod revision of t/reg, which PlaceBatch compares; 0 while no term was ever
+// RegistryRevision returns the mod revision of t/reg, which PlaceBatch compares; 0 while no term was ever
 // registered.
-func (v *View) TermRegistryRevision() int64 { return v.terms.registry.Revision }
+func (tv *Terms) RegistryRevision() int64 { return tv.registry.Revision }
 
-// Term returns a registered term.
-func (v *View) Term(id registry.TermID) (registry.RegisteredTerm, bool) {
-	t, ok := v.terms.terms[id]
+// Get returns a registered term.
+func (tv *Terms) Get(id registry.TermID) (registry.RegisteredTerm, bool) {
+	t, ok := tv.terms[id]
 	return t, ok
 }
 
-// Terms iterates over the registered terms, in no order.
-func (v *View) Terms() iter.Seq2[registry.TermID, registry.RegisteredTerm] {
-	return maps.All(v.terms.terms)
+// All iterates over the registered terms, in no order.
+func (tv *Terms) All() iter.Seq2[registry.TermID, registry.RegisteredTerm] {
+	return maps.All(tv.terms)
 }
 
-// TermCount returns how many terms are registered.
-func (v *View) TermCount() int { return len(v.terms.terms) }
+// Count returns how many terms are registered.
+func (tv *Terms) Count() int { return len(tv.terms) }
 
-// TermsOf returns how many terms count against a namespace's share.
-func (v *View) TermsOf(namespace string) int { return v.terms.shares[namespace] }
+// CountOf returns how many terms count against a namespace's share.
+func (tv *Terms) CountOf(namespace string) int { return tv.shares[namespace] }
 
-// TermShares iterates over the namespaces that had terms registered, with their number, in no order.
-func (v *View) TermShares() iter.Seq2[string, int] { return maps.All(v.terms.shares) }
+// Shares iterates over the namespaces that had terms registered, with their number, in no order.
+func (tv *Terms) Shares() iter.Seq2[string, int] { return maps.All(tv.shares) }
 
 // Guard returns the revision of a guard that stands for what this view has counted: every placement that moved the
 // guard up to it is in the documents this View has shown, or was handed over. It is 0 if the guard does not exist.
@@ -85,25 +92,25 @@ func (v *View) TermShares() iter.Seq2[string, int] { return maps.All(v.terms.sha
 // It is the watch's revision or, ahead of it, that of the member's own put, if that put compared the revision that
 // was counted before. A put that compared nothing may have followed on puts of other members that the watch has not
 // delivered yet: then ok is false until it has.
-func (v *View) Guard(key string) (revision int64, ok bool) {
+func (tv *Terms) Guard(key string) (revision int64, ok bool) {
 	id, _, _, _ := registry.ParseGuard(key)
-	g := v.terms.guards[id][key]
-	if g.own <= v.revision {
+	g := tv.guards[id][key]
+	if g.own <= tv.revision {
 		return g.read, true
 	}
 	return g.own, g.follows
 }
 
 // Guards returns the keys of a term's guards, sorted.
-func (v *View) Guards(id registry.TermID) []string {
-	return slices.Sorted(maps.Keys(v.terms.guards[id]))
+func (tv *Terms) Guards(id registry.TermID) []string {
+	return slices.Sorted(maps.Keys(tv.guards[id]))
 }
 
 // Unguarded returns the ids of guards whose terms are not registered (any more), sorted.
-func (v *View) Unguarded() []registry.TermID {
+func (tv *Terms) Unguarded() []registry.TermID {
 	var out []registry.TermID
-	for id := range v.terms.guards {
-		if _, ok := v.terms.terms[id]; !ok {
+	for id := range tv.guards {
+		if _, ok := tv.terms[id]; !ok {
 			out = append(out, id)
 		}
 	}
@@ -112,48 +119,36 @@ func (v *View) Unguarded() []registry.TermID {
 }
 
 // LastUse returns the newest revision at which a term was registered or a guard of it moved.
-func (v *View) LastUse(id registry.TermID) int64 {
-	last := v.terms.terms[id].Revision
-	for _, g := range v.terms.guards[id] {
+func (tv *Terms) LastUse(id registry.TermID) int64 {
+	last := tv.terms[id].Revision
+	for _, g := range tv.guards[id] {
 		last = max(last, g.read, g.own)
 	}
 	return last
 }
 
-// LearnOwn folds in what this member's own transaction has put: what LearnPut accepts, and its guards as far as
-// their compares prove that nothing uncounted lies before them.
-func (v *View) LearnOwn(t ledger.Txn, r ledger.TxnResult) (Changes, error) {
-	if r.Succeeded && r.Revision > v.revision {
-		for _, p := range t.Puts {
-			if strings.HasPrefix(p.Key, registry.PrefixGuard) {
-				v.ownGuard(p.Key, t, r.Revision)
-			}
-		}
-	}
-	return v.LearnPut(t.Committed(r))
-}
-
-func (v *View) ownGuard(key string, t ledger.Txn, revision int64) {
+// putOwn records that the member's own transaction t has put a guard, at revision.
+func (tv *Terms) putOwn(key string, t ledger.Txn, revision int64) {
 	id, _, _, ok := registry.ParseGuard(key)
 	if !ok {
 		return
 	}
-	counted, known := v.Guard(key)
+	counted, known := tv.Guard(key)
 	follows := known && slices.Contains(t.Compares, ledger.Compare{Key: key, Target: ledger.ModRevision,
 		Revision: counted})
-	g := v.terms.guards[id][key]
+	g := tv.guards[id][key]
 	g.own, g.follows = revision, follows
-	v.terms.setGuard(id, key, g)
+	tv.setGuard(id, key, g)
 }
 
-func (tv *termView) setGuard(id registry.TermID, key string, g guardView) {
+func (tv *Terms) setGuard(id registry.TermID, key string, g guardView) {
 	if tv.guards[id] == nil {
 		tv.guards[id] = map[string]guardView{}
 	}
 	tv.guards[id][key] = g
 }
 
-func (tv *termView) put(kv ledger.KV, set *changeSet) error {
+func (tv *Terms) put(kv ledger.KV, set *changeSet) error {
 	if kv.Key == registry.KeyTermRegistry {
 		if kv.ModRevision <= tv.registry.Revision {
 			return nil
@@ -185,7 +180,7 @@ func (tv *termView) put(kv ledger.KV, set *changeSet) error {
 }
 
 // uncount removes a term from the share of its namespace.
-func (tv *termView) uncount(id registry.TermID) {
+func (tv *Terms) uncount(id registry.TermID) {
 	namespace := tv.terms[id].Namespace
 	if n := tv.shares[namespace]; n > 1 {
 		tv.shares[namespace] = n - 1
@@ -194,7 +189,7 @@ func (tv *termView) uncount(id registry.TermID) {
 	delete(tv.shares, namespace)
 }
 
-func (tv *termView) drop(key string, revision int64, set *changeSet) {
+func (tv *Terms) drop(key string, revision int64, set *changeSet) {
 	if key == registry.KeyTermRegistry {
 		if tv.registry.Revision < revision {
 			tv.registry, set.registry = registry.Registry{}, true
@@ -218,5 +213,16 @@ func (tv *termView) drop(key string, revision int64, set *changeSet) {
 		tv.uncount(id)
 		delete(tv.terms, id)
 		set.term(id)
+	}
+}
+
+// carryOver keeps the revisions of guards that the member's own transactions have put later than the list.
+func (tv *Terms) carryOver(was *Terms) {
+	for id, guards := range was.guards {
+		for key, g := range guards {
+			if g.own > tv.revision {
+				tv.setGuard(id, key, guardView{read: tv.guards[id][key].read, own: g.own, follows: g.follows})
+			}
+		}
 	}
 }

@@ -82,13 +82,13 @@ func TestViewTellsOwnersAndMembers(t *testing.T) {
 			ModRevision: 6}},
 		ledger.Event{KV: ledger.KV{Key: registry.KeyTermRegistry, Value: stored, CreateRevision: 6, ModRevision: 6}},
 		ledger.Event{KV: ledger.KV{Key: "map", Value: []byte("whatever"), ModRevision: 6}})
-	if !slices.Equal(c.Partitions, []int32{9}) || !c.Members || !c.Registry || v.TermRegistryRevision() != 6 {
-		t.Errorf("changes %+v, registry %d", c, v.TermRegistryRevision())
+	if !slices.Equal(c.Partitions, []int32{9}) || !c.Members || !c.Registry || v.Terms().RegistryRevision() != 6 {
+		t.Errorf("changes %+v, registry %d", c, v.Terms().RegistryRevision())
 	}
-	if o, epoch, ok := v.Owner(9); !ok || o.Member != "s1" || epoch != 5 {
+	if o, epoch, ok := v.Roster().Owner(9); !ok || o.Member != "s1" || epoch != 5 {
 		t.Errorf("owner %+v of epoch %d, %v", o, epoch, ok)
 	}
-	if m := v.Members("scheduler"); len(m) != 1 || len(v.Members("binder")) != 0 {
+	if m := v.Roster().Members("scheduler"); len(m) != 1 || len(v.Roster().Members("binder")) != 0 {
 		t.Errorf("members %+v", m)
 	}
 	own.ModRevision = 7
@@ -99,7 +99,7 @@ func TestViewTellsOwnersAndMembers(t *testing.T) {
 	c = sampletest.Apply(t, v, 9, ledger.Event{KV: ledger.KV{Key: own.Key, ModRevision: 8}, Deleted: true},
 		ledger.Event{KV: own},
 		ledger.Event{KV: ledger.KV{Key: roster.KeyMember("scheduler", "s1"), ModRevision: 9}, Deleted: true})
-	if _, epoch, _ := v.Owner(9); epoch != 9 || !slices.Equal(c.Partitions, []int32{9}) || !c.Members {
+	if _, epoch, _ := v.Roster().Owner(9); epoch != 9 || !slices.Equal(c.Partitions, []int32{9}) || !c.Members {
 		t.Errorf("owned anew: epoch %d, changes %+v", epoch, c)
 	}
 }
@@ -137,7 +137,7 @@ func TestOwnersAreNotLearned(t *testing.T) {
 	}
 	v := replica.NewView()
 	c, err := v.Learn([]ledger.KV{{Key: roster.KeyOwn(9), Value: owner, CreateRevision: 5, ModRevision: 5}})
-	if _, _, owned := v.Owner(9); err != nil || owned || len(c.Partitions) > 0 {
+	if _, _, owned := v.Roster().Owner(9); err != nil || owned || len(c.Partitions) > 0 {
 		t.Errorf("owned %t, changes %+v, error %v: want nothing before the watch has come so far", owned, c, err)
 	}
 }
@@ -182,8 +182,8 @@ func TestListPassesWhatWasLearnedBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	list(t, v, 8)
-	if _, _, ok := v.Entry("p"); ok || v.AheadOfWatch() {
-		t.Errorf("entry %t, ahead of the watch %t: the list at 8 has no document of revision 7", ok, v.AheadOfWatch())
+	if _, _, ok := v.Entry("p"); ok || v.Names().AheadOfWatch() {
+		t.Errorf("entry %t, ahead of the watch %t: the list at 8 has no document of revision 7", ok, v.Names().AheadOfWatch())
 	}
 }
 
@@ -197,11 +197,11 @@ func TestListKeepsWhatIsAheadOfTheWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	list(t, v, 8)
-	if _, known := v.Doc("n1"); !known || !v.AheadOfWatch() {
-		t.Errorf("known %t, ahead of the watch %t: want both until the watch has got to 9", known, v.AheadOfWatch())
+	if _, known := v.Doc("n1"); !known || !v.Names().AheadOfWatch() {
+		t.Errorf("known %t, ahead of the watch %t: want both until the watch has got to 9", known, v.Names().AheadOfWatch())
 	}
 	sampletest.Apply(t, v, 9, ledger.Event{KV: created})
-	if v.AheadOfWatch() {
+	if v.Names().AheadOfWatch() {
 		t.Error("ahead of a watch that has got there")
 	}
 }
@@ -228,17 +228,18 @@ func TestListKeepsEveryKindThatIsLearned(t *testing.T) {
 		t.Fatal(err)
 	}
 	list(t, v, 8)
-	if revision, ok := v.Guard(guard); revision != 9 || !ok {
+	if revision, ok := v.Terms().Guard(guard); revision != 9 || !ok {
 		t.Errorf("guard at %d, %t: want 9, counted", revision, ok)
 	}
-	if b := v.Budget("b"); b.Revision != 9 {
+	if b := v.Budgets().Of("b"); b.Revision != 9 {
 		t.Errorf("budget %+v: want that of revision 9", b)
 	}
-	if i := v.Incarnation("n"); i.Revision != 9 || i.NodeUID != "n1" {
+	if i := v.Names().Incarnation("n"); i.Revision != 9 || i.NodeUID != "n1" {
 		t.Errorf("incarnation %+v: want that of revision 9", i)
 	}
 	list(t, v, 9)
-	if revision, _ := v.Guard(guard); revision != 0 || v.Budget("b").Revision != 0 || v.Incarnation("n").Revision != 0 {
+	if revision, _ := v.Terms().Guard(guard); revision != 0 || v.Budgets().Of("b").Revision != 0 ||
+		v.Names().Incarnation("n").Revision != 0 {
 		t.Error("what the list at 9 lacks is still there")
 	}
 }

@@ -322,23 +322,24 @@ func TestViewOfClaims(t *testing.T) {
 		!slices.Equal(c.Plans, []string{sampletest.Plan.ID}) {
 		t.Errorf("changes %+v", c)
 	}
-	if r, ok := v.Record(sampletest.Plan.ID); !ok || r.Revision != 4 || len(slices.Collect(v.Records())) != 1 {
+	if r, ok := v.Plans().Record(sampletest.Plan.ID); !ok || r.Revision != 4 ||
+		len(slices.Collect(v.Plans().Records())) != 1 {
 		t.Errorf("record %+v, %v", r, ok)
 	}
-	if d, e, ok := v.Victim("w"); !ok || e.State != ledger.Evicting || d.NodeUID != "n1" {
+	if d, e, ok := v.Plans().Victim("w"); !ok || e.State != ledger.Evicting || d.NodeUID != "n1" {
 		t.Errorf("victim %+v, %v", e, ok)
 	}
-	if _, e, ok := v.PlanOwner(ledger.PlanID(1, false)); !ok || e.PodUID != "p" ||
-		len(v.PlanDocs(ledger.PlanID(1, false))) != 1 {
+	if _, e, ok := v.Plans().Owner(ledger.PlanID(1, false)); !ok || e.PodUID != "p" ||
+		len(v.Plans().Docs(ledger.PlanID(1, false))) != 1 {
 		t.Errorf("owner %+v, %v", e, ok)
 	}
-	if v.Budget("unknown").Revision != 0 || v.Exclusive(ledger.KeyVolume("unknown")).Key == "" {
+	if v.Budgets().Of("unknown").Revision != 0 || v.Exclusives().Of(ledger.KeyVolume("unknown")).Key == "" {
 		t.Error("documents that do not exist")
 	}
 	newer := b.KV
 	newer.ModRevision = 9
 	learned, err := v.Learn([]ledger.KV{newer})
-	if err != nil || len(learned.Budgets) != 1 || v.Budget("pdb-uid").Revision != 9 {
+	if err != nil || len(learned.Budgets) != 1 || v.Budgets().Of("pdb-uid").Revision != 9 {
 		t.Errorf("learned %+v, %v", learned, err)
 	}
 	var deletions []ledger.Event
@@ -349,7 +350,7 @@ func TestViewOfClaims(t *testing.T) {
 	if len(c.Budgets) != 0 || len(c.Exclusives) != 1 || len(c.Plans) != 1 {
 		t.Errorf("deletions: %+v, want all but the budget, which is newer", c)
 	}
-	if _, _, ok := v.Victim("w"); ok || len(v.PlanDocs(ledger.PlanID(1, false))) != 0 {
+	if _, _, ok := v.Plans().Victim("w"); ok || len(v.Plans().Docs(ledger.PlanID(1, false))) != 0 {
 		t.Error("claims outlived their document")
 	}
 	for _, key := range []string{"b/u", ledger.KeyVolume("v"), ledger.KeyPlan(ledger.PlanID(1, true))} {
@@ -445,7 +446,7 @@ func TestSweepTakesAsManyBudgetsAsFit(t *testing.T) {
 		sampletest.Apply(t, v, revision, events...)
 		d, _ = v.Doc(d.NodeUID)
 	}
-	for b := range v.Budgets() {
+	for b := range v.Budgets().All() {
 		if len(b.Claims) > 0 {
 			t.Errorf("budget %s is still claimed from", b.UID)
 		}

@@ -77,7 +77,7 @@ func laterCases() []laterCase {
 	doc.Entries[0].Devices = []ledger.DevicePick{{Claim: "d", Allocation: []byte("a")}}
 	doc.Entries = append(doc.Entries, sampletest.Pinned().Entries...)
 	register := func(r registry.Registry) ([]byte, error) {
-		txn, err := registry.RegisterTerms(r, replica.NewView(), sampletest.Term())
+		txn, err := registry.RegisterTerms(r, replica.NewView().Terms(), sampletest.Term())
 		return txn.Puts[0].Value, err
 	}
 	retire := func(value []byte) ([]byte, error) {

@@ -108,7 +108,7 @@ func (s Sweeping) over(e ledger.Entry) bool {
 	if !ledger.IsRecorded(e.Plan) {
 		return false
 	}
-	r, ok := s.View.Record(e.Plan)
+	r, ok := s.View.Plans().Record(e.Plan)
 	return !ok || r.State == ledger.PlanAborted
 }
 
@@ -117,14 +117,14 @@ func (s Sweeping) orphaned(e ledger.Entry, gone map[string]bool) bool {
 	if e.State == ledger.Evicting {
 		return false
 	}
-	_, _, wanted := s.View.PlanOwner(e.Plan)
+	_, _, wanted := s.View.Plans().Owner(e.Plan)
 	return !wanted || gone[e.Plan]
 }
 
 // due reports whether the eviction of a victim should still take place.
 func (s Sweeping) due(e ledger.Entry, gone map[string]bool) bool {
 	fate, _ := s.Facts.VictimFate(e.PodUID, e.PodRV)
-	_, _, wanted := s.View.PlanOwner(e.Plan)
+	_, _, wanted := s.View.Plans().Owner(e.Plan)
 	return fate == Staying && wanted && !gone[e.Plan]
 }
 
@@ -132,7 +132,7 @@ func (s Sweeping) unclaim(budgets map[string]ledger.BudgetDoc, e ledger.Entry) {
 	for _, uid := range e.Budgets {
 		b, ok := budgets[uid]
 		if !ok {
-			b = s.View.Budget(uid)
+			b = s.View.Budgets().Of(uid)
 		}
 		budgets[uid], _ = UnclaimBudget(b, e.PodUID, Failure{}) // even if it has no such claim: see AbortPlan
 	}
@@ -158,7 +158,7 @@ func (s Sweeping) unpin(d ledger.NodeDoc) (ledger.NodeDoc, bool) {
 	return d, found
 }
 
-func (s Sweeping) budgetWeight(uid string) int { return s.View.Budget(uid).Weight() }
+func (s Sweeping) budgetWeight(uid string) int { return s.View.Budgets().Of(uid).Weight() }
 
 // freedBytes is how much of a transaction is used at most for the volumes and pools that a sweep frees. The rest is
 // freed by the next member that wants it (FinishHolders).
@@ -168,10 +168,10 @@ const freedBytes = ledger.MaxTxnBytes / 4
 func (s Sweeping) letGo(c *Change, holds []ledger.Entry) {
 	room := freedBytes
 	for _, h := range holds {
-		if r, ok := s.View.Record(h.Plan); ok && (r.State == ledger.PlanForming || r.State == ledger.PlanReady) {
+		if r, ok := s.View.Plans().Record(h.Plan); ok && (r.State == ledger.PlanForming || r.State == ledger.PlanReady) {
 			c.Plans = append(c.Plans, r.To(ledger.PlanAborted))
 		}
-		for x := range s.View.Exclusives() {
+		for x := range s.View.Exclusives().All() {
 			i := slices.IndexFunc(c.Exclusives, func(known ledger.ExclusiveDoc) bool { return known.Key == x.Key })
 			if i >= 0 {
 				x = c.Exclusives[i]

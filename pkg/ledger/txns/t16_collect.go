@@ -104,17 +104,17 @@ func (c Collection) names(t *ledger.Txn) error {
 func Collectable(v *replica.View) iter.Seq2[string, int64] {
 	return func(yield func(string, int64) bool) {
 		for d := range v.Docs() {
-			mayGo := v.Incarnation(d.NodeName).NodeUID != d.NodeUID || len(v.Named(d.NodeName)) == 1
+			mayGo := v.Names().Incarnation(d.NodeName).NodeUID != d.NodeUID || len(v.Names().Docs(d.NodeName)) == 1
 			if mayGo && len(d.Entries) == 0 && !yield(d.DocKey(), d.Revision) {
 				return
 			}
 		}
-		for b := range v.Budgets() {
+		for b := range v.Budgets().All() {
 			if len(b.Claims) == 0 && !yield(b.DocKey(), b.Revision) {
 				return
 			}
 		}
-		for x := range v.Exclusives() {
+		for x := range v.Exclusives().All() {
 			x, _ = FinishHolders(x, v)
 			if len(x.Holders) == 0 && !yield(x.DocKey(), x.Revision) {
 				return
@@ -132,18 +132,18 @@ func CollectionOf(v *replica.View, keys []string) Collection {
 			c.Docs = append(c.Docs, d)
 			continue
 		}
-		if b := v.Budget(strings.TrimPrefix(key, ledger.PrefixBudget)); b.Revision > 0 {
+		if b := v.Budgets().Of(strings.TrimPrefix(key, ledger.PrefixBudget)); b.Revision > 0 {
 			c.Budgets = append(c.Budgets, b)
 			continue
 		}
-		if x := v.Exclusive(key); x.Revision > 0 {
+		if x := v.Exclusives().Of(key); x.Revision > 0 {
 			x, _ = FinishHolders(x, v)
 			c.Exclusives = append(c.Exclusives, x)
 		}
 	}
 	names := map[string]bool{}
 	for _, d := range c.Docs {
-		i := v.Incarnation(d.NodeName)
+		i := v.Names().Incarnation(d.NodeName)
 		if i.Revision == 0 || names[d.NodeName] {
 			continue
 		}

@@ -111,7 +111,7 @@ func FinishPlan(m Authority, record ledger.PlanRecord, hold ledger.NodeDoc, clai
 // transaction that compares the record can commit.
 func DropPlan(record ledger.PlanRecord, picture *replica.View) (Change, error) {
 	if record.State != ledger.PlanAborted && record.State != ledger.PlanDone || picture.Revision() < record.Revision ||
-		len(picture.PlanDocs(record.ID)) > 0 {
+		len(picture.Plans().Docs(record.ID)) > 0 {
 		return Change{}, &RefusedError{Step: "plan drop", NodeUID: record.NodeUID,
 			Reason: "plan " + record.ID + " has not ended, or parts of it remain"}
 	}

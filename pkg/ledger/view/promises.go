@@ -2,11 +2,9 @@ package view
 
 import (
 	"slices"
-	"strings"
 
-	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/ledger/txns"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/resources"
 )
@@ -25,25 +23,21 @@ const (
 	Future
 )
 
-// placeholderPrefix is the prefix of the UIDs under which placeholders count. No object has such a UID.
-const placeholderPrefix = "placeholder "
-
-// placeholderKind is how rules about other pods see a placeholder: as something that no rule selects.
-var placeholderKind = &state.Kind{}
-
 // Promised reports whether the two questions differ on a node.
 func (v *View) Promised(nodeUID string) bool {
 	d, _ := v.ledger.Doc(nodeUID)
 	for i := range d.Entries {
-		if v.differs(d.Entries[i]) {
+		if differs(v.ledger.Plans(), d.Entries[i]) {
 			return true
 		}
 	}
 	return false
 }
 
-func (v *View) differs(e ledger.Entry) bool {
-	return e.Role == ledger.RoleMove || e.Role == ledger.RoleReservation && e.State == ledger.Held || v.ledger.Going(e)
+// differs reports whether the two questions see an entry differently.
+func differs(plans *replica.Plans, e ledger.Entry) bool {
+	return e.Role == ledger.RoleMove || e.Role == ledger.RoleReservation && e.State == ledger.Held ||
+		plans.VictimOfLivePlan(e)
 }
 
 // Ask returns a node as one question sees it, for one plan, and without some pods (by UID), which the decision
@@ -54,7 +48,7 @@ func (v *View) differs(e ledger.Entry) bool {
 // It returns the NodeInfo of Nodes if there is no difference, else a copy. Nodes itself counts both victims and
 // holds, which is at least as strict as the two questions together.
 func (v *View) Ask(q Question, nodeUID, plan string, without ...string) (*state.NodeInfo, bool) {
-	s, ok := v.byUID[nodeUID]
+	s, ok := v.nodes.byUID[nodeUID]
 	if !ok {
 		return nil, false
 	}
@@ -64,7 +58,7 @@ func (v *View) Ask(q Question, nodeUID, plan string, without ...string) (*state.
 	}
 	d, _ := v.ledger.Doc(nodeUID)
 	for _, e := range d.Entries {
-		uid, held := v.promised(e)
+		uid, held := promised(v.ledger.Plans(), e)
 		switch {
 		case uid == "", slices.Contains(without, uid):
 		case q == Now && held, q == Future && plan != "" && e.Plan == plan:
@@ -79,13 +73,13 @@ func (v *View) Ask(q Question, nodeUID, plan string, without ...string) (*state.
 
 // promised returns the UID under which an entry of a plan counts, empty if it belongs to none, and whether it is
 // held; if not, it is a victim.
-func (v *View) promised(e ledger.Entry) (uid string, held bool) {
+func promised(plans *replica.Plans, e ledger.Entry) (uid string, held bool) {
 	switch {
 	case e.Role == ledger.RoleMove:
 		return placeholderPrefix + e.Token.String(), true
 	case e.Role == ledger.RoleReservation && e.State == ledger.Held:
 		return e.PodUID, true
-	case v.ledger.Going(e):
+	case plans.VictimOfLivePlan(e):
 		return e.PodUID, false
 	}
 	return "", false
@@ -171,89 +165,4 @@ func (v *View) Displaceable(nodeUID string, priority int32) []ledger.Entry {
 		}
 	}
 	return out
-}
-
-// placeholder returns where a placeholder counts, by the UID under which it counts. It takes room, but no rule
-// about other pods sees it, because it is not the pod that it stands for.
-func (v *View) placeholder(uid string) (string, *state.Pod) {
-	token, err := ledger.ParseToken(strings.TrimPrefix(uid, placeholderPrefix))
-	if err != nil {
-		return "", nil
-	}
-	d, e, ok := v.ledger.PlanOwner(ledger.PlanID(token, false))
-	if !ok || e.Role != ledger.RoleMove || e.Token != token || v.kept.taken[token] {
-		return "", nil
-	}
-	p := podOfEntry(e)
-	p.UID = uid
-	p.Name = ""
-	p.Kind = placeholderKind
-	return d.NodeName, p
-}
-
-// placeholdersOf returns the UIDs under which a document's placeholders count.
-func placeholdersOf(d ledger.NodeDoc) []string {
-	var out []string
-	for i := range d.Entries {
-		if d.Entries[i].Role == ledger.RoleMove {
-			out = append(out, placeholderPrefix+d.Entries[i].Token.String())
-		}
-	}
-	return out
-}
-
-// keptFates bounds the memory of when claimed pods were first missed. A pod that is forgotten is missed again at a
-// later resourceVersion, which delays the settling of its budget.
-const keptFates = 4096
-
-// replayedFates is the same bound after KeepFates.
-const replayedFates = 1 << 18
-
-// VictimFate implements txns.ClaimFacts: it returns what the API view shows of a claimed pod. A pod that has
-// ended counts as gone.
-func (v *View) VictimFate(podUID string, podRV uint64) (txns.Fate, uint64) {
-	p, known := v.snapshot.Pod(podUID)
-	switch {
-	case known && p.Terminal:
-		return txns.Left, p.ResourceVersion
-	case known && p.Deleting:
-		return txns.Leaving, p.ResourceVersion
-	case known || v.PodProgress() == 0 || v.PodProgress() < podRV:
-		return txns.Staying, 0
-	}
-	if rv, missed := v.fates.left[podUID]; missed {
-		return txns.Left, rv
-	}
-	v.miss(podUID, v.PodProgress())
-	return txns.Left, v.PodProgress()
-}
-
-// fates records, by resourceVersion, when claimed pods were first missed; with every, it records this for all pods.
-type fates struct {
-	left  map[string]uint64
-	every bool
-}
-
-// KeepFates makes the view remember when every pod left. A member observes a claim and the end of the claimed pod
-// in one order; a reader that looks at both later (a replay) may see them in the other.
-func (v *View) KeepFates() { v.fates.every = true }
-
-func (v *View) miss(podUID string, rv uint64) {
-	most := keptFates
-	if v.fates.every {
-		most = replayedFates
-	}
-	if v.fates.left == nil || len(v.fates.left) >= most {
-		v.fates.left = map[string]uint64{}
-	}
-	v.fates.left[podUID] = rv
-}
-
-// BudgetProgress implements txns.ClaimFacts: the applied progress of disruption budgets, 0 while undefined.
-func (v *View) BudgetProgress() uint64 {
-	rv, ok := v.store.Position().Progress(events.KindDisruptionBudget)
-	if !ok {
-		return 0
-	}
-	return rv
 }

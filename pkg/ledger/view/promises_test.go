@@ -151,7 +151,9 @@ func TestVictimFate(t *testing.T) {
 	w.pod("pod-a", "node-a", corev1.PodRunning)
 	w.pod("pod-b", "node-a", corev1.PodRunning)
 	w.promise("node-a", nil, claim("pod-a", "p"))
-	fate := func(pod string, since uint64) (txns.Fate, uint64) { return w.view.VictimFate(uidOf(pod), since) }
+	fate := func(pod string, since uint64) (txns.Fate, uint64) {
+		return w.view.TxnFacts().VictimFate(uidOf(pod), since)
+	}
 	if f, _ := fate("pod-a", w.rv); f != txns.Staying {
 		t.Errorf("a running pod is %s", f)
 	}
@@ -178,7 +180,7 @@ func TestVictimFate(t *testing.T) {
 
 func TestRoom(t *testing.T) {
 	w := newWorld(t)
-	if w.view.BudgetProgress() != 0 {
+	if w.view.TxnFacts().BudgetProgress() != 0 {
 		t.Error("progress of budgets before any fact")
 	}
 	w.rv++
@@ -187,17 +189,17 @@ func TestRoom(t *testing.T) {
 		Status:     policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, DisruptionsAllowed: 3},
 	}
 	w.fact(events.Fact{Kind: events.KindDisruptionBudget, Op: events.OpDelete, Namespace: "d", Name: "other"})
-	if got := w.view.BudgetProgress(); got != w.rv {
+	if got := w.view.TxnFacts().BudgetProgress(); got != w.rv {
 		t.Errorf("progress of budgets %d, want %d", got, w.rv)
 	}
 	want := txns.BudgetRoom{
 		Doc: ledger.BudgetDoc{UID: "u", Namespace: "d", Name: "pdb"}, Shared: ledger.BudgetDoc{UID: "ns/d", Namespace: "d"},
 	}
-	if diff := cmp.Diff(want, w.view.Estimate(pdb)); diff != "" {
+	if diff := cmp.Diff(want, w.view.Budgets().Estimate(pdb)); diff != "" {
 		t.Errorf("a status from before the spec (-want +got):\n%s", diff)
 	}
 	pdb.Status.ObservedGeneration = 2
-	if got := w.view.Room(pdb).Allowed; got != 3 {
+	if got := w.view.Budgets().Room(pdb).Allowed; got != 3 {
 		t.Errorf("%d allowed, want 3", got)
 	}
 }
@@ -216,7 +218,7 @@ func TestRoomCounts(t *testing.T) {
 	w.readyPod("pod-c", "d", false, map[string]string{"a": "b"})
 	w.readyPod("pod-d", "d", true, nil)
 	w.readyPod("pod-e", "elsewhere", true, map[string]string{"a": "b"})
-	if r := w.view.Estimate(pdb); r.Count != nil {
+	if r := w.view.Budgets().Estimate(pdb); r.Count != nil {
 		t.Errorf("a budget that nothing was claimed from is counted: %+v", r.Count)
 	}
 	raw, err := codec.EncodeBudget(ledger.BudgetDoc{UID: "u"})
@@ -232,12 +234,12 @@ func TestRoomCounts(t *testing.T) {
 	}
 	w.view.ApplyLedger(changes)
 	want := &txns.BudgetCount{Healthy: []string{uidOf("pod-a"), uidOf("pod-b")}, Desired: 2}
-	for _, room := range []txns.BudgetRoom{w.view.Room(pdb), w.view.Estimate(pdb)} {
+	for _, room := range []txns.BudgetRoom{w.view.Budgets().Room(pdb), w.view.Budgets().Estimate(pdb)} {
 		if diff := cmp.Diff(want, room.Count); diff != "" {
 			t.Errorf("the count (-want +got):\n%s", diff)
 		}
 	}
-	if free, known := w.view.Room(pdb).Free(w.view); free != 0 && known {
+	if free, known := w.view.Budgets().Room(pdb).Free(w.view.TxnFacts()); free != 0 && known {
 		t.Errorf("%d free by the status, with two pods that have to stay", free)
 	}
 }
@@ -260,13 +262,14 @@ func TestRoomBesideClaimsFromAnotherBudget(t *testing.T) {
 	}
 	check := func(when string, free, spare int) {
 		t.Helper()
-		if got, known := w.view.Room(pdb).Free(w.view); !known || got != free {
+		if got, known := w.view.Budgets().Room(pdb).Free(w.view.TxnFacts()); !known || got != free {
 			t.Errorf("%s: %d free (%t), want %d", when, got, known, free)
 		}
-		if got := w.view.Spare(pdb); got != spare {
+		if got := w.view.Budgets().Spare(pdb); got != spare {
 			t.Errorf("%s: %d to spare, want %d", when, got, spare)
 		}
-		if got, known := view.RoomIn(w.view.Snapshot(), w.ledger, pdb).Free(w.view); !known || got != free {
+		if got, known := view.BudgetsOf(w.view.Snapshot(), w.ledger).Room(pdb).Free(w.view.TxnFacts()); !known ||
+			got != free {
 			t.Errorf("%s: %d free without a view (%t), want %d", when, got, known, free)
 		}
 	}

@@ -1,36 +1,13 @@
 package view
 
 import (
+	"strings"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/resources"
 )
-
-// tally records where pods currently count.
-type tally struct {
-	// counted records where each pod UID counts, and as what.
-	counted map[string]count
-	// again records where pods count in addition: those with more than one reservation.
-	again map[string][]count
-	// reserved is how many of the counted pods are not bound in the API view, undescribed how many no fact has
-	// described.
-	reserved, undescribed int
-	// onUnknownNodes are bound pods on nodes that the facts do not show, with the version at which they were bound:
-	// see HasPodsOnUnknownNodes.
-	onUnknownNodes map[string]uint64
-}
-
-type count struct {
-	slot *slot
-	pod  *state.Pod
-	// since is the resourceVersion at which the pod was first seen bound to the node.
-	since uint64
-	// fact reports whether pod is the snapshot's. ApplyFacts recounts each pod that changes there, so other
-	// recounts need no lookup, which would cost more than the rest of the recount.
-	fact bool
-}
-
-func newTally() tally {
-	return tally{counted: map[string]count{}, again: map[string][]count{}, onUnknownNodes: map[string]uint64{}}
-}
 
 // recount counts one pod where the counting rule requires, and nowhere else.
 func (v *View) recount(uid string) {
@@ -38,42 +15,21 @@ func (v *View) recount(uid string) {
 		v.recountAs(uid, c.pod)
 		return
 	}
-	pod, _ := v.snapshot.Pod(uid)
+	pod, _ := v.facts.snapshot.Pod(uid)
 	v.recountAs(uid, pod)
 }
 
 // recountAs is recount for a caller that has the snapshot's pod; nil if the snapshot has none.
 func (v *View) recountAs(uid string, fact *state.Pod) {
 	node, pod := v.place(uid, fact)
-	v.noteKept(uid, node, pod)
-	v.dropAgain(uid)
-	v.countOn(uid, node, pod)
+	v.kept.note(uid, node, pod, v.ledger.Plans())
+	v.tally.dropAgain(uid)
+	v.tally.countOn(uid, node, pod)
 	if c, counted := v.tally.counted[uid]; counted && c.fact != (c.pod == fact) {
 		c.fact = c.pod == fact
 		v.tally.counted[uid] = c
 	}
 	v.countAgain(uid, node, pod)
-}
-
-// countOn counts a pod on one node; with nil the pod counts nowhere.
-func (v *View) countOn(uid, node string, pod *state.Pod) {
-	now, was := v.tally.counted[uid]
-	if was && pod != nil && now.slot.name == node && now.pod == pod {
-		return
-	}
-	if was {
-		delete(v.tally.counted, uid)
-		v.uncount(now)
-	}
-	if pod == nil {
-		return
-	}
-	next := v.count(node, pod)
-	if was && now.slot.name == node && now.pod.NodeName != "" {
-		next.since = now.since
-	}
-	v.tally.counted[uid] = next
-	v.noteUnknownNode(uid, next)
 }
 
 // countAgain counts every further reservation of an unbound pod on the node of that reservation's document: as long
@@ -84,62 +40,89 @@ func (v *View) countAgain(uid, node string, pod *state.Pod) {
 	}
 	for doc := range v.ledger.Reservations(uid) {
 		if doc.NodeName != node {
-			v.tally.again[uid] = append(v.tally.again[uid], v.count(doc.NodeName, pod))
+			v.tally.again[uid] = append(v.tally.again[uid], v.tally.count(doc.NodeName, pod))
 		}
 	}
 }
 
-func (v *View) dropAgain(uid string) {
-	if len(v.tally.again) == 0 {
-		return
+// place is the counting rule: it returns the node's name and the pod to count there, or nil. pod is the snapshot's,
+// nil if it has none.
+func (v *View) place(uid string, pod *state.Pod) (string, *state.Pod) {
+	delete(v.unknown, uid)
+	if strings.HasPrefix(uid, placeholderPrefix) {
+		return v.placeholder(uid)
 	}
-	for _, c := range v.tally.again[uid] {
-		v.uncount(c)
+	known := pod != nil
+	if known && pod.NodeName != "" {
+		if pod.Terminal {
+			return "", nil
+		}
+		return pod.NodeName, pod
 	}
-	delete(v.tally.again, uid)
-}
-
-func (v *View) count(node string, pod *state.Pod) count {
-	s := v.slot(node)
-	v.addPod(s, pod)
-	v.tally.reserved += unbound(pod)
-	v.tally.undescribed += undescribed(pod)
-	return count{slot: s, pod: pod, since: pod.ResourceVersion}
-}
-
-func (v *View) uncount(c count) {
-	v.removePod(c)
-	v.tally.reserved -= unbound(c.pod)
-	v.tally.undescribed -= undescribed(c.pod)
-	v.forget(c.slot)
-}
-
-func undescribed(p *state.Pod) int {
-	if p.Described() {
-		return 0
+	if doc, entry, ok := v.ledger.Entry(uid); ok {
+		return v.placeReserved(pod, doc, entry)
 	}
-	return 1
-}
-
-func (v *View) addPod(s *slot, pod *state.Pod) {
-	s.info.AddPod(pod)
-	if s.placed {
-		v.follower.AddPod(s.info, pod)
-		v.doubt(s)
+	st, ok := v.staged[uid]
+	switch {
+	case !ok, !known && v.facts.PodProgress() >= st.pod.ResourceVersion && v.facts.PodProgress() > 0:
+		return "", nil // nothing staged, or deleted since it was staged
+	case known:
+		return st.node, pod
+	default:
+		return st.node, st.pod
 	}
 }
 
-func (v *View) removePod(c count) {
-	c.slot.info.RemovePod(c.pod.UID)
-	if c.slot.placed {
-		v.follower.RemovePod(c.slot.info, c.pod)
-		v.doubt(c.slot)
+// placeReserved is the counting rule for a pod with a reservation; pod is nil if it is not known.
+func (v *View) placeReserved(pod *state.Pod, doc ledger.NodeDoc, entry ledger.Entry) (string, *state.Pod) {
+	if pod != nil && pod.ResourceVersion >= entry.PodRV {
+		return doc.NodeName, pod
 	}
+	if progress, ok := v.facts.store.Position().Progress(events.KindPod); ok && progress >= entry.PodRV {
+		if pod == nil {
+			return "", nil
+		}
+		return doc.NodeName, pod
+	}
+	// The pod is not known, or only in a version older than the one that the reservation was decided on: its labels
+	// and terms may have been different. Until the facts catch up it counts as the entry describes it.
+	v.unknown[entry.PodUID] = struct{}{}
+	now, ok := v.tally.counted[entry.PodUID]
+	if ok && now.slot.name == doc.NodeName && unbound(now.pod) == 1 && now.pod.ResourceVersion >= entry.PodRV {
+		return doc.NodeName, now.pod
+	}
+	return doc.NodeName, podOfEntry(entry)
 }
 
-func unbound(p *state.Pod) int {
-	if p.NodeName == "" {
-		return 1
+// placeholder returns where a placeholder counts, by the UID under which it counts. It takes room, but no rule
+// about other pods sees it, because it is not the pod that it stands for.
+func (v *View) placeholder(uid string) (string, *state.Pod) {
+	token, err := ledger.ParseToken(strings.TrimPrefix(uid, placeholderPrefix))
+	if err != nil {
+		return "", nil
 	}
-	return 0
+	d, e, ok := v.ledger.Plans().Owner(ledger.PlanID(token, false))
+	if !ok || e.Role != ledger.RoleMove || e.Token != token || v.kept.taken[token] {
+		return "", nil
+	}
+	p := podOfEntry(e)
+	p.UID = uid
+	p.Name = ""
+	p.Kind = placeholderKind
+	return d.NodeName, p
+}
+
+// podOfEntry returns the pod as far as its reservation describes it.
+func podOfEntry(e ledger.Entry) *state.Pod {
+	p := &state.Pod{
+		UID: e.PodUID, Namespace: e.Namespace, Name: e.Name,
+		ResourceVersion: e.PodRV, Priority: e.Priority, SchedulerName: e.SchedulerName,
+		Requests: resources.FromMap(e.Requests),
+	}
+	p.NonZero = p.Requests
+	p.NonZero.MilliCPU, p.NonZero.Memory = e.NonZeroCPU, e.NonZeroMemory
+	for _, port := range e.Ports {
+		p.Ports = append(p.Ports, state.HostPort{IP: port.IP, Protocol: port.Protocol, Port: port.Port})
+	}
+	return p
 }

@@ -49,7 +49,8 @@ func (c *claimant) evict(pod, node, budget string) (ledger.TxnResult, error) {
 	victim.Namespace, victim.Budgets = "d", []string{budget}
 	change, err := txns.ClaimEviction(txns.SoleEviction{
 		Token: 1, Sender: "binder", Victim: txns.NodeEntry{NodeUID: uidOf(node), Entry: victim},
-		Doc: c.ledger.Open(uidOf(node), node, 1), Budgets: []txns.BudgetRoom{c.view.Room(pdb)}, Facts: c.view,
+		Doc: c.ledger.Open(uidOf(node), node, 1), Budgets: []txns.BudgetRoom{c.view.Budgets().Room(pdb)},
+		Facts: c.view.TxnFacts(),
 	})
 	if err != nil {
 		return ledger.TxnResult{}, err

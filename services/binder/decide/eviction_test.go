@@ -113,7 +113,7 @@ func (r *planRig) hear(d events.Decision) { r.step(r.b, effect.DecisionSeen{Deci
 
 // victim returns the claim on a pod in the ledger.
 func (r *planRig) victim(uid string) (ledger.Entry, bool) {
-	_, e, ok := r.truth.Victim(uid)
+	_, e, ok := r.truth.Plans().Victim(uid)
 	return e, ok
 }
 
@@ -216,7 +216,7 @@ func TestEvictionUnderABudgetClaimsReadsAndTriesFirst(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.hear(orderEvict("v0", 1))
 	r.amends("evict-claim")
-	if !r.truth.Budget(pdbUID).Claimed("v0-uid") {
+	if !r.truth.Budgets().Of(pdbUID).Claimed("v0-uid") {
 		t.Fatal("nothing is claimed from the budget")
 	}
 	does[effect.ReadPod](r, delivered)
@@ -302,7 +302,7 @@ func TestEdge07RefusedEvictionIsNotRepeated(t *testing.T) {
 	r.hear(ask) // redelivered
 	r.wait(2 * time.Second)
 	r.amends("sweep")
-	if _, ok := r.victim("v0-uid"); ok || r.truth.Budget(pdbUID).Claimed("v0-uid") {
+	if _, ok := r.victim("v0-uid"); ok || r.truth.Budgets().Of(pdbUID).Claimed("v0-uid") {
 		t.Fatal("the claim of an eviction that failed is still there")
 	}
 	r.wait(time.Minute)
@@ -496,7 +496,7 @@ func (r *planRig) givenUp(plan string) {
 		r.changed(txns.Change{Docs: []ledger.NodeDoc{next}})
 		doc, _ = r.truth.Doc("n0-uid")
 	}
-	abort, err := txns.AbortPlan(txns.Abort{Plan: plan, Docs: r.truth.PlanDocs(plan)})
+	abort, err := txns.AbortPlan(txns.Abort{Plan: plan, Docs: r.truth.Plans().Docs(plan)})
 	if err != nil {
 		r.Fatal(err)
 	}

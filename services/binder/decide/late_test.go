@@ -28,7 +28,7 @@ func (r *planRig) lose() (evictions int) {
 // givesUp makes the shard give a plan up; marks stay.
 func (r *planRig) givesUp(plan string) {
 	r.Helper()
-	abort, err := txns.AbortPlan(txns.Abort{Plan: plan, Docs: r.truth.PlanDocs(plan)})
+	abort, err := txns.AbortPlan(txns.Abort{Plan: plan, Docs: r.truth.Plans().Docs(plan)})
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -140,7 +140,7 @@ func TestMoveThatIsRefused(t *testing.T) {
 	}
 	r.amends("move-abort")
 	r.wantLeft("refused", 0, 0)
-	if r.truth.Budget(pdbUID).Claimed("v0-uid") {
+	if r.truth.Budgets().Of(pdbUID).Claimed("v0-uid") {
 		t.Error("the budget is still claimed")
 	}
 	r.quiet("it is over")

@@ -58,7 +58,7 @@ func TestPlanIsCarriedOut(t *testing.T) {
 	r.wait(time.Second)
 	r.wait(2 * time.Second)
 	r.amends("budget-settle")
-	if b := r.truth.Budget(pdbUID); len(b.Claims) != 0 || b.HW[ledger.KindBudget] == 0 {
+	if b := r.truth.Budgets().Of(pdbUID); len(b.Claims) != 0 || b.HW[ledger.KindBudget] == 0 {
 		t.Fatalf("the budget after settling: %+v", b)
 	}
 	r.quiet("the victims leave")
@@ -221,7 +221,7 @@ func TestRefusedEvictionGoesBack(t *testing.T) {
 	if e, _ := r.victim("v0-uid"); e.State != 0 || e.Shard != "" {
 		t.Fatalf("the claim is %s by %q", e.State, e.Shard)
 	}
-	if b := r.truth.Budget(pdbUID); b.HW[ledger.KindBudget] != r.api.now().budget.rv || !b.Claimed("v0-uid") {
+	if b := r.truth.Budgets().Of(pdbUID); b.HW[ledger.KindBudget] != r.api.now().budget.rv || !b.Claimed("v0-uid") {
 		t.Fatalf("the budget: %+v, want a high-water of %d", b, r.api.now().budget.rv)
 	}
 	r.say(events.DecisionEvictRefused)
@@ -357,7 +357,7 @@ func TestRecordsAreDropped(t *testing.T) {
 	r.wait(time.Second) // seen
 	r.wait(2 * time.Second)
 	r.amends("plan-drop")
-	if _, ok := r.truth.Record(record.ID); ok {
+	if _, ok := r.truth.Plans().Record(record.ID); ok {
 		t.Fatal("the record is still there")
 	}
 }

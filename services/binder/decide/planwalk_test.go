@@ -68,7 +68,7 @@ func (a *agent) victim(i int) (txns.NodeEntry, bool) {
 }
 
 func (a *agent) rooms() []txns.BudgetRoom {
-	r := a.api().budgetRoom(a.view.Budget(pdbUID))
+	r := a.api().budgetRoom(a.view.Budgets().Of(pdbUID))
 	if a.w.byStatus {
 		r.Count = nil
 	}
@@ -188,12 +188,13 @@ func (w *planWorld) conclude(i int, giveUp bool) error {
 	if !ok {
 		return nil
 	}
-	docs := a.view.PlanDocs(e.Plan)
+	docs := a.view.Plans().Docs(e.Plan)
 	if giveUp || e.Role == ledger.RoleMove {
 		if e.Role == ledger.RoleMove && !giveUp {
 			return nil
 		}
-		c, err := txns.AbortPlan(txns.Abort{Plan: e.Plan, Docs: docs, Budgets: []ledger.BudgetDoc{a.view.Budget(pdbUID)}})
+		c, err := txns.AbortPlan(txns.Abort{Plan: e.Plan, Docs: docs,
+			Budgets: []ledger.BudgetDoc{a.view.Budgets().Of(pdbUID)}})
 		return w.decided("T8 of plan "+e.Plan, c, err)
 	}
 	p, ok := a.api().pods[e.PodUID]
@@ -216,7 +217,8 @@ func (w *planWorld) displace() error {
 	if !ok || !free || hold.State != ledger.Held {
 		return nil
 	}
-	docs := slices.DeleteFunc(a.view.PlanDocs(hold.Plan), func(o ledger.NodeDoc) bool { return o.NodeUID == d.NodeUID })
+	docs := slices.DeleteFunc(a.view.Plans().Docs(hold.Plan),
+		func(o ledger.NodeDoc) bool { return o.NodeUID == d.NodeUID })
 	c, err := txns.Displace(txns.Displacement{
 		Authority: w.mandate(e.PodUID), Target: d, Docs: docs, PodUID: hold.PodUID, Token: hold.Token, Entry: e, Facts: a,
 	})
@@ -372,7 +374,7 @@ func (w *planWorld) settledPlans() error {
 			return fmt.Errorf("L2: %s still has %s of %s (%s, plan %s)", d.NodeUID, e.Role, e.PodUID, e.State, e.Plan)
 		}
 	}
-	if b := w.truth.Budget(pdbUID); len(b.Claims) > 0 {
+	if b := w.truth.Budgets().Of(pdbUID); len(b.Claims) > 0 {
 		return fmt.Errorf("the budget is still claimed by %+v", b.Claims)
 	}
 	for _, b := range w.binders {

@@ -260,12 +260,12 @@ func (w *planWorld) commit(t ledger.Txn) (ledger.TxnResult, error) {
 	for d := range w.truth.Docs() {
 		before[d.NodeUID] = d
 		for _, e := range d.Entries {
-			if _, _, ok := w.truth.PlanOwner(e.Plan); ok {
+			if _, _, ok := w.truth.Plans().Owner(e.Plan); ok {
 				owned[e.Plan] = true
 			}
 		}
 	}
-	budget := w.truth.Budget(pdbUID)
+	budget := w.truth.Budgets().Of(pdbUID)
 	r := w.kv.commit(t)
 	if !r.Succeeded {
 		return r, nil
@@ -288,7 +288,7 @@ func (w *planWorld) commit(t ledger.Txn) (ledger.TxnResult, error) {
 		}
 	}
 	bad = append(bad, invariant.CheckClaims(w.truth.Docs())...)
-	bad = append(bad, invariant.CheckBudgetSuccessor(budget, w.truth.Budget(pdbUID))...)
+	bad = append(bad, invariant.CheckBudgetSuccessor(budget, w.truth.Budgets().Of(pdbUID))...)
 	if len(bad) > 0 {
 		return r, bad[0]
 	}
@@ -326,7 +326,7 @@ func (w *planWorld) promises() error {
 		return nil
 	}
 	running, claimed := 0, 0
-	b := w.truth.Budget(pdbUID)
+	b := w.truth.Budgets().Of(pdbUID)
 	for uid, p := range v.pods {
 		if covered(uid) && !p.Deleting {
 			running++
@@ -366,7 +366,7 @@ func (w *planWorld) evict(e effect.Evict) (effect.Result, error) {
 	if e.DryRun {
 		return effect.Done, nil
 	}
-	d, claim, ok := w.truth.Victim(e.Pod.UID)
+	d, claim, ok := w.truth.Plans().Victim(e.Pod.UID)
 	if !ok || claim.State != ledger.Evicting {
 		return 0, fmt.Errorf("S5: %s is evicted, and its claim in %s is %s", e.Pod.UID, d.NodeUID, claim.State)
 	}
@@ -395,7 +395,7 @@ func (w *planWorld) finishEviction(e effect.Evict) error {
 	if !ok || p.Deleting {
 		return nil
 	}
-	if _, claim, ok := w.truth.Victim(e.Pod.UID); !ok || claim.State != ledger.Evicting {
+	if _, claim, ok := w.truth.Plans().Victim(e.Pod.UID); !ok || claim.State != ledger.Evicting {
 		return fmt.Errorf("S5: %s is evicted late, and its claim is %s", e.Pod.UID, claim.State)
 	}
 	w.leave(e.Pod.UID)

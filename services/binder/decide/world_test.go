@@ -61,7 +61,7 @@ func (v *apiVersion) NodeByName(name string) (*state.Node, bool) { return v.Node
 
 func (v *apiVersion) BudgetsOf(p *state.Pod, promises *replica.View) (out []txns.BudgetRoom) {
 	if v.budget.rv > 0 && covered(p.UID) {
-		out = append(out, v.budgetRoom(promises.Budget(pdbUID)))
+		out = append(out, v.budgetRoom(promises.Budgets().Of(pdbUID)))
 	}
 	n, _ := strconv.Atoi(p.Template.Labels["budgets"])
 	for i := range n {

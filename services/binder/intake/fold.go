@@ -162,7 +162,7 @@ func (c cluster) BudgetsOf(p *state.Pod, promises *replica.View) []txns.BudgetRo
 	}
 	var rooms []txns.BudgetRoom
 	for _, pdb := range covering {
-		rooms = append(rooms, view.RoomIn(c.Snapshot, promises, pdb))
+		rooms = append(rooms, view.BudgetsOf(c.Snapshot, promises).Room(pdb))
 	}
 	return rooms
 }
@@ -192,7 +192,7 @@ func (l *Ledger) Fold(b replica.Batch) ([]effect.Input, error) {
 		return ins, nil
 	}
 	var live []string
-	for _, m := range l.members.Members(membership.RoleBinder) {
+	for _, m := range l.members.Roster().Members(membership.RoleBinder) {
 		live = append(live, m.ID)
 	}
 	held := membership.Assign(live, membership.BinderPartitions)[l.binder]

@@ -79,7 +79,7 @@ func (p *Promises) claimed() func(uid string) int32 {
 		if !ok {
 			continue
 		}
-		free, known := p.view.Room(pdb).Free(p.view)
+		free, known := p.view.Budgets().Room(pdb).Free(p.view.TxnFacts())
 		if !known {
 			taken[o.UID] = math.MaxInt32 / 2 // nothing can be claimed until more facts have arrived
 			continue
@@ -96,12 +96,12 @@ func (p *Promises) spare(uid string) int {
 	if !ok {
 		return 0
 	}
-	return p.view.Spare(pdb)
+	return p.view.Budgets().Spare(pdb)
 }
 
 // promised reports whether any plan has a pod as a victim, or relies on it.
 func (p *Promises) promised(podUID string) bool {
-	if _, _, victim := p.ledger.Victim(podUID); victim {
+	if _, _, victim := p.ledger.Plans().Victim(podUID); victim {
 		return true
 	}
 	pod, ok := p.view.Pod(podUID)
@@ -144,12 +144,12 @@ func (p *Promises) Keep(e *Eviction) (txns.Change, descheduling.Refusal, error) 
 			p.doc(at.Node.UID, at.Node.Name).Cover(ledger.KindNode, at.Node.ResourceVersion),
 			p.doc(d.NodeUID, d.NodeName),
 		},
-		Facts: p.view,
+		Facts: p.view.TxnFacts(),
 	}
 	for _, uid := range at.Budgets {
 		if o, ok := p.view.Snapshot().Object(events.KindDisruptionBudget, uid); ok {
 			if pdb, ok := o.API.(*policyv1.PodDisruptionBudget); ok {
-				move.Budgets = append(move.Budgets, p.view.Room(pdb))
+				move.Budgets = append(move.Budgets, p.view.Budgets().Room(pdb))
 			}
 		}
 	}
@@ -183,7 +183,7 @@ func (p *Promises) doc(uid, name string) ledger.NodeDoc {
 	if n, ok := p.view.Node(uid); ok {
 		rv = n.Node.ResourceVersion
 	}
-	doc, _ := txns.Finish(p.ledger.Open(uid, name, rv), p.view)
+	doc, _ := txns.Finish(p.ledger.Open(uid, name, rv), p.view.TxnFacts())
 	return doc
 }
 
@@ -268,10 +268,10 @@ func inProgress(e ledger.Entry, h *plan.History, now time.Time) bool {
 // abort builds the T8 of a plan: it removes the placeholder, and the claim on the victim with what it takes from
 // budgets. An error means that the ledger has none of it any more.
 func (p *Promises) abort(e ledger.Entry) (txns.Change, error) {
-	abort := txns.Abort{Plan: e.Plan, Docs: p.ledger.PlanDocs(e.Plan)}
-	if _, victim, ok := p.ledger.Victim(e.PodUID); ok && victim.Plan == e.Plan {
+	abort := txns.Abort{Plan: e.Plan, Docs: p.ledger.Plans().Docs(e.Plan)}
+	if _, victim, ok := p.ledger.Plans().Victim(e.PodUID); ok && victim.Plan == e.Plan {
 		for _, uid := range victim.Budgets {
-			abort.Budgets = append(abort.Budgets, p.ledger.Budget(uid))
+			abort.Budgets = append(abort.Budgets, p.ledger.Budgets().Of(uid))
 		}
 	}
 	return txns.AbortPlan(abort)

@@ -34,7 +34,7 @@ func TestTheMoverSaysWhoIsWanted(t *testing.T) {
 			if err := v.Reset(kvs, revision); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(want, maps.Collect(v.Wanted())); diff != "" {
+			if diff := cmp.Diff(want, maps.Collect(v.Roster().Wanted())); diff != "" {
 				t.Errorf("wanted (-want +got):\n%s", diff)
 			}
 		}

@@ -62,7 +62,7 @@ func (h *Holds) Fold(b replica.Batch, facts *state.Snapshot) (decide.LedgerMoved
 	}
 	if changes.Reset || changes.Members {
 		out.Shards = []string{}
-		for _, m := range h.view.Members(membership.RoleScheduler) {
+		for _, m := range h.view.Roster().Members(membership.RoleScheduler) {
 			out.Shards = append(out.Shards, m.ID)
 		}
 	}
@@ -73,7 +73,7 @@ func (h *Holds) Fold(b replica.Batch, facts *state.Snapshot) (decide.LedgerMoved
 func (h *Holds) freed(changes replica.Changes, facts *state.Snapshot) *decide.Freed {
 	if changes.Reset {
 		clear(h.claims)
-		for b := range h.view.Budgets() {
+		for b := range h.view.Budgets().All() {
 			h.claims[b.UID] = len(b.Claims)
 		}
 		return nil
@@ -87,7 +87,7 @@ func (h *Holds) freed(changes replica.Changes, facts *state.Snapshot) *decide.Fr
 		}
 	}
 	for _, uid := range changes.Budgets {
-		before, now := h.claims[uid], len(h.view.Budget(uid).Claims)
+		before, now := h.claims[uid], len(h.view.Budgets().Of(uid).Claims)
 		if h.claims[uid] = now; now == 0 {
 			delete(h.claims, uid)
 		}
@@ -166,7 +166,7 @@ func (h *Holds) hold(uid string, facts *state.Snapshot) decide.Hold {
 
 func (h *Holds) owners() *[ledger.Partitions]string {
 	var out [ledger.Partitions]string
-	for p, owner := range h.view.Owners() {
+	for p, owner := range h.view.Roster().Owners() {
 		out[p] = owner.Member
 	}
 	return &out
@@ -174,7 +174,7 @@ func (h *Holds) owners() *[ledger.Partitions]string {
 
 func (h *Holds) wanted() *[ledger.Partitions]string {
 	var out [ledger.Partitions]string
-	for p, member := range h.view.Wanted() {
+	for p, member := range h.view.Roster().Wanted() {
 		out[p] = member
 	}
 	return &out

@@ -121,12 +121,12 @@ func (w *world) relabel() {
 // retire does what a shard with a full registry does: a term retires, and is dropped once a shard finds it settled.
 func (w *world) retire() {
 	v := w.picture()
-	terms := maps.Collect(v.Terms())
+	terms := maps.Collect(v.Terms().All())
 	if len(terms) == 0 {
 		return
 	}
 	ids := slices.Sorted(maps.Keys(terms))
-	txn, err := registry.RetireTerms(v.Registry(), terms[ids[w.rng.IntN(len(ids))]])
+	txn, err := registry.RetireTerms(v.Terms().Registry(), terms[ids[w.rng.IntN(len(ids))]])
 	if err != nil {
 		w.t.Fatal(err)
 	}

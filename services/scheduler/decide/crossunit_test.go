@@ -172,7 +172,7 @@ func TestBatchEndsWhereTheTransactionIsFull(t *testing.T) {
 // registerMany fills the registry, as other shards would; with sets the fields of each term other than its number.
 func (w *world) registerMany(n int, with ...func(t *registry.RegisteredTerm)) {
 	v := w.picture()
-	r := v.Registry()
+	r := v.Terms().Registry()
 	const each = 60
 	for known := 0; known < n; known += each {
 		var terms []registry.RegisteredTerm
@@ -187,7 +187,7 @@ func (w *world) registerMany(n int, with ...func(t *registry.RegisteredTerm)) {
 			}
 			terms = append(terms, t)
 		}
-		txn, err := registry.RegisterTerms(r, v, terms...)
+		txn, err := registry.RegisterTerms(r, v.Terms(), terms...)
 		if err != nil {
 			w.t.Fatal(err)
 		}

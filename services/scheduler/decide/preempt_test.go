@@ -268,8 +268,8 @@ func TestNodeRegistersAgainWhileAPlaceIsHeld(t *testing.T) {
 	st.mark(p)
 	st.tell()
 	change, err := txns.AdmitNode{
-		NodeUID: "node-n0-again", NodeName: "n0", NodeRV: 1 << 20, Known: st.picture().Incarnation("n0"),
-		Docs: st.picture().Named("n0"), Floor: st.picture().Floor(),
+		NodeUID: "node-n0-again", NodeName: "n0", NodeRV: 1 << 20, Known: st.picture().Names().Incarnation("n0"),
+		Docs: st.picture().Names().Docs("n0"), Floor: st.picture().Floor(),
 	}.Admit()
 	if err != nil {
 		t.Fatal(err)

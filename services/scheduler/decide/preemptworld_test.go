@@ -170,16 +170,16 @@ func (a *arena) evict() {
 // refuse makes the API server refuse an eviction because of a budget that it has no claim on, since the budget was
 // created later. The binder gives up the eviction's plan.
 func (a *arena) refuse(uid string, claim ledger.Entry) {
-	d, _, _ := a.picture().Victim(uid)
+	d, _, _ := a.picture().Plans().Victim(uid)
 	failed, err := txns.FailEviction(d, uid, claim.Plan)
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	a.change(txns.Change{Docs: []ledger.NodeDoc{failed}})
 	now := a.picture()
-	abort := txns.Abort{Plan: claim.Plan, Docs: now.PlanDocs(claim.Plan)}
+	abort := txns.Abort{Plan: claim.Plan, Docs: now.Plans().Docs(claim.Plan)}
 	byUID := func(a, b ledger.BudgetDoc) int { return strings.Compare(a.UID, b.UID) }
-	for _, b := range slices.SortedFunc(now.Budgets(), byUID) {
+	for _, b := range slices.SortedFunc(now.Budgets().All(), byUID) {
 		if slices.ContainsFunc(b.Claims, func(c ledger.BudgetClaim) bool { return c.Plan == claim.Plan }) {
 			abort.Budgets = append(abort.Budgets, b)
 		}

@@ -59,7 +59,7 @@ func (e *NotRemadeError) Error() string { return "cannot be made again: " + e.Re
 func NewReplica(cfg Config) *Replica {
 	cfg.NoEvidence = false
 	r := &Replica{core: New(cfg), facts: feed.NewFolder(), made: map[uint64]made{}, staged: map[uint64]bool{}}
-	r.core.shard.View.KeepFates()
+	r.core.shard.View.TxnFacts().KeepFates()
 	return r
 }
 
@@ -96,7 +96,7 @@ func (r *Replica) Learn(l evidence.Learned, kvs []ledger.KV) error {
 // Members returns the versions of the live members of a role in the ledger, by id.
 func (r *Replica) Members(role string) map[string]string {
 	versions := map[string]string{}
-	for _, m := range r.core.shard.Ledger.Members(role) {
+	for _, m := range r.core.shard.Ledger.Roster().Members(role) {
 		versions[m.ID] = m.Version
 	}
 	return versions

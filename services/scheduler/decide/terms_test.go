@@ -125,7 +125,7 @@ func TestNamespaceGetsRoomByItsUnusedTerms(t *testing.T) {
 	if len(w.reservations()) != 1 {
 		t.Errorf("not placed after terms were dropped: %q", w.lastOf("p").Message)
 	}
-	if n := w.picture().TermsOf("other"); n != 100 {
+	if n := w.picture().Terms().CountOf("other"); n != 100 {
 		t.Errorf("another namespace has %d of its 100 terms left", n)
 	}
 }
@@ -253,7 +253,7 @@ func TestTermsAreDroppedOneByOne(t *testing.T) {
 	}
 	w.registerMany(registry.MaxTerms - 1)
 	v := w.picture()
-	txn, err := registry.RetireTerms(v.Registry(), w.term(v, kept[0]))
+	txn, err := registry.RetireTerms(v.Terms().Registry(), w.term(v, kept[0]))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func TestTermsAreDroppedOneByOne(t *testing.T) {
 
 func (w *world) term(v *replica.View, key string) registry.RegisteredTerm {
 	w.t.Helper()
-	t, ok := v.Term(registry.TermID(strings.TrimPrefix(key, registry.PrefixTerm)))
+	t, ok := v.Terms().Get(registry.TermID(strings.TrimPrefix(key, registry.PrefixTerm)))
 	if !ok {
 		w.t.Fatalf("no term %s", key)
 	}

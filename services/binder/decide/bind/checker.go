@@ -84,7 +84,8 @@ func (k checker) checkUnbound(r *trackedEntry, p *state.Pod) finding {
 	case p.Gated:
 		return finding{verdict: unseen, reason: "the facts do not show yet that the pod's gates have gone"}
 	}
-	if i := k.Ledger.Incarnation(r.nodeName); i.Revision > 0 && i.NodeUID != r.nodeUID && !k.newerIncarnation(i, r) {
+	if i := k.Ledger.Names().Incarnation(r.nodeName); i.Revision > 0 && i.NodeUID != r.nodeUID &&
+		!k.newerIncarnation(i, r) {
 		return staleBy(ledger.FenceByNode, fmt.Sprintf(
 			"node %s (UID %s) has registered again, with UID %s", r.nodeName, r.nodeUID, i.NodeUID))
 	}

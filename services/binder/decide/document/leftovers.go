@@ -43,7 +43,7 @@ func (s *Sweeper) sweepOf(d *document) (txns.Change, bool) {
 // the partition of the budget, or of the plan's pod, does it; if two do, one loses a compare.
 func (s *Sweeper) sweepLeftovers() {
 	present := map[string]bool{}
-	budgets := slices.SortedFunc(s.Ledger.Budgets(), func(a, b ledger.BudgetDoc) int {
+	budgets := slices.SortedFunc(s.Ledger.Budgets().All(), func(a, b ledger.BudgetDoc) int {
 		return strings.Compare(a.UID, b.UID)
 	})
 	for _, b := range budgets {
@@ -56,7 +56,7 @@ func (s *Sweeper) sweepLeftovers() {
 			d.settle(s, b)
 		}
 	}
-	records := slices.SortedFunc(s.Ledger.Records(), func(a, b ledger.PlanRecord) int {
+	records := slices.SortedFunc(s.Ledger.Plans().Records(), func(a, b ledger.PlanRecord) int {
 		return strings.Compare(a.ID, b.ID)
 	})
 	for _, r := range records {
@@ -95,13 +95,13 @@ func (d *idleDoc) settle(s *Sweeper, b ledger.BudgetDoc) {
 // drop removes the record of a plan that has ended, and aborts that of a plan whose place is gone.
 func (d *idleDoc) drop(s *Sweeper, r ledger.PlanRecord) {
 	over := r.State == ledger.PlanAborted || r.State == ledger.PlanDone
-	if _, _, owned := s.Ledger.PlanOwner(r.ID); !over && !owned && s.Now.Sub(d.since) > s.Limits.Overdue {
+	if _, _, owned := s.Ledger.Plans().Owner(r.ID); !over && !owned && s.Now.Sub(d.since) > s.Limits.Overdue {
 		if change, err := txns.AbortPlan(txns.Abort{Plan: r.ID, Record: &r}); err == nil {
 			d.op = s.tidy(d, change, "plan-abort")
 		}
 		return
 	}
-	if !over || len(s.Ledger.PlanDocs(r.ID)) > 0 || s.Ledger.Revision() < r.Revision {
+	if !over || len(s.Ledger.Plans().Docs(r.ID)) > 0 || s.Ledger.Revision() < r.Revision {
 		return
 	}
 	if change, err := txns.DropPlan(r, s.Ledger); err == nil {

@@ -132,7 +132,7 @@ func (v *Evictor) RefuseOlder() {
 // whose claims are gone.
 func (v *Evictor) relisted() []replica.DocChange {
 	for uid, r := range v.removals {
-		d, e, ok := v.Ledger.Victim(uid)
+		d, e, ok := v.Ledger.Plans().Victim(uid)
 		if !ok || d.NodeUID != r.nodeUID || e.Plan != r.plan {
 			r.claimGone = true
 			delete(v.removals, uid)
@@ -173,7 +173,7 @@ func (v *Evictor) trackClaims(d replica.DocChange) {
 
 // trackPlan creates or drops the plan of an id, depending on whether it has an owner.
 func (v *Evictor) trackPlan(id string) {
-	_, _, owned := v.Ledger.PlanOwner(id)
+	_, _, owned := v.Ledger.Plans().Owner(id)
 	p, known := v.plans[id]
 	switch {
 	case owned && !known:
@@ -234,7 +234,7 @@ func (v *Evictor) advancePlan(id string) {
 // removalsOf returns the removals of a plan, in the order of documents and entries.
 func (v *Evictor) removalsOf(id string) []*removal {
 	var out []*removal
-	for _, d := range v.Ledger.PlanDocs(id) {
+	for _, d := range v.Ledger.Plans().Docs(id) {
 		for _, e := range d.Entries {
 			if r, ok := v.removals[e.PodUID]; ok && e.Role == ledger.RoleVictim && e.Plan == id {
 				out = append(out, r)

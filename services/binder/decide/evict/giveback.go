@@ -21,7 +21,7 @@ func (r *removal) takeOver(v *Evictor) {
 func (r *removal) giveBack(v *Evictor) {
 	r.returning = true
 	if r.sent && r.budgetsRead < len(r.claim.Budgets) {
-		b := v.Ledger.Budget(r.claim.Budgets[r.budgetsRead])
+		b := v.Ledger.Budgets().Of(r.claim.Budgets[r.budgetsRead])
 		v.Emit(effect.ReadBudget{Op: r.begin(v, readingBudget), Namespace: b.Namespace, Name: b.Name})
 		return
 	}
@@ -34,7 +34,7 @@ func (r *removal) giveBack(v *Evictor) {
 	failure := txns.Failure{BudgetRV: r.budgetRV}
 	for _, uid := range r.claim.Budgets {
 		if failure.BudgetRV > 0 {
-			change.Budgets = append(change.Budgets, txns.CoverBudget(v.Ledger.Budget(uid), failure))
+			change.Budgets = append(change.Budgets, txns.CoverBudget(v.Ledger.Budgets().Of(uid), failure))
 		}
 	}
 	r.amend(v, change, err, "evict-failed")

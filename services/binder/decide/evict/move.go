@@ -50,10 +50,10 @@ func (p *plan) endMove(v *Evictor, owner ledger.Entry) (ended bool) {
 	if why == "" {
 		return false
 	}
-	abort := txns.Abort{Plan: p.id, Docs: v.Ledger.PlanDocs(p.id)}
-	if _, victim, ok := v.Ledger.Victim(owner.PodUID); ok && victim.Plan == p.id {
+	abort := txns.Abort{Plan: p.id, Docs: v.Ledger.Plans().Docs(p.id)}
+	if _, victim, ok := v.Ledger.Plans().Victim(owner.PodUID); ok && victim.Plan == p.id {
 		for _, uid := range victim.Budgets {
-			abort.Budgets = append(abort.Budgets, v.Ledger.Budget(uid))
+			abort.Budgets = append(abort.Budgets, v.Ledger.Budgets().Of(uid))
 		}
 	}
 	change, err := txns.AbortPlan(abort)
@@ -72,7 +72,7 @@ func (p *plan) endMove(v *Evictor, owner ledger.Entry) (ended bool) {
 // moveEnded returns the reason for giving up a move; empty while there is none.
 func (p *plan) moveEnded(v *Evictor, owner ledger.Entry) string {
 	claim, marked := owner, false
-	if _, victim, ok := v.Ledger.Victim(owner.PodUID); ok && victim.Plan == p.id {
+	if _, victim, ok := v.Ledger.Plans().Victim(owner.PodUID); ok && victim.Plan == p.id {
 		claim, marked = victim, victim.State == ledger.Evicting
 	}
 	fate := v.Fate(claim)
@@ -80,7 +80,7 @@ func (p *plan) moveEnded(v *Evictor, owner ledger.Entry) string {
 		p.leftAt = v.Now
 	}
 	e, asked := v.moveOrder(p.id, owner)
-	held, _, _ := v.Ledger.PlanOwner(p.id)
+	held, _, _ := v.Ledger.Plans().Owner(p.id)
 	switch {
 	case asked && e.failed && !marked:
 		return "its eviction was refused"

@@ -93,7 +93,7 @@ func (e *eviction) advance(v *Evictor) {
 		return // the decision used a later ledger revision than this binder has
 	}
 	p, known, _ := v.Pod(e.key.Pod, 0)
-	_, claim, claimed := v.Ledger.Victim(e.key.Pod)
+	_, claim, claimed := v.Ledger.Plans().Victim(e.key.Pod)
 	ours := claimed && PlanToken(claim.Plan) == e.key.Token.String()
 	switch {
 	case e.order.FactEpoch != 0 && e.order.FactEpoch <= v.Ledger.Generation().FactsAfter:
@@ -160,7 +160,7 @@ func (e *eviction) removed(v *Evictor, a effect.Answered) {
 // move hands the eviction to the plan that keeps the place, or refuses it because another pod has the place, or none
 // is kept any more.
 func (e *eviction) move(v *Evictor, claim ledger.Entry) {
-	_, _, kept := v.Ledger.PlanOwner(e.plan())
+	_, _, kept := v.Ledger.Plans().Owner(e.plan())
 	if claim.Plan != e.plan() || !kept && claim.State != ledger.Evicting {
 		e.finish(v, events.DecisionEvictRefused, "no place is kept for its replacement any more")
 		return

@@ -12,7 +12,7 @@ import (
 // or the plan, or the plan is tried again. A move ends then.
 func (v *Evictor) refused(r *removal, problem string) {
 	r.conclude(v, events.DecisionEvictRefused, problem)
-	if _, owner, ok := v.Ledger.PlanOwner(r.plan); ok && owner.Role == ledger.RoleMove {
+	if _, owner, ok := v.Ledger.Plans().Owner(r.plan); ok && owner.Role == ledger.RoleMove {
 		if p, ok := v.plans[r.plan]; ok {
 			p.advance(v)
 		}
@@ -48,7 +48,7 @@ func (r *removal) conclude(v *Evictor, kind events.DecisionKind, message string)
 		return
 	}
 	d := events.Decision{Kind: kind, Pod: r.ref(), Token: PlanToken(r.plan), NodeUID: r.nodeUID, Message: message}
-	if doc, owner, ok := v.Ledger.PlanOwner(r.plan); ok {
+	if doc, owner, ok := v.Ledger.Plans().Owner(r.plan); ok {
 		d.SchedulerName = owner.SchedulerName
 		if doc.NodeUID == r.nodeUID {
 			d.NodeName = doc.NodeName

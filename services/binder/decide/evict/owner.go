@@ -8,10 +8,10 @@ import (
 
 // planOwner returns the pod that has the place of a plan that must be carried out.
 func planOwner(b *basis.Base, id string) (ledger.NodeDoc, ledger.Entry, bool) {
-	if r, ok := b.Ledger.Record(id); ledger.IsRecorded(id) && (!ok || r.State != ledger.PlanReady) {
+	if r, ok := b.Ledger.Plans().Record(id); ledger.IsRecorded(id) && (!ok || r.State != ledger.PlanReady) {
 		return ledger.NodeDoc{}, ledger.Entry{}, false
 	}
-	return b.Ledger.PlanOwner(id)
+	return b.Ledger.Plans().Owner(id)
 }
 
 // mayStillPlace reports whether the facts still show a pod that waits for its place. If they do not show the pod at
@@ -27,7 +27,7 @@ func mayStillPlace(b *basis.Base, owner ledger.Entry) bool {
 // preemptor returns the pod for which a victim is evicted, if that pod exists: a placeholder's replacement does not
 // exist yet.
 func preemptor(b *basis.Base, id string) (*state.Pod, ledger.NodeDoc, bool) {
-	doc, owner, ok := b.Ledger.PlanOwner(id)
+	doc, owner, ok := b.Ledger.Plans().Owner(id)
 	if !ok || owner.Role != ledger.RoleReservation {
 		return nil, doc, false
 	}

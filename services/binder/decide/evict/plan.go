@@ -49,7 +49,7 @@ func (p *plan) advance(v *Evictor) {
 	}
 	mark := txns.EvictPlan{Plan: p.id, Owner: doc, Sender: v.ID}
 	waits, bytes := false, 0
-	for _, d := range v.Ledger.PlanDocs(p.id) {
+	for _, d := range v.Ledger.Plans().Docs(p.id) {
 		victims, ready := p.unmarked(v, d)
 		waits = waits || !ready
 		fits := len(mark.Docs) < v.Batches.Most(markDocs) && (bytes == 0 || bytes+d.Weight() <= basis.BatchBytes)
@@ -62,7 +62,7 @@ func (p *plan) advance(v *Evictor) {
 	if waits || len(mark.Victims) == 0 {
 		return
 	}
-	if r, ok := v.Ledger.Record(p.id); ok {
+	if r, ok := v.Ledger.Plans().Record(p.id); ok {
 		mark.Record = &r
 	}
 	change, err := txns.MarkEvicting(mark)

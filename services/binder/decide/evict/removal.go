@@ -153,7 +153,7 @@ func (r *removal) needed(v *Evictor) bool {
 // maxTries returns how many refusals in a row are final. The requester of a single eviction has other pods to choose
 // from; a plan has only this victim.
 func (r *removal) maxTries(v *Evictor) int {
-	if _, owner, ok := v.Ledger.PlanOwner(r.plan); ledger.IsEviction(r.plan) || ok && owner.Role == ledger.RoleMove {
+	if _, owner, ok := v.Ledger.Plans().Owner(r.plan); ledger.IsEviction(r.plan) || ok && owner.Role == ledger.RoleMove {
 		return 1
 	}
 	return v.Limits.EvictionTries
@@ -215,7 +215,7 @@ func (r *removal) covered(v *Evictor) bool { return len(r.claim.Budgets) > 0 && 
 // ignoresBudgets reports whether the plan's profile respects budgets only as a preference, so that the victim is
 // deleted.
 func (r *removal) ignoresBudgets(v *Evictor) bool {
-	_, owner, ok := v.Ledger.PlanOwner(r.plan)
+	_, owner, ok := v.Ledger.Plans().Owner(r.plan)
 	return ok && owner.Role == ledger.RoleReservation && !v.Enforces(owner.SchedulerName, basis.RuleBudgets)
 }
 
@@ -320,7 +320,7 @@ func (r *removal) evict(v *Evictor, s removalStep) {
 
 // strategy returns the strategy of an eviction for which no requester is known.
 func (r *removal) strategy(v *Evictor) string {
-	if _, owner, ok := v.Ledger.PlanOwner(r.plan); ok && owner.Role == ledger.RoleMove {
+	if _, owner, ok := v.Ledger.Plans().Owner(r.plan); ok && owner.Role == ledger.RoleMove {
 		return "move"
 	}
 	return "preemption"

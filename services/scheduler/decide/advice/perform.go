@@ -318,7 +318,7 @@ func (pl *Plugins) checkBound(podUID string) {
 		d.Ended = true
 		pl.perform(d, step.ActBound)
 	case known && pod.NodeName != "":
-	case reserved && e.Token == d.Token, pl.shard.View.PodProgress() < hw:
+	case reserved && e.Token == d.Token, pl.shard.View.TxnFacts().PodProgress() < hw:
 		return
 	}
 	delete(pl.bindable, podUID)

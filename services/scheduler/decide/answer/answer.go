@@ -31,7 +31,7 @@ func (s *Shard) Pod(pod *state.Pod) *explain.PodView {
 		v.Victims = s.victimsFor(e.Plan)
 	}
 	// A pod may be both: bound or reserved, and the victim of another pod's plan.
-	if d, e, ok := s.Ledger.Victim(pod.UID); ok {
+	if d, e, ok := s.Ledger.Plans().Victim(pod.UID); ok {
 		v.Claim = s.promise(d, e)
 	}
 	// Why a pod is pending is asked only of one that is.
@@ -55,7 +55,7 @@ func (s *Shard) victimsFor(plan string) (list []explain.Promise) {
 	if plan == "" {
 		return nil
 	}
-	for _, d := range s.Ledger.PlanDocs(plan) {
+	for _, d := range s.Ledger.Plans().Docs(plan) {
 		for _, e := range d.Victims(plan) {
 			list = append(list, *s.promise(d, e))
 		}
@@ -94,7 +94,7 @@ func (s *Shard) promise(d ledger.NodeDoc, e ledger.Entry) *explain.Promise {
 		Shard: e.Shard, Plan: e.Plan,
 	}
 	if e.Role == ledger.RoleVictim {
-		if _, owner, ok := s.Ledger.PlanOwner(e.Plan); ok {
+		if _, owner, ok := s.Ledger.Plans().Owner(e.Plan); ok {
 			p.For = owner.Namespace + "/" + owner.Name
 		}
 	}

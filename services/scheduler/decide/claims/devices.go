@@ -104,7 +104,7 @@ func (b *Book) pickDevices(v Supply, p *placement.Profile, t Target, gone []*sta
 		if !b.caughtUp(b.Exclusive(key)) {
 			return v, false, nil
 		}
-		v.pools = append(v.pools, Holding{key, use.Items, b.Ledger.Exclusive(key).Version()})
+		v.pools = append(v.pools, Holding{key, use.Items, b.Ledger.Exclusives().Of(key).Version()})
 	}
 	return v, true, nil
 }
@@ -136,8 +136,8 @@ func promiseOf(pick devices.Pick, inline bool) (p ledger.DevicePick, err error) 
 
 // caughtUp reports whether the facts show what became of the former holders of something exclusive.
 func (b *Book) caughtUp(x ledger.ExclusiveDoc) bool {
-	return b.View.PodProgress() >= x.HW[ledger.KindPod] &&
-		(x.HW[ledger.KindClaim] == 0 || b.View.ClaimProgress() >= x.HW[ledger.KindClaim])
+	return b.View.TxnFacts().PodProgress() >= x.HW[ledger.KindPod] &&
+		(x.HW[ledger.KindClaim] == 0 || b.View.TxnFacts().ClaimProgress() >= x.HW[ledger.KindClaim])
 }
 
 // basisCurrent reports whether a pool's document is the version that the decision counted, or that version plus this

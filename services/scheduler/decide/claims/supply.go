@@ -73,7 +73,7 @@ func (v Supply) Promised() bool { return v.objects != nil }
 // Settled reports whether the facts show what became of the former users of the pod's claims, and of a node's
 // devices.
 func (b *Book) Settled(v Supply, d ledger.NodeDoc) bool {
-	return (v.promised == nil || b.View.ClaimProgress() >= d.HighWater(ledger.KindClaim)) &&
+	return (v.promised == nil || b.View.TxnFacts().ClaimProgress() >= d.HighWater(ledger.KindClaim)) &&
 		(len(v.exclusive) == 0 || !b.View.HasPodsOnUnknownNodes())
 }
 
@@ -131,7 +131,7 @@ func (b *Book) Changed(v Supply) bool { return !slices.Equal(v.basis, b.versions
 func (b *Book) versionsOf(keys []string) []ledger.Version {
 	var versions []ledger.Version
 	for _, key := range keys {
-		versions = append(versions, b.Ledger.Exclusive(key).Version())
+		versions = append(versions, b.Ledger.Exclusives().Of(key).Version())
 	}
 	return versions
 }
@@ -143,7 +143,7 @@ func (b *Book) Available(v Supply) bool {
 		return false
 	}
 	for _, key := range v.keys() {
-		if x := b.Exclusive(key); len(x.Holders) > 0 || b.View.PodProgress() < x.HW[ledger.KindPod] {
+		if x := b.Exclusive(key); len(x.Holders) > 0 || b.View.TxnFacts().PodProgress() < x.HW[ledger.KindPod] {
 			return false
 		}
 	}
@@ -154,7 +154,7 @@ func (b *Book) Available(v Supply) bool {
 // taken back. Their entries may still be in the nodes' documents: the high-water mark keeps any shard that has not
 // applied those facts from taking the claim.
 func (b *Book) Exclusive(key string) ledger.ExclusiveDoc {
-	x, _ := txns.FinishHolders(b.Ledger.Exclusive(key), handedOver{b.Ledger, b})
+	x, _ := txns.FinishHolders(b.Ledger.Exclusives().Of(key), handedOver{b.Ledger, b})
 	return x
 }
 
@@ -168,7 +168,7 @@ type handedOver struct {
 func (h handedOver) Doc(nodeUID string) (ledger.NodeDoc, bool) {
 	d, ok := h.View.Doc(nodeUID)
 	if ok {
-		d, _ = txns.Finish(d, h.book.View)
+		d, _ = txns.Finish(d, h.book.View.TxnFacts())
 	}
 	return d, ok
 }

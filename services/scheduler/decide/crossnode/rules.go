@@ -73,12 +73,12 @@ func (x *Rules) Apply(changes replica.Changes) error {
 	if changes.Reset {
 		x.index = guard.NewIndex()
 		ids = nil
-		for id := range x.shard.Ledger.Terms() {
+		for id := range x.shard.Ledger.Terms().All() {
 			ids = append(ids, id)
 		}
 	}
 	for _, id := range ids {
-		t, ok := x.shard.Ledger.Term(id)
+		t, ok := x.shard.Ledger.Terms().Get(id)
 		if !ok {
 			x.index.Drop(id)
 			continue
@@ -108,7 +108,7 @@ func (x *Rules) Choose(
 	a *attempt.Attempt, concern *guard.Concern, ranked []placement.Scored,
 ) (*state.NodeInfo, attempt.Needs) {
 	if concern.None() {
-		return ranked[0].Node, attempt.Needs{Registry: x.shard.Ledger.TermRegistryRevision()}
+		return ranked[0].Node, attempt.Needs{Registry: x.shard.Ledger.Terms().RegistryRevision()}
 	}
 	if concern.CountsBatch() && (x.attempts.Count(attempt.Reserving) > 0 || x.slot.SeeksPlace()) {
 		return nil, attempt.Needs{} // plugins may refuse a pod that counts already, or its place may become a mere hold
@@ -141,7 +141,7 @@ func (x *Rules) needsAt(concern *guard.Concern, node *state.NodeInfo, found Foll
 		Labels: node.Node.Object.Labels, SharedHost: x.hosts[hostOf(node.Node)] > 1, First: found.First,
 	})
 	n := attempt.Needs{
-		Guards: d.Uses, Pins: found.Pins, Registry: x.shard.Ledger.TermRegistryRevision(),
+		Guards: d.Uses, Pins: found.Pins, Registry: x.shard.Ledger.Terms().RegistryRevision(),
 		Carried: d.Carried, Missing: d.Missing,
 	}
 	if len(n.Missing) > 0 {
@@ -153,7 +153,7 @@ func (x *Rules) needsAt(concern *guard.Concern, node *state.NodeInfo, found Foll
 			continue
 		}
 		var counted bool
-		if g.Revision, counted = x.shard.Ledger.Guard(g.Key); !counted {
+		if g.Revision, counted = x.shard.Ledger.Terms().Guard(g.Key); !counted {
 			return attempt.Needs{}, false
 		}
 	}

@@ -102,12 +102,12 @@ func (x *Terms) request(a *attempt.Attempt, missing []registry.Term) error {
 func (x *Terms) requestTerms(namespace string, missing []registry.Term) error {
 	// The demand is checked here as well as in the transaction: an attempt whose terms have no room must fail now,
 	// and not wait for a registration that cannot happen.
-	d := registry.TermDemand{Namespace: namespace, Terms: x.Shard.Ledger.TermCount(),
-		Own: x.Shard.Ledger.TermsOf(namespace)}
+	d := registry.TermDemand{Namespace: namespace, Terms: x.Shard.Ledger.Terms().Count(),
+		Own: x.Shard.Ledger.Terms().CountOf(namespace)}
 	// Terms that other attempts have requested count as if they were registered, so that two requests together
 	// cannot exceed the limits.
 	for id, t := range x.requested {
-		old, known := x.Shard.Ledger.Term(id)
+		old, known := x.Shard.Ledger.Terms().Get(id)
 		if !known {
 			d.Terms++
 		}
@@ -126,7 +126,7 @@ func (x *Terms) requestTerms(namespace string, missing []registry.Term) error {
 			return err
 		}
 		fresh = append(fresh, term)
-		switch old, known := x.Shard.Ledger.Term(id); {
+		switch old, known := x.Shard.Ledger.Terms().Get(id); {
 		case !known:
 			d.New++
 		case old.Namespace != namespace:
@@ -152,7 +152,7 @@ func (x *Terms) Register() bool {
 		return false
 	}
 	// One transaction takes as many terms as fit; the rest follows when the watch shows these.
-	t, err := registry.RegisterTerms(x.Shard.Ledger.Registry(), x.Shard.Ledger, x.nextTerms()...)
+	t, err := registry.RegisterTerms(x.Shard.Ledger.Terms().Registry(), x.Shard.Ledger.Terms(), x.nextTerms()...)
 	if err != nil { // others have used the room in the meantime: the attempts ask again
 		x.dropRequests(err)
 		return false
@@ -241,7 +241,8 @@ func (x *Terms) GuardsFor(pod *state.Pod, node *state.NodeInfo, concern *guard.C
 // registry requires, nor right after a lost compare: the pod would be placed on a worse node than the one that
 // another shard has just used.
 func (x *Terms) MustWait(a *attempt.Attempt) bool {
-	if x.Shard.Ledger.AheadOfWatch() || x.Shard.View.PodProgress() < x.Shard.Ledger.Registry().PodRV ||
+	if x.Shard.Ledger.Names().AheadOfWatch() ||
+		x.Shard.View.TxnFacts().PodProgress() < x.Shard.Ledger.Terms().Registry().PodRV ||
 		x.Shard.Ledger.Revision() < a.Wait.Revision || a.Turn.Pending(x.Shard.Now) {
 		return true
 	}
@@ -260,13 +261,13 @@ func (x *Terms) expected(id registry.TermID) bool {
 // Follow applies terms that the ledger's watch shows registered: no attempt has to wait for them any more.
 func (x *Terms) Follow(changes replica.Changes) {
 	if changes.Reset {
-		for id, known := range x.Shard.Ledger.Terms() {
+		for id, known := range x.Shard.Ledger.Terms().All() {
 			x.onRegistered(id, known)
 		}
 		return
 	}
 	for _, id := range changes.Terms {
-		if known, ok := x.Shard.Ledger.Term(id); ok {
+		if known, ok := x.Shard.Ledger.Terms().Get(id); ok {
 			x.onRegistered(id, known)
 		}
 	}

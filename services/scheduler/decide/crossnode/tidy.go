@@ -66,9 +66,9 @@ func (b heartbeats) unusedSince(now time.Time) int64 {
 // guards whose term is gone, retiring terms that no reserved pod carries, and terms to retire. Each call finds the
 // next from the ledger, so that a transaction that was lost needs no memory.
 func (x *Terms) nextRemoval() (ledger.Txn, error) {
-	reg := x.Shard.Ledger.Registry()
+	reg := x.Shard.Ledger.Terms().Registry()
 	// Guards without their term guard nothing any more.
-	if unguarded := x.Shard.Ledger.Unguarded(); len(unguarded) > 0 {
+	if unguarded := x.Shard.Ledger.Terms().Unguarded(); len(unguarded) > 0 {
 		return registry.DropGuards(reg, x.guardsOf(unguarded, ledger.MaxTxnOps))
 	}
 	retiring, surplus := x.retiring(), x.surplus()
@@ -87,7 +87,7 @@ func (x *Terms) nextRemoval() (ledger.Txn, error) {
 	surplus = slices.DeleteFunc(surplus, func(id registry.TermID) bool { return used[id] })
 	var terms []registry.RegisteredTerm
 	for _, id := range surplus[:min(len(surplus), max(0, maxRetiring-len(retiring)))] {
-		t, _ := x.Shard.Ledger.Term(id)
+		t, _ := x.Shard.Ledger.Terms().Get(id)
 		terms = append(terms, t)
 	}
 	if len(terms) == 0 {
@@ -99,7 +99,7 @@ func (x *Terms) nextRemoval() (ledger.Txn, error) {
 // retiring returns the terms that are retiring, sorted.
 func (x *Terms) retiring() []registry.TermID {
 	var ids []registry.TermID
-	for id, t := range x.Shard.Ledger.Terms() {
+	for id, t := range x.Shard.Ledger.Terms().All() {
 		if t.Retiring {
 			ids = append(ids, id)
 		}
@@ -112,7 +112,7 @@ func (x *Terms) retiring() []registry.TermID {
 func (x *Terms) guardsOf(ids []registry.TermID, limit int) []string {
 	var keys []string
 	for _, id := range ids {
-		keys = append(keys, x.Shard.Ledger.Guards(id)...)
+		keys = append(keys, x.Shard.Ledger.Terms().Guards(id)...)
 	}
 	return keys[:min(len(keys), limit)]
 }
@@ -123,7 +123,7 @@ func (x *Terms) dropTerms(r registry.Registry, retiring []registry.TermID) (ledg
 	var ids []registry.TermID
 	var guards []string
 	for _, id := range retiring {
-		more := x.Shard.Ledger.Guards(id)
+		more := x.Shard.Ledger.Terms().Guards(id)
 		if 1+len(ids)+1+len(guards)+len(more) > ledger.MaxTxnOps {
 			break
 		}
@@ -132,7 +132,7 @@ func (x *Terms) dropTerms(r registry.Registry, retiring []registry.TermID) (ledg
 	if len(ids) == 0 {
 		return registry.DropGuards(r, x.guardsOf(retiring[:1], ledger.MaxTxnOps))
 	}
-	return registry.DropTerms(r, x.Shard.View.PodProgress(), ids, guards)
+	return registry.DropTerms(r, x.Shard.View.TxnFacts().PodProgress(), ids, guards)
 }
 
 // inUse returns the terms that concern a pod which is reserved and not bound, according to everything this shard has
@@ -167,11 +167,11 @@ func (x *Terms) inUse() (used map[registry.TermID]bool, known bool) {
 // surplus returns the terms that exceed the limits, those unused the longest first, by the ledger's revisions: of
 // all namespaces, or of a namespace that has nearly as many terms as remain free.
 func (x *Terms) surplus() []registry.TermID {
-	full := x.Shard.Ledger.TermCount() > retireAbove
+	full := x.Shard.Ledger.Terms().Count() > retireAbove
 	// Relative to what remains free: a namespace may use much of an empty registry, and little of a full one.
-	much := (registry.MaxTerms - x.Shard.Ledger.TermCount()) * 3 / 4
+	much := (registry.MaxTerms - x.Shard.Ledger.Terms().Count()) * 3 / 4
 	greedy := map[string]bool{}
-	for namespace, n := range x.Shard.Ledger.TermShares() {
+	for namespace, n := range x.Shard.Ledger.Terms().Shares() {
 		if n > much {
 			greedy[namespace] = true
 		}
@@ -185,8 +185,8 @@ func (x *Terms) surplus() []registry.TermID {
 	}
 	var all []used
 	rested := x.heartbeats.unusedSince(x.Shard.Now)
-	for id, t := range x.Shard.Ledger.Terms() {
-		last := x.Shard.Ledger.LastUse(id)
+	for id, t := range x.Shard.Ledger.Terms().All() {
+		last := x.Shard.Ledger.Terms().LastUse(id)
 		if !t.Retiring && last <= rested && (full || greedy[t.Namespace]) {
 			all = append(all, used{id, last})
 		}

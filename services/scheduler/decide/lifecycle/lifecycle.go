@@ -106,7 +106,7 @@ func (l *Attempts) ReturnPlace(p *attempt.Pick) {
 	if p.Kept.Token == 0 {
 		return
 	}
-	if _, e, kept := l.Shard.Ledger.PlanOwner(ledger.PlanID(p.Kept.Token, false)); !kept || e.Token != p.Kept.Token {
+	if _, e, kept := l.Shard.Ledger.Plans().Owner(ledger.PlanID(p.Kept.Token, false)); !kept || e.Token != p.Kept.Token {
 		return // the pod has its place
 	}
 	r := &l.returned

@@ -83,18 +83,18 @@ func (rc *reconciler) sendAbort(d txn.Proposal, a txns.Abort, holdNode string) e
 // victims have taken from, and its record. Exclusive documents are listed for prepared holds only; what other holds
 // have is freed by the next pod that wants it.
 func (rc *reconciler) abortOf(plan string) txns.Abort {
-	a := txns.Abort{Plan: plan, Docs: rc.shard.Ledger.PlanDocs(plan)}
-	if _, e, owned := rc.shard.Ledger.PlanOwner(plan); owned && txns.IsPrepared(plan) {
+	a := txns.Abort{Plan: plan, Docs: rc.shard.Ledger.Plans().Docs(plan)}
+	if _, e, owned := rc.shard.Ledger.Plans().Owner(plan); owned && txns.IsPrepared(plan) {
 		a.Exclusives = rc.shard.HeldBy(e.Token)
 	}
 	for _, e := range victimsOf(a.Docs, plan) {
 		for _, uid := range e.Budgets {
 			if !slices.ContainsFunc(a.Budgets, func(b ledger.BudgetDoc) bool { return b.UID == uid }) {
-				a.Budgets = append(a.Budgets, rc.shard.Ledger.Budget(uid))
+				a.Budgets = append(a.Budgets, rc.shard.Ledger.Budgets().Of(uid))
 			}
 		}
 	}
-	if r, ok := rc.shard.Ledger.Record(plan); ok {
+	if r, ok := rc.shard.Ledger.Plans().Record(plan); ok {
 		a.Record = &r
 	}
 	return a
@@ -123,7 +123,7 @@ func (rc *reconciler) docsPinning(podUID string, known []ledger.NodeDoc) []ledge
 // dropOrphan sends T8 for what is left of a plan whose hold was removed without it; true if it was sent. A plan that
 // has an owner again is no orphan.
 func (rc *reconciler) dropOrphan(plan string) bool {
-	if _, _, owned := rc.shard.Ledger.PlanOwner(plan); owned {
+	if _, _, owned := rc.shard.Ledger.Plans().Owner(plan); owned {
 		return false
 	}
 	// An error means that all of it is being evicted, or gone.
@@ -200,7 +200,7 @@ func (o *orphan) TooLarge(string) { o.by.holds.orphans[o.plan] = struct{}{} }
 
 func (o *orphan) Undone(_ txns.Outcome) {
 	rc := o.by
-	if len(rc.shard.Ledger.PlanDocs(o.plan)) > 0 {
+	if len(rc.shard.Ledger.Plans().Docs(o.plan)) > 0 {
 		rc.holds.orphans[o.plan] = struct{}{}
 	}
 }

@@ -54,7 +54,7 @@ func (b *budgetBook) current() *preempt.Budgets {
 		versions[o.UID] = o.ResourceVersion
 		room, scarce := b.estimate(pdb, o.ResourceVersion)
 		b.claims = b.claims || scarce || len(room.Doc.Claims)+len(room.Others) > 0
-		free, known := room.Free(b.shard.View)
+		free, known := room.Free(b.shard.View.TxnFacts())
 		switch {
 		case !known:
 			b.unknown = true
@@ -76,10 +76,10 @@ func (b *budgetBook) current() *preempt.Budgets {
 // exist.
 func (b *budgetBook) estimate(pdb *policyv1.PodDisruptionBudget, rv uint64) (txns.BudgetRoom, bool) {
 	if refused, scarce := b.scarce[string(pdb.UID)]; scarce && refused == rv {
-		return b.shard.View.Room(pdb), true
+		return b.shard.View.Budgets().Room(pdb), true
 	}
 	delete(b.scarce, string(pdb.UID))
-	return b.shard.View.Estimate(pdb), false
+	return b.shard.View.Budgets().Estimate(pdb), false
 }
 
 // noteRefused notes that a budget has less room than was assumed.
@@ -104,7 +104,7 @@ func (b *budgetBook) roomsFor(uses []preempt.BudgetUse, exceed bool) ([]txns.Bud
 		if !ok {
 			return nil, false
 		}
-		room := b.shard.View.Room(pdb)
+		room := b.shard.View.Budgets().Room(pdb)
 		room.Exceed = exceed
 		out = append(out, room)
 	}

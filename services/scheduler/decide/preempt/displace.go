@@ -72,7 +72,7 @@ func (nm *nominator) displaceable(s seeker) (takeover, bool) {
 // would be needed in addition are not considered.
 func (nm *nominator) fitsInstead(s seeker, t takeover) bool {
 	gone := map[string]bool{t.hold.PodUID: true}
-	for _, v := range victimsOf(nm.shard.Ledger.PlanDocs(t.hold.Plan), t.hold.Plan) {
+	for _, v := range victimsOf(nm.shard.Ledger.Plans().Docs(t.hold.Plan), t.hold.Plan) {
 		gone[v.PodUID] = true
 	}
 	in := placement.Input{Pod: s.pod, Nodes: []*state.NodeInfo{t.node}, Objects: nm.shard.View.Snapshot()}
@@ -109,13 +109,13 @@ func (nm *nominator) sendDisplacement(s seeker, t takeover) bool {
 	}
 	x := txns.Displacement{
 		Authority: b.mandate, PodUID: t.hold.PodUID, Token: t.hold.Token, Entry: entry, Guards: n.Guards,
-		Facts: nm.shard.View,
+		Facts: nm.shard.View.TxnFacts(),
 	}
 	for _, p := range followed.Pins {
 		b.openDoc(p.NodeUID, p.NodeName)
 		x.Keepers = append(x.Keepers, txns.NodeEntry{NodeUID: p.NodeUID, Entry: p.Keeper})
 	}
-	for _, d := range nm.shard.Ledger.PlanDocs(t.hold.Plan) {
+	for _, d := range nm.shard.Ledger.Plans().Docs(t.hold.Plan) {
 		if _, open := b.docs[d.NodeUID]; !open {
 			b.docs[d.NodeUID], b.order = d, append(b.order, d.NodeUID)
 		}

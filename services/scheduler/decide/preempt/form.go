@@ -20,7 +20,7 @@ const victimsPerPart = 40
 // Ready, and whose victims this shard does not know, was begun by another shard, or by this one before it lost the
 // partition: it is given up. No victim has been evicted then, since binders wait for the record.
 func (rc *reconciler) form(s holdState) inspection {
-	r, ok := rc.shard.Ledger.Record(s.plan)
+	r, ok := rc.shard.Ledger.Plans().Record(s.plan)
 	if ok && r.State == ledger.PlanReady {
 		return inspectionOpen
 	}
@@ -31,7 +31,7 @@ func (rc *reconciler) form(s holdState) inspection {
 	if !mine {
 		return inspectionWaits
 	}
-	claimed := victimsOf(rc.shard.Ledger.PlanDocs(s.plan), s.plan)
+	claimed := victimsOf(rc.shard.Ledger.Plans().Docs(s.plan), s.plan)
 	part := formPart{mandate: mandate, record: r, victims: rc.unclaimed(s, claimed), claimed: len(claimed)}
 	err := rc.sendPart(s, part)
 	for txn.IsTooLarge(err) && len(part.victims) > 1 {
@@ -94,7 +94,7 @@ func (rc *reconciler) unclaimed(s holdState, claimed []ledger.Entry) []txns.Node
 func (rc *reconciler) extension(
 	m txns.Authority, r ledger.PlanRecord, part []txns.NodeEntry, exceed bool,
 ) (txns.Change, error) {
-	x := txns.Extension{Authority: m, Record: r, Victims: part, Facts: rc.shard.View}
+	x := txns.Extension{Authority: m, Record: r, Victims: part, Facts: rc.shard.View.TxnFacts()}
 	docs, budgets := map[string]bool{}, map[string]bool{}
 	for _, v := range part {
 		if !docs[v.NodeUID] {
@@ -112,7 +112,7 @@ func (rc *reconciler) extension(
 			}
 			budgets[uid] = true
 			if pdb, ok := o.API.(*policyv1.PodDisruptionBudget); ok {
-				room := rc.shard.View.Room(pdb)
+				room := rc.shard.View.Budgets().Room(pdb)
 				room.Exceed = exceed
 				x.Budgets = append(x.Budgets, room)
 			}

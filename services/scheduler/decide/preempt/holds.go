@@ -223,7 +223,7 @@ func (hs *Holds) forgetHold(h *hold) {
 	if hs.byPlan[h.plan] == h {
 		delete(hs.byPlan, h.plan)
 	}
-	if _, _, owned := hs.shard.Ledger.PlanOwner(h.plan); !owned && len(hs.shard.Ledger.PlanDocs(h.plan)) > 0 {
+	if _, _, owned := hs.shard.Ledger.Plans().Owner(h.plan); !owned && len(hs.shard.Ledger.Plans().Docs(h.plan)) > 0 {
 		hs.orphans[h.plan] = struct{}{}
 	}
 }
@@ -268,7 +268,7 @@ func (hs *Holds) followPod(pod *state.PodChange) {
 	if _, held := hs.held[uid]; held {
 		hs.due[uid] = struct{}{}
 	}
-	_, victim, claimed := hs.shard.Ledger.Victim(uid)
+	_, victim, claimed := hs.shard.Ledger.Plans().Victim(uid)
 	h, mine := hs.byPlan[victim.Plan]
 	if !claimed || !mine || !isLeaving(pod.After) {
 		return

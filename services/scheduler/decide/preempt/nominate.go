@@ -265,7 +265,7 @@ func (n *nomination) Done(revision int64) {
 	nm.effects.Decide(d)
 	report := a.Report(step.Unschedulable)
 	report.Nodes, report.Plugins = int(d.NodesTotal), d.Plugins
-	for _, v := range victimsOf(nm.shard.Ledger.PlanDocs(n.plan), n.plan) {
+	for _, v := range victimsOf(nm.shard.Ledger.Plans().Docs(n.plan), n.plan) {
 		report.Victims = append(report.Victims, v.PodUID)
 	}
 	nm.effects.Report(report)

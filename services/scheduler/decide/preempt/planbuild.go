@@ -98,7 +98,7 @@ func (b *planBuild) keep(keepers []preempt.Keeper) bool {
 func (b *planBuild) request(node *state.NodeInfo, entry ledger.Entry) txns.Nomination {
 	return txns.Nomination{
 		Authority: b.mandate, Hold: txns.NodeEntry{NodeUID: node.Node.UID, Entry: entry},
-		Victims: b.claims, Yields: b.yields, Keepers: b.keepers, Docs: b.documents(), Facts: b.shard.View,
+		Victims: b.claims, Yields: b.yields, Keepers: b.keepers, Docs: b.documents(), Facts: b.shard.View.TxnFacts(),
 	}
 }
 

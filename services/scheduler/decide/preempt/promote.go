@@ -170,7 +170,7 @@ func (rc *reconciler) repick(
 		return v, nil, false, err
 	}
 	docs := map[string]ledger.ExclusiveDoc{}
-	for x := range rc.shard.Ledger.Exclusives() {
+	for x := range rc.shard.Ledger.Exclusives().All() {
 		if free, had := rc.shard.Claims.Exclusive(x.Key).ReleaseHolder(s.token); had {
 			docs[x.Key] = free
 		}
@@ -191,14 +191,14 @@ func (rc *reconciler) sendPromotion(s holdState, f promotionBasis) inspection {
 	if !mine {
 		return inspectionWaits
 	}
-	target, _ := txns.Finish(s.doc, rc.shard.View)
+	target, _ := txns.Finish(s.doc, rc.shard.View.TxnFacts())
 	p := txns.Promotion{
 		Authority: mandate, Target: target.Cover(ledger.KindNode, f.node.Node.ResourceVersion), Docs: s.others,
 		PodUID: s.podUID, Token: s.token, PodRV: s.pod.ResourceVersion, Wish: s.pod.Wish(),
-		Fits: true, Guards: f.guards, Facts: rc.shard.View,
+		Fits: true, Guards: f.guards, Facts: rc.shard.View.TxnFacts(),
 		Volumes: f.volumes.Volumes, Devices: f.volumes.Devices, Exclusives: f.exclusives,
 	}
-	if r, ok := rc.shard.Ledger.Record(s.plan); ok {
+	if r, ok := rc.shard.Ledger.Plans().Record(s.plan); ok {
 		p.Record = &r
 	}
 	s.vetting = vetting{} // an opinion holds only as of its question

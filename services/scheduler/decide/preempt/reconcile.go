@@ -61,12 +61,12 @@ func (rc *reconciler) inspect(h *hold) inspection {
 	if s.doc, s.entry = doc, entry; !ok || s.entry.Token != h.token || s.entry.State != ledger.Held {
 		return inspectionWaits
 	}
-	for _, d := range rc.shard.Ledger.PlanDocs(h.plan) {
+	for _, d := range rc.shard.Ledger.Plans().Docs(h.plan) {
 		if d.NodeUID != s.doc.NodeUID {
 			s.others = append(s.others, d)
 		}
 	}
-	progress := rc.shard.View.PodProgress()
+	progress := rc.shard.View.TxnFacts().PodProgress()
 	s.pod, ok = rc.shard.View.Pod(h.podUID)
 	switch {
 	case !ok && progress < s.entry.PodRV:

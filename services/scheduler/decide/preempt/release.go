@@ -33,12 +33,12 @@ func (r *release) Undone(_ txns.Outcome) {
 // placement releases one place at most, since it replaces one pod.
 func (rc *reconciler) releaseUnfit(a *attempt.Attempt) {
 	for _, plan := range a.UnfitPlaces {
-		_, e, ok := rc.shard.Ledger.PlanOwner(plan)
+		_, e, ok := rc.shard.Ledger.Plans().Owner(plan)
 		if !ok || e.Role != ledger.RoleMove || slices.Contains(rc.releases, plan) {
 			continue
 		}
-		if _, victim, claimed := rc.shard.Ledger.Victim(e.PodUID); claimed {
-			if fate, _ := rc.shard.View.VictimFate(victim.PodUID, victim.PodRV); fate == txns.Staying {
+		if _, victim, claimed := rc.shard.Ledger.Plans().Victim(e.PodUID); claimed {
+			if fate, _ := rc.shard.View.TxnFacts().VictimFate(victim.PodUID, victim.PodRV); fate == txns.Staying {
 				continue
 			}
 		}
@@ -53,7 +53,7 @@ func (rc *reconciler) releaseOne() bool {
 	for len(rc.releases) > 0 {
 		plan := rc.releases[0]
 		rc.releases = rc.releases[1:]
-		if _, e, ok := rc.shard.Ledger.PlanOwner(plan); !ok || e.Role != ledger.RoleMove {
+		if _, e, ok := rc.shard.Ledger.Plans().Owner(plan); !ok || e.Role != ledger.RoleMove {
 			continue
 		}
 		// If it cannot be sent, the binders release it after a while.

@@ -44,7 +44,7 @@ const (
 // it is deleted or has ended; that it is being deleted is not enough, as its containers still run.
 func (rc *reconciler) victimsLeft(s holdState) (left bool, grace time.Duration) {
 	for _, v := range victimsOf(append(s.others, s.doc), s.plan) {
-		if fate, _ := rc.shard.View.VictimFate(v.PodUID, v.PodRV); fate != txns.Left {
+		if fate, _ := rc.shard.View.TxnFacts().VictimFate(v.PodUID, v.PodRV); fate != txns.Left {
 			left, grace = true, max(grace, rc.graceOf(v.PodUID))
 		}
 	}
@@ -153,7 +153,7 @@ func (rc *reconciler) yields(e *ledger.Entry, priority int32) bool {
 	if e.Role != ledger.RoleReservation || !e.Wanted || e.Priority >= priority {
 		return false
 	}
-	_, bound, known := rc.shard.View.PodFact(e.PodUID)
+	_, bound, known := rc.shard.View.TxnFacts().PodFact(e.PodUID)
 	return known && !bound
 }
 

@@ -51,7 +51,8 @@ func (n *Admitter) sendAdmission(nodes []*state.Node) error {
 	for _, node := range nodes {
 		change, err := txns.AdmitNode{
 			NodeUID: node.UID, NodeName: node.Name, NodeRV: node.ResourceVersion,
-			Known: n.Shard.Ledger.Incarnation(node.Name), Docs: n.Shard.Ledger.Named(node.Name), Floor: n.Shard.Ledger.Floor(),
+			Known: n.Shard.Ledger.Names().Incarnation(node.Name), Docs: n.Shard.Ledger.Names().Docs(node.Name),
+			Floor: n.Shard.Ledger.Floor(),
 		}.Admit()
 		if err == nil {
 			all.Docs = append(all.Docs, change.Docs...)

@@ -29,7 +29,7 @@ func (r *Reserver) StoreAlternatives(a *attempt.Attempt, ranked []placement.Scor
 // transaction compares the same revisions as any other.
 func (r *Reserver) nextBest(a *attempt.Attempt) bool {
 	pod, known := r.Shard.View.Pod(a.Pod.UID)
-	if !known || pod != a.Pod || a.Pick.Needs.Registry != r.Shard.Ledger.TermRegistryRevision() {
+	if !known || pod != a.Pod || a.Pick.Needs.Registry != r.Shard.Ledger.Terms().RegistryRevision() {
 		return false
 	}
 	if _, _, reserved := r.Shard.Ledger.Entry(a.Pod.UID); reserved {

@@ -58,7 +58,7 @@ func (r *Reserver) newBatch() *batch {
 	return &batch{
 		by: r, at: map[string]int{}, exclusives: map[string]ledger.ExclusiveDoc{},
 		place: txns.PlaceBatch{
-			Epochs: map[int32]int64{}, TermRegistryRevision: r.Shard.Ledger.TermRegistryRevision(),
+			Epochs: map[int32]int64{}, TermRegistryRevision: r.Shard.Ledger.Terms().RegistryRevision(),
 			Needs: map[ledger.Token]txns.Needs{},
 		},
 	}

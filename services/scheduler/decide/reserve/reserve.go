@@ -130,7 +130,7 @@ func (r *Reserver) docUnchanged(p attempt.Pick) bool {
 // added and removed since, with carriers that the decision has not seen and that no guard covers any more.
 func (r *Reserver) needsUnchanged(a *attempt.Attempt) bool {
 	n := &a.Pick.Needs
-	if n.Registry != r.Shard.Ledger.TermRegistryRevision() || n.CountsBatch && n.Withdrawn != r.Life.Withdrawn {
+	if n.Registry != r.Shard.Ledger.Terms().RegistryRevision() || n.CountsBatch && n.Withdrawn != r.Life.Withdrawn {
 		return false
 	}
 	if r.Life.PlaceReturnedSince(&a.Pick) {
@@ -144,7 +144,7 @@ func (r *Reserver) needsUnchanged(a *attempt.Attempt) bool {
 		if !g.Compare {
 			continue
 		}
-		now, counted := r.Shard.Ledger.Guard(g.Key)
+		now, counted := r.Shard.Ledger.Terms().Guard(g.Key)
 		if !counted || now != g.Revision && !r.Slot.Wrote(g.Key, g.Revision, now) {
 			return false
 		}

@@ -88,7 +88,7 @@ func (s *State) Usable() bool {
 // Holds reports whether this shard owns a partition, and its epoch. The view of the ledger must have reached the
 // epoch: every reservation of earlier owners was committed before it.
 func (s *State) Holds(partition int32) (epoch int64, ok bool) {
-	owner, epoch, ok := s.Ledger.Owner(partition)
+	owner, epoch, ok := s.Ledger.Roster().Owner(partition)
 	return epoch, ok && owner.Member == s.ID && epoch <= s.Ledger.Revision() && s.overEpochs[partition] != epoch
 }
 
@@ -106,13 +106,13 @@ func (s *State) LoseEpochs(partitions []int32, epochs map[int32]int64) {
 func (s *State) Mandate(partition int32) (txns.Authority, bool) {
 	epoch, ok := s.Holds(partition)
 	return txns.Authority{
-		Epochs: map[int32]int64{partition: epoch}, TermRegistryRevision: s.Ledger.TermRegistryRevision(),
+		Epochs: map[int32]int64{partition: epoch}, TermRegistryRevision: s.Ledger.Terms().RegistryRevision(),
 	}, ok
 }
 
 // Partitions counts the partitions that this shard holds.
 func (s *State) Partitions() (n int) {
-	for _, owner := range s.Ledger.Owners() {
+	for _, owner := range s.Ledger.Roster().Owners() {
 		if owner.Member == s.ID {
 			n++
 		}
@@ -123,7 +123,7 @@ func (s *State) Partitions() (n int) {
 // Members lists the live shards, sorted; this one is always among them.
 func (s *State) Members() []string {
 	ids := []string{s.ID}
-	for _, m := range s.Ledger.Members(membership.RoleScheduler) {
+	for _, m := range s.Ledger.Roster().Members(membership.RoleScheduler) {
 		ids = append(ids, m.ID)
 	}
 	slices.Sort(ids)
@@ -148,14 +148,14 @@ func (s *State) OpenDoc(nodeUID, nodeName string) ledger.NodeDoc {
 	if n, ok := s.View.Node(nodeUID); ok {
 		rv = n.Node.ResourceVersion
 	}
-	doc, _ := txns.Finish(s.Ledger.Open(nodeUID, nodeName, rv), s.View)
+	doc, _ := txns.Finish(s.Ledger.Open(nodeUID, nodeName, rv), s.View.TxnFacts())
 	return doc
 }
 
 // HeldBy returns the documents of volumes and device pools in which a reservation holds something, sorted by key.
 func (s *State) HeldBy(token ledger.Token) []ledger.ExclusiveDoc {
 	var held []ledger.ExclusiveDoc
-	for x := range s.Ledger.Exclusives() {
+	for x := range s.Ledger.Exclusives().All() {
 		if slices.ContainsFunc(x.Holders, func(h ledger.Holder) bool { return h.Token == token }) {
 			held = append(held, x)
 		}
