@@ -30,7 +30,9 @@ func TestProtocolLocal(t *testing.T) { ledgertest.RunProtocol(t, start(t, true).
 // The same contract through the one watch that the services of a process share.
 func TestContractShared(t *testing.T) { ledgertest.Run(t, sharing(start(t, true).localHarness)) }
 
-func TestProtocolShared(t *testing.T) { ledgertest.RunProtocol(t, sharing(start(t, true).localHarness)) }
+func TestProtocolShared(t *testing.T) {
+	ledgertest.RunProtocol(t, sharing(start(t, true).localHarness))
+}
 
 // sharing returns open with a shared store in front of each store.
 func sharing(open func(*testing.T) ledgertest.Harness) func(*testing.T) ledgertest.Harness {
