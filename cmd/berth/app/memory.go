@@ -31,6 +31,7 @@ func tuneCollector() {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
+	// The metric is 0 before the first collection, which gives the largest percentage.
 	live := []metrics.Sample{{Name: liveBytes}}
 	metrics.Read(live)
 	debug.SetGCPercent(gcPercent(live[0].Value.Uint64()))
