@@ -34,7 +34,8 @@ const (
 	KeyFile  = "ca.key"
 )
 
-// Authority signs certificates.
+// Authority signs certificates. It is a value that may be copied and used concurrently; its key never leaves the
+// process except to KeyFile.
 type Authority struct {
 	Cert *x509.Certificate
 	key  crypto.Signer
@@ -50,7 +51,8 @@ type Subject struct {
 }
 
 // Open reads the authority in dir, or creates one there with this common name. It refuses a folder with only one of
-// the two files: a new authority would invalidate every certificate of the old one.
+// the two files: a new authority would invalidate every certificate of the old one. The name of an authority that
+// exists is not compared. Two processes must not create the same authority at the same time.
 func Open(dir, name string, now time.Time) (Authority, error) {
 	certFile, keyFile := filepath.Join(dir, CertFile), filepath.Join(dir, KeyFile)
 	_, certErr := os.Stat(certFile)
@@ -77,7 +79,8 @@ func Open(dir, name string, now time.Time) (Authority, error) {
 	return Authority{certs[0], signer}, nil
 }
 
-// create makes an authority and writes its two files.
+// create makes an authority and writes its two files, the certificate first. A crash between the two leaves a folder
+// that Open refuses; nothing has been signed by then, so the certificate may be deleted.
 func create(certFile, keyFile, name string, now time.Time) (Authority, error) {
 	key, keyPEM, err := newKey()
 	if err != nil {
@@ -102,7 +105,8 @@ func (a Authority) SignedBy(other Authority, now time.Time) (*x509.Certificate, 
 	return sign(template, a.key.Public(), other, now)
 }
 
-// Issue returns a new certificate for a subject, and its new key as PEM.
+// Issue returns a new certificate for a subject, and its new key as PEM (ECDSA, P-256). The certificate is valid from
+// shortly before now until life has passed. It is good for clients, and for servers if the subject has hosts.
 func (a Authority) Issue(s Subject, now time.Time, life time.Duration) (*x509.Certificate, []byte, error) {
 	key, keyPEM, err := newKey()
 	if err != nil {
@@ -152,6 +156,8 @@ func sign(template *x509.Certificate, key crypto.PublicKey, by Authority, now ti
 	return x509.ParseCertificate(der)
 }
 
+// newKey returns a new ECDSA key on P-256, also as PEM. All servers and clients of an installation support it, and it
+// is fast to make.
 func newKey() (crypto.Signer, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -170,8 +176,9 @@ func Encode(list ...*x509.Certificate) []byte {
 	return pem
 }
 
-// WriteFile replaces a file that only its owner may read, and creates the folder. It is atomic: a server that reads
-// the file at the same time sees the old one or the new one.
+// WriteFile replaces a file that only its owner may read, and creates the folder. It is atomic for readers: a server
+// that reads the file at the same time sees the old one or the new one. It does not sync the file: after a power
+// failure certificates are issued again.
 func WriteFile(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err

@@ -70,7 +70,8 @@ type RefusedError struct{ Message string }
 
 func (e *RefusedError) Error() string { return e.Message }
 
-// filtered is the answer of a filter: the names of the nodes that it left, and why others failed.
+// filtered is the answer of a filter: the names of the nodes that it left, and why others failed, those that no
+// eviction would help in unresolvable.
 type filtered struct {
 	left                 map[string]bool
 	failed, unresolvable extenderv1.FailedNodesMap
@@ -113,8 +114,9 @@ func (c *Client) filter(ctx context.Context, pod *corev1.Pod, nodes []*corev1.No
 	return f, nil
 }
 
-// opinion returns the filter's opinion of a node that it was asked about. The node is unresolvable if the answer
-// says so, or does not mention it: upstream treats a node without a status as unresolvable.
+// opinion returns the filter's opinion of a node that it was asked about. The zero Opinion accepts the node. The node
+// is unresolvable if the answer says so, or does not mention it: upstream treats a node without a status as
+// unresolvable.
 func (f *filtered) opinion(node string) placement.Opinion {
 	if f.left[node] {
 		return placement.Opinion{}
@@ -131,7 +133,8 @@ func (f *filtered) opinion(node string) placement.Opinion {
 	return o
 }
 
-// prioritize asks for the scores of some nodes.
+// prioritize asks for the scores of some nodes, which are 0 to 10 in the extender's own scale; the caller applies the
+// weight.
 func (c *Client) prioritize(
 	ctx context.Context, pod *corev1.Pod, nodes []*corev1.Node,
 ) (list extenderv1.HostPriorityList, err error) {
@@ -139,7 +142,8 @@ func (c *Client) prioritize(
 	return list, err
 }
 
-// bind asks the extender to bind a pod.
+// bind asks the extender to bind a pod. A *RefusedError means that it did not; after any other error the pod may be
+// bound.
 func (c *Client) bind(ctx context.Context, pod *state.Pod, node string) error {
 	var answer extenderv1.ExtenderBindingResult
 	question := &extenderv1.ExtenderBindingArgs{
@@ -154,7 +158,8 @@ func (c *Client) bind(ctx context.Context, pod *state.Pod, node string) error {
 	return nil
 }
 
-// question builds the question about nodes, by name for an extender that caches nodes.
+// question builds the question about nodes: by name for an extender that caches nodes (nodeCacheCapable), else with
+// the whole objects.
 func (c *Client) question(pod *corev1.Pod, nodes []*corev1.Node) *extenderv1.ExtenderArgs {
 	q := &extenderv1.ExtenderArgs{Pod: pod}
 	if c.config.NodeCacheCapable {
@@ -172,6 +177,8 @@ func (c *Client) question(pod *corev1.Pod, nodes []*corev1.Node) *extenderv1.Ext
 	return q
 }
 
+// send posts a question and decodes the answer into answer. Errors name the extender without its password. A status
+// other than 200 is a *RefusedError, as in kube-scheduler; an answer is read to maxAnswer.
 func (c *Client) send(ctx context.Context, verb string, question, answer any) error {
 	body, err := json.Marshal(question)
 	if err != nil {

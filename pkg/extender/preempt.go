@@ -49,7 +49,8 @@ func (s *Set) Preempt(
 	return s.consultFilters(ctx, pod, object, left)
 }
 
-// consultFilters asks the extenders that filter and are not asked about victims about the remaining nodes.
+// consultFilters asks the extenders that filter and are not asked about victims about the remaining nodes. It works on
+// a copy of candidates.
 func (s *Set) consultFilters(
 	ctx context.Context, pod *state.Pod, object *corev1.Pod, candidates []preempt.Candidate,
 ) ([]preempt.Candidate, error) {
@@ -115,7 +116,8 @@ func (c *Client) preempt(
 	return left, nil
 }
 
-// unknownNodeError returns the error that names the first node of an answer that is not a candidate.
+// unknownNodeError returns the error that names the first node of an answer that is not a candidate: the first by
+// name, so that the error is the same each time.
 func (c *Client) unknownNodeError(
 	candidates []preempt.Candidate, answer map[string]*extenderv1.MetaVictims,
 ) error {
@@ -129,7 +131,8 @@ func (c *Client) unknownNodeError(
 	return fmt.Errorf("extender %q returned node %q for preemption, which was not a candidate", address(c.config), first)
 }
 
-// applyVictims returns a candidate with the victims of an answer, in the answer's order, each once.
+// applyVictims returns a candidate with the victims of an answer, in the answer's order, each once. Victims must be
+// among the pods on the node that preemption considered (Standing). A nil answer leaves no victims.
 func (c *Client) applyVictims(
 	one preempt.Candidate, answer *extenderv1.MetaVictims,
 ) (preempt.Candidate, error) {
@@ -154,7 +157,8 @@ func (c *Client) applyVictims(
 	return one, nil
 }
 
-// victimsQuestion builds the question, by UID for an extender that caches nodes and pods.
+// victimsQuestion builds the question about victims: by UID for an extender that caches nodes and pods, else with the
+// whole objects.
 func (c *Client) victimsQuestion(
 	pod *corev1.Pod, candidates []preempt.Candidate,
 ) *extenderv1.ExtenderPreemptionArgs {

@@ -65,7 +65,8 @@ func (s *Set) Consult(
 	return q.opinions, nil
 }
 
-// consultation is one question to all extenders while it is in progress.
+// consultation is one question to all extenders while it is in progress. left holds the nodes that no filter has
+// rejected so far, sorted by name; opinions has every node of the question.
 type consultation struct {
 	set      *Set
 	pod      *state.Pod
@@ -74,7 +75,8 @@ type consultation struct {
 	opinions map[string]placement.Opinion
 }
 
-// filter asks one extender after the other, as long as nodes are left.
+// filter asks one extender after the other, as long as nodes are left: the nodes of each question are those that the
+// one before has left.
 func (q *consultation) filter(ctx context.Context) error {
 	for _, c := range q.set.clients {
 		if len(q.left) == 0 {
@@ -107,7 +109,8 @@ func (q *consultation) applyFilter(f filtered) {
 	})
 }
 
-// prioritize asks all extenders concurrently. One that fails gives no points.
+// prioritize asks all extenders concurrently, about the nodes that are left, and adds up their points by weight. One
+// that fails gives no points. Hosts in an answer that were not asked about are ignored.
 func (q *consultation) prioritize(ctx context.Context) {
 	lists := make([]extenderv1.HostPriorityList, len(q.set.clients))
 	var g errgroup.Group
@@ -138,6 +141,7 @@ func (q *consultation) prioritize(ctx context.Context) {
 	}
 }
 
+// ignored logs the failure of an extender without which the consultation goes on.
 func (q *consultation) ignored(c *Client, verb string, err error) { q.set.ignored(c, verb, q.pod, err) }
 
 // ignored logs the failure of an ignorable extender.
@@ -154,6 +158,7 @@ func (s *Set) Binds() bool {
 // BindsPod reports whether an extender binds this pod, instead of the binder.
 func (s *Set) BindsPod(pod *state.Pod) bool { return s.binder(pod) != nil }
 
+// binder returns the first extender that binds this pod; nil if the binder does. Source: extendersBinding.
 func (s *Set) binder(pod *state.Pod) *Client {
 	for _, c := range s.clients {
 		if c.config.BindVerb != "" && placement.Interested(c.config, pod) {

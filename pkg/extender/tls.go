@@ -10,8 +10,9 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// tlsConfig returns nil for an extender that is reached with Go's defaults. HTTPS that is enabled without a CA is
-// not verified, as in kube-scheduler (makeTransport in pkg/scheduler/extender.go).
+// tlsConfig returns the TLS configuration of an extender's connection; nil for one that is reached with Go's defaults.
+// HTTPS that is enabled without a CA is not verified, as in kube-scheduler (makeTransport in
+// pkg/scheduler/extender.go). Files are read once, when the client is made.
 func tlsConfig(e configv1.Extender) (*tls.Config, error) {
 	var given configv1.ExtenderTLSConfig
 	if e.TLSConfig != nil {
@@ -45,6 +46,7 @@ func tlsConfig(e configv1.Extender) (*tls.Config, error) {
 	return out, nil
 }
 
+// clientCertificate returns the certificate that the client shows; none if the configuration names none.
 func clientCertificate(given configv1.ExtenderTLSConfig) ([]tls.Certificate, error) {
 	cert, err := dataOrFile(given.CertData, given.CertFile, "tlsConfig.certFile")
 	if err != nil {

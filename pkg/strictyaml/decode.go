@@ -16,10 +16,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// wellFormed is the accepted text of all mistakes in the form of a document.
 const wellFormed = "want one well-formed YAML document without duplicate fields"
 
-// JSON turns the one document in data (YAML or JSON) into JSON. It returns nil after
-// recording why in r when data is not exactly one well-formed document.
+// JSON turns the one document in data (YAML or JSON) into JSON. It returns nil, after recording why in r, if data is
+// not exactly one well-formed document; for a second document it records that and returns the first. Documents of
+// blanks and comments alone do not count.
 func JSON(data []byte, r *Report) []byte {
 	var found []byte
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
@@ -53,8 +55,8 @@ func JSON(data []byte, r *Report) []byte {
 	return found
 }
 
-// toJSON is nil after recording why in r when doc is not well-formed. A field that is given twice is recorded too; the
-// last one counts then, so that the rest of the document can be looked at.
+// toJSON returns nil, after recording why in r, if doc is not well-formed. A field that is given twice is recorded
+// too; the last one counts then, so that the rest of the document can be checked.
 func toJSON(doc []byte, r *Report) []byte {
 	converted, err := yaml.YAMLToJSONStrict(doc)
 	if err == nil {
@@ -67,10 +69,9 @@ func toJSON(doc []byte, r *Report) []byte {
 	return converted
 }
 
-// Decode reads one JSON value (from JSON, or a part of it) into the struct that into
-// points to and records every mistake in r with its full path below path (nil for the
-// whole document). What could be read is in into either way: it may be judged, so that all mistakes
-// are found at once, but not used.
+// Decode reads one JSON value (from JSON, or a part of it) into the struct that into points to and records every
+// mistake in r with its full path below path (nil for the whole document). Whatever could be read is in into either
+// way: it may be checked, so that all mistakes are found at once, but must not be used if r is not empty.
 func Decode(raw []byte, into any, path *field.Path, r *Report) {
 	strict, err := kjson.UnmarshalStrict(raw, into, kjson.DisallowUnknownFields, kjson.DisallowDuplicateFields)
 	if err == nil && len(strict) == 0 {
@@ -81,6 +82,8 @@ func Decode(raw []byte, into any, path *field.Path, r *Report) {
 		r.AddKind(field.ErrorTypeTypeInvalid, path, Words("not JSON"), treeErr.Error())
 		return
 	}
+	// explain names each place with what is accepted there. The library's strict errors are used only where it finds
+	// no unknown field: for fields that are given twice.
 	before := len(r.mistakes)
 	readable := explain(tree, reflect.TypeOf(into), path, r)
 	unknown := func(m Mistake) bool { return m.Kind == field.ErrorTypeForbidden }
@@ -98,7 +101,7 @@ func Decode(raw []byte, into any, path *field.Path, r *Report) {
 	}
 }
 
-// decodeTree decodes leniently.
+// decodeTree decodes a tree leniently, into a struct that is set to zero first.
 func decodeTree(tree, into any) error {
 	raw, err := json.Marshal(tree)
 	if err != nil {

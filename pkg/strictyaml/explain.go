@@ -11,9 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// explain walks a decoded tree beside the type it was meant for and records every place
-// where the two differ. It takes the values that cannot be read out of the tree, and reports whether v is
-// none of them.
+// explain compares a decoded tree with the type it was meant for, and records every place where the two differ. It
+// removes the values that cannot be read from the tree, and reports whether v itself can be read. A missing value
+// (nil) is read as the zero value. Types that decode themselves (metav1.Duration, resource.Quantity) are leaves: only
+// they know what they accept.
 func explain(v any, t reflect.Type, path *field.Path, r *Report) (readable bool) {
 	for t.Kind() == reflect.Pointer && !decodesItself(t) {
 		t = t.Elem()
@@ -34,6 +35,7 @@ func explain(v any, t reflect.Type, path *field.Path, r *Report) (readable bool)
 	}
 }
 
+// explainMap explains the values of a map; every key is accepted.
 func explainMap(v any, t reflect.Type, path *field.Path, r *Report) (readable bool) {
 	m, ok := v.(map[string]any)
 	if !ok {
@@ -48,6 +50,8 @@ func explainMap(v any, t reflect.Type, path *field.Path, r *Report) (readable bo
 	return true
 }
 
+// explainList explains the items of a list. An item that cannot be read becomes null, so that the indexes in messages
+// about later items stay right.
 func explainList(v any, t reflect.Type, path *field.Path, r *Report) (readable bool) {
 	list, ok := v.([]any)
 	if !ok {
@@ -62,6 +66,8 @@ func explainList(v any, t reflect.Type, path *field.Path, r *Report) (readable b
 	return true
 }
 
+// explainStruct explains the fields of a struct. An unknown field is recorded with the list of known ones; it stays in
+// the tree, where the lenient decoder ignores it.
 func explainStruct(v any, t reflect.Type, path *field.Path, r *Report) (readable bool) {
 	fields := map[string]reflect.Type{}
 	collectFields(t, fields)
@@ -84,7 +90,7 @@ func explainStruct(v any, t reflect.Type, path *field.Path, r *Report) (readable
 	return true
 }
 
-// explainLeaf asks the decoder itself whether it takes the value.
+// explainLeaf decodes one value by itself to find out whether the decoder accepts it.
 func explainLeaf(v any, t reflect.Type, path *field.Path, r *Report) (readable bool) {
 	raw, err := json.Marshal(v)
 	if err == nil {
@@ -101,7 +107,8 @@ func explainLeaf(v any, t reflect.Type, path *field.Path, r *Report) (readable b
 	return false
 }
 
-// collectFields lists the JSON names of a struct, embedded ones included.
+// collectFields adds the JSON names of a struct's fields, those of embedded structs included, with their types, by the
+// rules of encoding/json.
 func collectFields(t reflect.Type, into map[string]reflect.Type) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -125,10 +132,12 @@ func collectFields(t reflect.Type, into map[string]reflect.Type) {
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
+// decodesItself reports whether a type, or a pointer to it, has an UnmarshalJSON method.
 func decodesItself(t reflect.Type) bool {
 	return t.Implements(unmarshaler) || reflect.PointerTo(t).Implements(unmarshaler)
 }
 
+// expected describes the values of a type, for messages.
 func expected(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Bool:
@@ -146,6 +155,7 @@ func expected(t reflect.Type) string {
 	}
 }
 
+// kindOf describes a value that is not shown in full.
 func kindOf(v any) string {
 	switch v.(type) {
 	case []any:

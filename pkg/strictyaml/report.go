@@ -11,17 +11,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// maxValue is how many bytes of an offending value a message shows: enough to recognise
-// it, little enough to keep the message one readable line.
+// maxValue is how many bytes of an offending value a message shows: enough to recognise it, little enough to keep the
+// message one readable line.
 const maxValue = 80
 
-// Report collects the mistakes of one file. Its zero value is empty and has no file name.
-// For one goroutine.
+// Report collects the mistakes of one file, in the order in which they are found. Its zero value is empty and has no
+// file name. It is for one goroutine.
 //
-// A value of a wrong type (field.ErrorTypeTypeInvalid) could not be read. What is recorded about such a place later
-// is dropped: it would be about a value that the file does not have.
+// A value of a wrong type (field.ErrorTypeTypeInvalid) could not be read. What is recorded about such a place later is
+// dropped: it would be about a value that the file does not have.
 type Report struct {
-	// File is what the messages begin with; usually the path the file was read from.
+	// File is the beginning of each message; usually the path from which the file was read.
 	File     string
 	mistakes []Mistake
 }
@@ -31,13 +31,13 @@ type Mistake struct {
 	// Kind is for programs, in the API server's terms. A field that does not exist is
 	// forbidden, text that is not YAML invalid.
 	Kind field.ErrorType
-	// Field is the path of the value or, for text that cannot be read, the place in it;
-	// empty for the whole file. Value is shown as in messages, Accepted says what would be
-	// right.
+	// Field is the path of the value or, for text that cannot be read, the place in it; empty for the whole file.
+	// Value is shown as in messages, Accepted describes the values that are accepted.
 	Field, Value, Accepted string
 }
 
-// Mistakes is the error of a Report: everything it recorded, in that order.
+// Mistakes is the error of a Report: everything it recorded, in that order. Callers that need the single mistakes use
+// errors.As.
 type Mistakes struct {
 	File string
 	List []Mistake
@@ -58,13 +58,13 @@ func (m *Mistakes) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Add records that the value at path is not acceptable. accepted says what is, without a
-// full stop.
+// Add records that the value at path is not acceptable. accepted describes the values that are, without a full stop. A
+// nil path is the whole file, a nil value a missing one.
 func (r *Report) Add(path *field.Path, value any, accepted string) {
 	r.AddKind(field.ErrorTypeInvalid, path, value, accepted)
 }
 
-// AddKind is Add for a mistake that is not just an invalid value.
+// AddKind is Add for a mistake that is not just an invalid value: kind is for programs.
 func (r *Report) AddKind(kind field.ErrorType, path *field.Path, value any, accepted string) {
 	place := ""
 	if path != nil { // a nil Path prints as "<nil>"
@@ -78,8 +78,8 @@ func (r *Report) addLine(place, problem, accepted string) {
 	r.Take(Mistake{field.ErrorTypeInvalid, place, problem, accepted})
 }
 
-// AddError records what a library's validation found: every field.Error inside err with
-// its field and value, anything else under path.
+// AddError records the errors of a library's validation: every field.Error inside err with its field and value,
+// anything else under path. A nil error records nothing.
 func (r *Report) AddError(path *field.Path, value any, err error) {
 	if err == nil {
 		return
@@ -101,15 +101,15 @@ func (r *Report) AddError(path *field.Path, value any, err error) {
 	r.Add(path, value, err.Error())
 }
 
-// Take adds a mistake that another report found.
+// Take records a mistake that another report found, unless it follows from one that is recorded already.
 func (r *Report) Take(m Mistake) {
 	if !slices.ContainsFunc(r.mistakes, m.impliedBy) {
 		r.mistakes = append(r.mistakes, m)
 	}
 }
 
-// impliedBy reports whether m is there only because the value at the place of another mistake could not be read: it is
-// about that value, or says that something is missing around it.
+// impliedBy reports whether m exists only because the value at the place of another mistake could not be read: m is
+// about that value, or reports that something is missing around it.
 func (m Mistake) impliedBy(other Mistake) bool {
 	if other.Kind != field.ErrorTypeTypeInvalid {
 		return false
@@ -118,7 +118,7 @@ func (m Mistake) impliedBy(other Mistake) bool {
 	return within(m.Field, other.Field) || missing && within(other.Field, m.Field)
 }
 
-// within reports whether a place is another, or a part of it.
+// within reports whether a place is another, or a part of it, by their paths.
 func within(place, whole string) bool {
 	rest, ok := strings.CutPrefix(place, whole)
 	return ok && (rest == "" || whole == "" || rest[0] == '.' || rest[0] == '[')
@@ -127,7 +127,7 @@ func within(place, whole string) bool {
 // List returns what has been recorded, in that order.
 func (r *Report) List() []Mistake { return slices.Clone(r.mistakes) }
 
-// Empty reports whether nothing has been recorded.
+// Empty reports whether no mistake has been recorded.
 func (r *Report) Empty() bool { return len(r.mistakes) == 0 }
 
 // Err returns nil when the report is empty, else a *Mistakes.
@@ -138,11 +138,11 @@ func (r *Report) Err() error {
 	return &Mistakes{File: r.File, List: slices.Clone(r.mistakes)}
 }
 
-// absent is how the value of a field shows that is not there.
+// absent is the text for the value of a field that is missing.
 const absent = "nothing"
 
-// render shows a value as the user wrote it: strings quoted, so that blanks and line
-// breaks are visible, everything else in Go's plain form.
+// render shows a value as the user wrote it: strings quoted, so that blanks and line breaks are visible, lists and
+// maps only by their kind, everything else in Go's plain form, cut at maxValue bytes.
 func render(value any) string {
 	var s string
 	switch v := value.(type) {
@@ -167,9 +167,10 @@ func render(value any) string {
 	return s
 }
 
-// Words is a value that is already worded for people: it is shown without quotes.
+// Words is a value that is already worded for people: it is shown without quotes, such as "unknown field".
 type Words string
 
+// oneLine replaces line breaks and repeated blanks.
 func oneLine(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }

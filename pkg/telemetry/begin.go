@@ -39,7 +39,8 @@ var (
 	sizeResults = []string{ObjectReduced, ObjectLeftOut}
 )
 
-// initSeries creates the series of a service's metrics that exist from the start.
+// initSeries creates the series of a service's metrics that exist from the start. Setup calls it after Register. A
+// process with all services has the series of each.
 func initSeries(service, version string) {
 	initCounter(spansExported, exportResults)
 	for name, start := range map[string]func(){
@@ -54,7 +55,8 @@ func initSeries(service, version string) {
 	}
 }
 
-// initCounter creates the series of a counter with every combination of these label values, a list for each label.
+// initCounter creates the series of a counter with every combination of these label values, a list for each label, in
+// the order of the counter's labels.
 func initCounter(counter *metrics.CounterVec, values ...[]string) {
 	combinations := [][]string{nil}
 	for _, list := range values {
@@ -71,6 +73,7 @@ func initCounter(counter *metrics.CounterVec, values ...[]string) {
 	}
 }
 
+// initQueue and the functions after it create the series of one service.
 func initQueue() {
 	for kind := range events.Kinds() {
 		initCounter(tooLarge, []string{string(kind)}, sizeResults)
@@ -106,6 +109,7 @@ func initDescheduler(version string) {
 	deschedulerBuild.WithLabelValues(runtime.Version(), version, version, "", "").Set(1)
 }
 
+// initTxns creates the series of the transactions that a service sends.
 func initTxns(kinds []string) {
 	initCounter(ledgerTxns, kinds, txnResults)
 	for _, txn := range kinds {

@@ -60,7 +60,7 @@ func newCertificates() *certificates {
 	return c
 }
 
-// watch makes the collector read these files, and no others.
+// watch makes the collector read these files, and no others. Files without a path are left out.
 func (c *certificates) watch(files []CertificateFile) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,7 +71,8 @@ func (c *certificates) watch(files []CertificateFile) {
 // DescribeWithStability implements metrics.StableCollector.
 func (c *certificates) DescribeWithStability(ch chan<- *metrics.Desc) { ch <- c.notAfter }
 
-// CollectWithStability implements metrics.StableCollector.
+// CollectWithStability implements metrics.StableCollector. It reads every file. Scrapes may be concurrent; the lock
+// makes them take turns.
 func (c *certificates) CollectWithStability(ch chan<- metrics.Metric) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -40,7 +40,7 @@ const (
 	KeyError = "error"
 )
 
-// ParseLevel parses debug, info, warn or error.
+// ParseLevel parses debug, info, warn or error, in any case.
 func ParseLevel(text string) (slog.Level, error) {
 	switch strings.ToLower(text) {
 	case "debug":
@@ -55,7 +55,8 @@ func ParseLevel(text string) (slog.Level, error) {
 	return 0, fmt.Errorf("telemetry: log level is %q, want debug, info, warn or error", text)
 }
 
-// NewLogger returns a logger that writes to w in FormatText or FormatJSON.
+// NewLogger returns a logger that writes to w in FormatText or FormatJSON. It changes nothing in the process: see
+// Logger.
 func NewLogger(w io.Writer, format string, level slog.Leveler) (*slog.Logger, error) {
 	options := &slog.HandlerOptions{Level: level}
 	switch format {
@@ -100,6 +101,7 @@ func SetLevel(text string) error {
 // Level returns the level of the process's logger in the form that ParseLevel accepts.
 func Level() string { return strings.ToLower(level.Level().String()) }
 
+// verbosityAt returns klog's verbosity at a level of slog: klog has no levels below info, only verbosities.
 func verbosityAt(l slog.Level) int {
 	if l <= slog.LevelDebug {
 		return klogDebug
@@ -107,6 +109,7 @@ func verbosityAt(l slog.Level) int {
 	return 0
 }
 
+// setLevel sets both levels. They are not changed atomically; a line in between may be at either.
 func setLevel(to slog.Level, verbosity int) error {
 	level.Set(to)
 	var v klog.Level

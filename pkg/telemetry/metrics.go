@@ -32,11 +32,13 @@ type declaration struct {
 // and only read afterwards.
 var declared []declaration
 
+// declare records a metric of this package for Register and Labels.
 func declare[M metrics.Registerable](metric M, labels ...string) M {
 	declared = append(declared, declaration{metric, labels})
 	return metric
 }
 
+// counter and the methods after it declare a metric of each type. Help texts are sentences of the reference.
 func (f family) counter(name, help string) *metrics.Counter {
 	return declare(metrics.NewCounter((*metrics.CounterOpts)(f.options(name, help))))
 }
@@ -61,10 +63,12 @@ func (f family) histogramVec(name, help string, buckets []float64, labels ...str
 	return declare(metrics.NewHistogramVec(f.histogramOptions(name, help, buckets), labels), labels...)
 }
 
+// options returns the options that all types share.
 func (f family) options(name, help string) *metrics.KubeOpts {
 	return &metrics.KubeOpts{Subsystem: f.prefix, Name: name, Help: help, StabilityLevel: f.level}
 }
 
+// histogramOptions returns the options of a histogram; buckets are upper bounds, in the metric's unit.
 func (f family) histogramOptions(name, help string, buckets []float64) *metrics.HistogramOpts {
 	return &metrics.HistogramOpts{
 		Subsystem: f.prefix, Name: name, Help: help, StabilityLevel: f.level, Buckets: buckets,

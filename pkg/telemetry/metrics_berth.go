@@ -129,14 +129,17 @@ var (
 		"Number of pods placed on the node from which the pod that they replace was moved, by namespace.", "namespace")
 )
 
-// DependencyUp sets whether a dependency answers: nats, etcd or kubernetes.
+// DependencyUp sets whether a dependency answers: nats, etcd or kubernetes. cmd/berth's watches call it after each
+// probe.
 func DependencyUp(dependency string, up bool) {
 	dependencyUp.WithLabelValues(dependency).Set(oneIf(up))
 }
 
-// LedgerAuthenticationOff sets whether etcd does not authenticate its clients.
+// LedgerAuthenticationOff sets whether etcd does not authenticate its clients, from which the alert BerthLedgerOpen
+// follows.
 func LedgerAuthenticationOff(off bool) { ledgerAuthenticationOff.WithLabelValues().Set(oneIf(off)) }
 
+// oneIf returns the value of a gauge that is 1 or 0.
 func oneIf(b bool) float64 {
 	if b {
 		return 1
@@ -144,13 +147,15 @@ func oneIf(b bool) float64 {
 	return 0
 }
 
-// LedgerTxn counts one transaction of a kind (T1 to T14) with result ok, conflict, unknown or refused.
+// LedgerTxn counts one transaction of a kind (T1 to T14) with result ok, conflict, unknown or refused, and observes
+// its duration. A transaction that is sent again after an unknown outcome counts once for each time it is sent.
 func LedgerTxn(txn, result string, took time.Duration) {
 	ledgerTxns.WithLabelValues(txn, result).Inc()
 	ledgerTxnDuration.WithLabelValues(txn, result).Observe(took.Seconds())
 }
 
-// Bind counts one bind call.
+// Bind counts one bind call and observes its duration. result is one of bindResults: done and already-here are
+// successes.
 func Bind(result string, took time.Duration) {
 	binds.WithLabelValues(result).Inc()
 	bindDuration.WithLabelValues(result).Observe(took.Seconds())
@@ -170,7 +175,8 @@ func OffersEnded(expired, returned int) {
 // PodsQuarantined counts pods put into quarantine.
 func PodsQuarantined(pods int) { podsQuarantined.Add(float64(pods)) }
 
-// PartitionMoved counts one partition that the queue assigns to another shard for a reason.
+// PartitionMoved counts one partition that the queue assigns to another shard for a reason: its backlog is much larger
+// than that of others, the shard is silent or gone, or the numbers of partitions are uneven.
 func PartitionMoved(reason string) { partitionMoves.WithLabelValues(reason).Inc() }
 
 // FactLag sets how many records a member is behind the end of the log.
@@ -181,10 +187,11 @@ func NodesUnusable(member string, nodes int) {
 	nodesUnusable.WithLabelValues(member).Set(float64(nodes))
 }
 
-// Conflict counts one race that an attempt has lost.
+// Conflict counts one race that an attempt has lost; reason is the subject of the compare that failed (lossReasons).
 func Conflict(reason string) { conflicts.WithLabelValues(reason).Inc() }
 
-// Plan counts the outcome of a plan; held is how long the plan held a place, 0 if unknown.
+// Plan counts the outcome of a plan (planEnds); held is how long the plan held a place, 0 if unknown, which is not
+// observed.
 func Plan(what string, held time.Duration) {
 	plansEnded.WithLabelValues(what).Inc()
 	if held > 0 {
@@ -203,10 +210,11 @@ func PlacesHeld(member string, places int) { placesHeld.WithLabelValues(member).
 // TurnGiven counts a turn at a node.
 func TurnGiven() { turnsGiven.Inc() }
 
-// NodeNotice counts one notice of a shard about a node.
+// NodeNotice counts one notice of a shard about a node (notices).
 func NodeNotice(what string) { nodeNotices.WithLabelValues(what).Inc() }
 
-// NodesLeftAlone sets how many nodes a member does not use at present.
+// NodesLeftAlone sets how many nodes a member does not use at present, for one reason: quarantine, doubt or turn. The
+// caller sets every reason, so that one that has passed returns to 0.
 func NodesLeftAlone(member, reason string, nodes int) {
 	nodesLeftAlone.WithLabelValues(member, reason).Set(float64(nodes))
 }
@@ -248,16 +256,17 @@ func FencesRefused(member string, fences int) {
 	fencesRefused.WithLabelValues(member).Set(float64(fences))
 }
 
-// BatchSize observes the size of a batch: of reservations or offers.
+// BatchSize observes the size of a batch in pods; what is reservations or offers.
 func BatchSize(what string, size int) { batchSize.WithLabelValues(what).Observe(float64(size)) }
 
-// LedgerEntries sets how many entries of a role and state there are, and the age of the oldest.
+// LedgerEntries sets how many entries of a role and state there are, and the age of the oldest. The leading queue
+// calls it, also with zeros for roles and states of which the last entry has gone.
 func LedgerEntries(role, state string, entries int, oldest time.Duration) {
 	entryCount.WithLabelValues(role, state).Set(float64(entries))
 	entryAge.WithLabelValues(role, state).Set(oldest.Seconds())
 }
 
-// BudgetClaims sets the number of claims on a disruption budget; 0 deletes the series.
+// BudgetClaims sets the number of claims on a disruption budget; 0 deletes the series, since budgets come and go.
 func BudgetClaims(namespace, name string, claims int) {
 	if claims == 0 {
 		budgetClaims.DeleteLabelValues(namespace, name)
@@ -266,10 +275,10 @@ func BudgetClaims(namespace, name string, claims int) {
 	budgetClaims.WithLabelValues(namespace, name).Set(float64(claims))
 }
 
-// EvictionSent counts one call to evict a pod.
+// EvictionSent counts one call to evict a pod: cause is preemption or descheduling, result one of evictResults.
 func EvictionSent(cause, result string) { evictions.WithLabelValues(cause, result).Inc() }
 
-// LoopBroken counts actions that were not taken because they had failed before.
+// LoopBroken counts actions that were not taken because they had failed before; what is preemption or descheduling.
 func LoopBroken(what string, times int) { loopsBroken.WithLabelValues(what).Add(float64(times)) }
 
 // Leads sets whether this process runs the leading replica of a service.
@@ -278,15 +287,15 @@ func Leads(service string, yes bool) { leads.WithLabelValues(service).Set(oneIf(
 // LedgerRenewed counts a new generation of the ledger.
 func LedgerRenewed() { ledgerRenewed.Inc() }
 
-// LedgerClosed sets whether the ledger is starting a new generation.
+// LedgerClosed sets whether the ledger is starting a new generation, in which nothing is placed, bound or evicted.
 func LedgerClosed(yes bool) { ledgerClosed.Set(oneIf(yes)) }
 
-// Unreadable counts one item in a stream of the log that a service cannot read.
+// Unreadable counts one item in a stream of the log that a service cannot read. Use package aside, which also logs it.
 func Unreadable(service string, stream eventlog.Stream) {
 	unreadable.WithLabelValues(service, string(stream)).Inc()
 }
 
-// Refused counts messages that the log does not accept.
+// Refused counts messages that the log does not accept, such as those that are too large for it.
 func Refused(service string, stream eventlog.Stream, messages int) {
 	refused.WithLabelValues(service, string(stream)).Add(float64(messages))
 }

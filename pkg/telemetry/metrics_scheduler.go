@@ -70,8 +70,9 @@ var (
 		"Number of victims of one preemption.", metrics.ExponentialBuckets(1, 2, 7))
 )
 
-// ScheduleAttempt counts one attempt. Results that kube-scheduler does not have (an attempt abandoned after a
-// conflict, for example) count in berth_attempts_without_result_total alone.
+// ScheduleAttempt counts one attempt; took is the time from its offer to its outcome. Results that kube-scheduler does
+// not have (an attempt abandoned after a conflict, for example) count in berth_attempts_without_result_total alone, so
+// that upstream's dashboards add up.
 func ScheduleAttempt(result, profile string, took time.Duration) {
 	switch result {
 	case ResultScheduled, ResultUnschedulable, ResultError:
@@ -102,12 +103,13 @@ func PluginExecution(plugin, point, status string, took time.Duration) {
 	pluginExecutionDuration.WithLabelValues(plugin, point, status).Observe(took.Seconds())
 }
 
-// PluginEvaluations counts calls of a plugin.
+// PluginEvaluations counts calls of a plugin. It takes a number, as shards add up the calls of one attempt.
 func PluginEvaluations(plugin, point, profile string, calls uint64) {
 	pluginEvaluations.WithLabelValues(plugin, point, profile).Add(float64(calls))
 }
 
-// PermitWait observes a pod that had a node and waited until it could be bound there.
+// PermitWait observes a pod that had a node and waited until it could be bound there: for its victims to leave, or for
+// its Permit plugins.
 func PermitWait(result string, waited time.Duration) {
 	permitWait.WithLabelValues(result).Observe(waited.Seconds())
 }
@@ -115,7 +117,8 @@ func PermitWait(result string, waited time.Duration) {
 // PendingPods sets how many pods wait in a queue: active, backoff, unschedulable, gated.
 func PendingPods(queue string, pods int) { pendingPods.WithLabelValues(queue).Set(float64(pods)) }
 
-// QueueIncoming counts pods put into a queue because of an event.
+// QueueIncoming counts pods put into a queue because of an event. Both are kube-scheduler's names, such as active and
+// AssignedPodDelete.
 func QueueIncoming(queue, event string, pods int) {
 	queueIncoming.WithLabelValues(queue, event).Add(float64(pods))
 }
@@ -148,7 +151,8 @@ func PodScheduled(attempts int, waited time.Duration) {
 	podSLIDuration.WithLabelValues(label).Observe(waited.Seconds())
 }
 
-// UnschedulablePods adds change to the pods that a plugin holds back.
+// UnschedulablePods adds change to the pods that a plugin holds back. Callers must subtract what they have added: the
+// metric is a sum over all pods that are parked.
 func UnschedulablePods(plugin, profile string, change int) {
 	unschedulablePods.WithLabelValues(plugin, profile).Add(float64(change))
 }
@@ -156,7 +160,8 @@ func UnschedulablePods(plugin, profile string, change int) {
 // CacheSize sets the number of objects of a type in the state: nodes, pods, assumed_pods.
 func CacheSize(kind string, objects int) { cacheSize.WithLabelValues(kind).Set(float64(objects)) }
 
-// Goroutines adds change to the goroutines at work on an operation.
+// Goroutines adds change to the goroutines at work on an operation, such as binding: 1 when one begins and -1 when it
+// ends.
 func Goroutines(operation string, change int) {
 	goroutines.WithLabelValues(operation).Add(float64(change))
 }

@@ -43,8 +43,8 @@ func RootSpanID(uid string) trace.SpanID {
 	return root
 }
 
-// podContext returns a context in which new spans belong to the pod's path, directly below its root span. All
-// services agree on whether they are recorded.
+// podContext returns a context in which new spans belong to the pod's path, directly below its root span. All services
+// agree on whether they are recorded. The root span need not exist yet, and usually does not: it is written last.
 func podContext(ctx context.Context, uid string) context.Context {
 	id := TraceID(uid)
 	config := trace.SpanContextConfig{TraceID: id, SpanID: RootSpanID(uid), Remote: true}
@@ -74,7 +74,8 @@ func PathLink(ctx context.Context, uid, relation string) trace.Link {
 	}
 }
 
-// sampled returns the sampler's decision, asked as for a root span.
+// sampled returns the sampler's decision, asked as for a root span. A parent in ctx must not decide: it belongs to
+// another path, or to none.
 func sampled(ctx context.Context, id trace.TraceID) bool {
 	sampler := podSampler.Load()
 	if sampler == nil {
@@ -90,7 +91,7 @@ func sampled(ctx context.Context, id trace.TraceID) bool {
 	return result.Decision == sdktrace.RecordAndSample
 }
 
-// PodSpan describes one step of a pod's path.
+// PodSpan describes one step of a pod's path. UID and Name are required.
 type PodSpan struct {
 	// UID of the pod.
 	UID string
@@ -105,7 +106,8 @@ type PodSpan struct {
 }
 
 // StartPodSpan starts a span on the pod's path: below the span in ctx if that is on the same path, else below the
-// root. The caller ends it, with trace.WithTimestamp for an end in the past.
+// root. The caller ends it, with trace.WithTimestamp for an end in the past. On a path that is not recorded, the span
+// is a no-op, and costs the hash of its UID.
 func StartPodSpan(ctx context.Context, tracer trace.Tracer, s PodSpan) (context.Context, trace.Span) {
 	if trace.SpanContextFromContext(ctx).TraceID() != TraceID(s.UID) {
 		ctx = podContext(ctx, s.UID)
@@ -129,7 +131,8 @@ type Root struct {
 	Attributes []attribute.KeyValue
 }
 
-// EmitRoot writes the root span that all spans of the path name as their parent. It must be called once per pod.
+// EmitRoot writes the root span that all spans of the path name as their parent. It must be called once per pod, when
+// the path has ended; without it, trace viewers show the spans below a missing root.
 func EmitRoot(ctx context.Context, tracer trace.Tracer, r Root) {
 	ctx = context.WithValue(ctx, fixedIDs{}, fixedIDs{trace: TraceID(r.UID), span: RootSpanID(r.UID)})
 	_, span := tracer.Start(ctx, rootSpanName,
@@ -147,7 +150,8 @@ type fixedIDs struct {
 	span  trace.SpanID
 }
 
-// idGenerator draws random ids, or uses those of EmitRoot.
+// idGenerator draws random ids, or uses those of EmitRoot. The SDK calls it for every span that has no parent (NewIDs)
+// or has one (NewSpanID).
 type idGenerator struct{}
 
 // NewIDs implements the SDK's IDGenerator.
@@ -174,7 +178,8 @@ func (idGenerator) NewSpanID(context.Context, trace.TraceID) trace.SpanID {
 // traceParentHeader is the key of the W3C header.
 const traceParentHeader = "traceparent"
 
-// TraceParent returns the W3C traceparent of the span in ctx, or "" without one.
+// TraceParent returns the W3C traceparent of the span in ctx, or "" without one. Messages of the log and the bus carry
+// it, so that a span of one service can be the parent of one of another.
 func TraceParent(ctx context.Context) string {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)

@@ -11,7 +11,8 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// PodResources is the input of the resource metrics about one pod.
+// PodResources is the input of the resource metrics about one pod. Spec is only read, and must not change during a
+// scrape.
 type PodResources struct {
 	Namespace, Name, Node string
 	// Ended reports that the phase is Succeeded or Failed. A pod that has ended on a node is left out.
@@ -31,7 +32,8 @@ func ResourcesHandler(pods func() iter.Seq[PodResources]) http.Handler {
 	return metrics.HandlerWithReset(registry, metrics.HandlerOpts{})
 }
 
-// resources is a collector: the values are computed for each scrape.
+// resources is a collector: the values are computed for each scrape. A large cluster has hundreds of thousands of
+// these series; keeping them up to date with every fact would cost more than computing them at a scrape.
 type resources struct {
 	metrics.BaseStableCollector
 	pods             func() iter.Seq[PodResources]
@@ -54,7 +56,8 @@ func (r *resources) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- r.limits
 }
 
-// CollectWithStability implements metrics.StableCollector.
+// CollectWithStability implements metrics.StableCollector. A pod that waits is included, with an empty node, as in
+// kube-scheduler.
 func (r *resources) CollectWithStability(ch chan<- metrics.Metric) {
 	options := resourcehelper.PodResourcesOptions{Reuse: corev1.ResourceList{}}
 	for p := range r.pods() {
@@ -67,6 +70,7 @@ func (r *resources) CollectWithStability(ch chan<- metrics.Metric) {
 	}
 }
 
+// emit writes a series for each resource of a pod, in its unit. Resources of zero are left out, as upstream does.
 func emit(ch chan<- metrics.Metric, desc *metrics.Desc, p PodResources, list corev1.ResourceList) {
 	var priority string
 	if p.Spec.Priority != nil {

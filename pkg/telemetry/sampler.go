@@ -31,6 +31,7 @@ type ratioSampler struct {
 	all   bool
 }
 
+// newRatioSampler returns a sampler that records this share of traces, 0 to 1.
 func newRatioSampler(ratio float64) ratioSampler {
 	if ratio >= 1 {
 		return ratioSampler{ratio: 1, all: true}
@@ -56,8 +57,9 @@ func (s ratioSampler) Description() string {
 	return "TraceIDHashRatio{" + strconv.FormatFloat(s.ratio, 'g', -1, 64) + "}"
 }
 
-// samplerFromEnv returns the sampler for the standard values; without any, every span is recorded unless its parent
-// decides otherwise, as the specification requires.
+// samplerFromEnv returns the sampler for the standard values of OTEL_TRACES_SAMPLER; without any, every span is
+// recorded unless its parent decides otherwise, as the specification requires. Other values are an error that names
+// the accepted ones, and not ignored as the SDK would.
 func samplerFromEnv(env func(string) string) (sdktrace.Sampler, error) {
 	name := strings.ToLower(strings.TrimSpace(env(envSampler)))
 	root, parentBased := strings.CutPrefix(name, "parentbased_")
@@ -85,6 +87,7 @@ func samplerFromEnv(env func(string) string) (sdktrace.Sampler, error) {
 	return sampler, nil
 }
 
+// ratioFromEnv returns the ratio of OTEL_TRACES_SAMPLER_ARG; 1 without a value, which is the specification's default.
 func ratioFromEnv(env func(string) string) (float64, error) {
 	text := strings.TrimSpace(env(envSamplerArg))
 	if text == "" {

@@ -47,16 +47,16 @@ type Config struct {
 	Certificates []CertificateFile
 }
 
-// Telemetry is the telemetry of this process, as set up by Setup.
+// Telemetry is the telemetry of this process, as set up by Setup. It is safe for concurrent use until Shutdown.
 type Telemetry struct {
 	provider trace.TracerProvider
 	shutdown func(context.Context) error
 }
 
-// Setup registers the metrics, and installs the tracer provider that the OTEL_* variables request as the global
-// one. Without OTEL_TRACES_EXPORTER=otlp or an OTLP endpoint nothing is recorded. It does not wait for a
-// connection: an unreachable collector costs spans, not time. It must be called once per process, with Shutdown at
-// the end.
+// Setup registers the metrics, and installs the tracer provider that the OTEL_* variables request as the global one.
+// Without OTEL_TRACES_EXPORTER=otlp or an OTLP endpoint nothing is recorded. It does not wait for a connection: an
+// unreachable collector costs spans, not time. It must be called once per process, with Shutdown at the end. An error
+// names the variable that is wrong; metrics are then registered nevertheless.
 func Setup(ctx context.Context, cfg Config) (*Telemetry, error) {
 	Register()
 	processCertificates.watch(cfg.Certificates)
@@ -123,7 +123,7 @@ func describe(ctx context.Context, cfg Config) (*resource.Resource, error) {
 	return attributes, nil
 }
 
-// Tracer returns the tracer of a package, named by its import path.
+// Tracer returns the tracer of a package, named by its import path. Without an exporter its spans are no-ops.
 func (t *Telemetry) Tracer(name string) trace.Tracer { return t.provider.Tracer(name) }
 
 // Shutdown exports the spans that are waiting, for a few seconds at most, and stops.

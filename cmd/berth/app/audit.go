@@ -22,7 +22,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
-// defaultHistoryMiB is the default bound of a recording: about an hour of a busy cluster.
+// defaultHistoryMiB is the default bound of a recording: about an hour of a busy cluster. The audit holds the whole
+// history in memory, so a larger one needs a larger machine.
 const defaultHistoryMiB = 1024
 
 // newAuditCommand returns the command `berth audit`. It reads one file and contacts no server. The exit code is 0
@@ -101,7 +102,7 @@ func (o *options) addLedger(f *pflag.FlagSet) {
 	f.StringVar(&o.dataDir, "data-dir", "", "`directory` of a running berth up with an embedded ledger")
 }
 
-// addEtcd adds the flags that locate the ledger.
+// addEtcd adds the flags that locate the ledger: its servers, its prefix, and the files of a TLS connection.
 func (o *options) addEtcd(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "endpoints of the etcd cluster that keeps the ledger")
 	f.StringVar(&o.ledgerPrefix, "etcd-prefix", etcd.DefaultPrefix, "key prefix of this Berth in etcd")
@@ -121,6 +122,7 @@ func (o *options) openLedger(ctx context.Context) (*etcd.Store, error) {
 	switch {
 	case len(endpoints) > 0 && o.dataDir != "":
 		return nil, errors.New("--etcd-endpoints and --data-dir: want at most one of them")
+	// The running `berth up` has written where its store listens.
 	case o.dataDir != "":
 		running, err := embedded.ReadEndpoints(o.dataDir)
 		if err != nil {

@@ -57,10 +57,12 @@ func WithPodsToActivate[T framework.StateData](create func() T) Option {
 	}
 }
 
-// podsToActivate is nil unless WithPodsToActivate was given. It is written before the command runs.
+// podsToActivate is nil unless WithPodsToActivate was given. It is written before the command runs, and only read
+// afterwards.
 var podsToActivate *plugins.PodsToActivate
 
-// compiledIn are the plugins of this program. It is written before the command runs.
+// compiledIn holds the factories of the plugins of this program, by name. It is written before the command runs, and
+// only read afterwards.
 var compiledIn = map[string]plugins.Factory{}
 
 // pluginNames returns the names of the plugins of this program, sorted: a configuration may enable these in addition

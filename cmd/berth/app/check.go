@@ -109,8 +109,9 @@ func listLedger(ctx context.Context, store *etcd.Store) ([]ledger.KV, error) {
 	return all, nil
 }
 
-// listCluster lists claims before pods, and pods before nodes and volumes, so that a claim's pods and a pod's node
-// are in the result.
+// listCluster lists claims before pods, and pods before nodes and volumes, so that a claim's pods and a pod's node are
+// in the result: an object that is created in between can only be one that nothing listed before refers to. The user
+// needs permission to list all of these kinds in all namespaces.
 func listCluster(ctx context.Context, client kubernetes.Interface, in *audit.CurrentState) error {
 	if err := listClaims(ctx, client, in); err != nil {
 		return err
@@ -132,7 +133,8 @@ func listCluster(ctx context.Context, client kubernetes.Interface, in *audit.Cur
 	return err
 }
 
-// listClaims lists claims to volumes and to devices. There are no claims to devices where their API is absent.
+// listClaims lists claims to volumes and to devices. There are no claims to devices where their API is absent
+// (Kubernetes before 1.34, or with the feature disabled), which is not an error.
 func listClaims(ctx context.Context, client kubernetes.Interface, in *audit.CurrentState) error {
 	var err error
 	claims := client.CoreV1().PersistentVolumeClaims(metav1.NamespaceAll)
@@ -164,7 +166,8 @@ func listClaims(ctx context.Context, client kubernetes.Interface, in *audit.Curr
 	return err
 }
 
-// listPlaces lists pods, nodes, namespaces and disruption budgets.
+// listPlaces lists pods, nodes, namespaces and disruption budgets, in this order: a node that a pod was just bound to
+// is then listed, too. Namespaces are needed for terms that select them by label.
 func listPlaces(ctx context.Context, client kubernetes.Interface, in *audit.CurrentState) error {
 	var err error
 	in.Pods, err = listPages(ctx, func(ctx context.Context, o metav1.ListOptions) ([]corev1.Pod, string, error) {

@@ -41,6 +41,7 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	// kubectl runs kubectl-berth for `kubectl berth`; help texts then show what the user typed.
 	if isPlugin(os.Args[0]) {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl berth"}
 	}

@@ -62,7 +62,8 @@ func newDescheduleCommand() *cobra.Command {
 	return cmd
 }
 
-// addDescheduling adds the flags of a command that reads the log and the ledger of a Berth.
+// addDescheduling adds the flags of a command that plans a cycle: those that locate the log, the ledger and
+// Prometheus, the policy, and the profiles by which replacements are placed.
 func (o *storeFlags) addDescheduling(f *pflag.FlagSet) {
 	o.addLedger(f)
 	o.addNATS(f)
@@ -73,7 +74,8 @@ func (o *storeFlags) addDescheduling(f *pflag.FlagSet) {
 		"reject a policy with keys that have no effect, instead of warning about them")
 }
 
-// addLog adds the flags of a command that reads the log of a Berth.
+// addLog adds the flags of a command that reads the log of a Berth and asks its services; such a command needs no
+// access to the ledger.
 func (o *storeFlags) addLog(f *pflag.FlagSet) {
 	f.StringVar(&o.dataDir, "data-dir", "",
 		"directory of a running berth up with an embedded log; default: "+defaultDataDir+", if one runs there")
@@ -103,6 +105,7 @@ func (o *storeFlags) deschedule(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	o.shards, o.binders = 1, 1 // not used here, but validated
+	// The same checks as for the service, so that a policy that works here works there.
 	in, err := o.read([]service{deschedulerService})
 	if err != nil {
 		return err
@@ -157,6 +160,7 @@ func (o *storeFlags) openLog(ctx context.Context, logger *slog.Logger) (*jetstre
 	}
 	switch {
 	case len(cfg.URLs) > 0:
+	// The address is a forwarded port on this machine.
 	case o.installation.Namespace != "":
 		e, err := o.endpoint(ctx, reach.NATS)
 		if err != nil {

@@ -78,6 +78,7 @@ func (o *options) drainShard(ctx context.Context, w io.Writer, id string, timeou
 		for _, p := range part {
 			batch[p] = moves[p]
 		}
+		// The transaction compares nothing: a request is a hint that the owner follows when it is next free to.
 		txn, err := roster.WantPartitions(batch)
 		if err != nil {
 			return err
@@ -86,6 +87,7 @@ func (o *options) drainShard(ctx context.Context, w io.Writer, id string, timeou
 			return err
 		}
 	}
+	// left is kept for the error: a drain that takes too long has usually handed over most partitions.
 	left := len(moves)
 	err = wait.PollUntilContextTimeout(ctx, drainPoll, timeout, true, func(ctx context.Context) (bool, error) {
 		now, err := partitionsByShard(ctx, store)
@@ -99,7 +101,8 @@ func (o *options) drainShard(ctx context.Context, w io.Writer, id string, timeou
 	return err
 }
 
-// partitionsByShard returns the partitions of each shard; live shards without a partition are included.
+// partitionsByShard returns the partitions of each shard; live shards without a partition are included, dead ones that
+// still own some as well. Its two lists are of two moments, which the callers tolerate: they poll.
 func partitionsByShard(ctx context.Context, store *etcd.Store) (map[string][]int32, error) {
 	owned := map[string][]int32{}
 	members, _, err := store.List(ctx, roster.PrefixMember+"scheduler/")

@@ -88,7 +88,7 @@ func (r *logCommand) addFlags(cmd *cobra.Command) {
 	r.addLog(f)
 }
 
-// about resolves the name of a pod and calls ask with it.
+// about resolves the name of a pod and calls ask with it. A name without a namespace is completed as kubectl would.
 func (r *logCommand) about(
 	ctx context.Context, pod string, ask func(context.Context, *inquire.Inquiry, string) error,
 ) error {
@@ -137,7 +137,7 @@ func (r *logCommand) openRunning(ctx context.Context) (*jetstream.Log, error) {
 	return r.openLog(ctx, logger)
 }
 
-// write writes an answer as text, or structured if requested.
+// write writes an answer as text, or structured if requested. wide is passed to text, which then shows everything.
 func (r *logCommand) write(w io.Writer, answer any, text func(w io.Writer, wide bool) error) error {
 	if done, err := render.Structured(w, answer, r.output); done {
 		return err

@@ -62,6 +62,7 @@ func (e *exportCommand) run(ctx context.Context, w io.Writer) (err error) {
 		if err != nil {
 			return fmt.Errorf("--file: %s: %w", e.file, err)
 		}
+		// The spans show how far back the bundle reaches, which depends on the log's retention.
 		out := render.NewLines(w)
 		out.Printf("%s: %d bytes\n", e.file, size)
 		for _, s := range eventlog.Streams() {

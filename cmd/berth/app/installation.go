@@ -46,6 +46,7 @@ func (o *options) locate() error {
 	case named || o.installation.Namespace != "":
 		return nil
 	}
+	// A running `berth up` in the working directory wins: a user who has started one there means that one.
 	_, err := embedded.ReadEndpoints(defaultDataDir)
 	if err == nil || !o.hasKubeconfig() {
 		o.dataDir = defaultDataDir
@@ -80,6 +81,7 @@ func (o *options) openInstalledLedger(ctx context.Context) (*etcd.Store, error) 
 	if err != nil {
 		return nil, err
 	}
+	// The certificate, if there is one, decides about TLS: an installation has it for all stores or for none.
 	scheme := "http://"
 	if e.TLS != nil {
 		scheme = "https://"

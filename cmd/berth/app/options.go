@@ -78,7 +78,8 @@ func (d descheduling) load() (*policy.Policy, error) {
 // parsed is an error each time, and the policy before stays in use. It compares contents, not modification times: a
 // ConfigMap's file is a symbolic link that changes its target.
 func (d descheduling) reload() func() (*policy.Policy, error) {
-	last, _ := os.ReadFile(d.policy) // it was read a moment ago; if it is gone, the next read fails
+	// It was read a moment ago; if it is gone, the next read fails.
+	last, _ := os.ReadFile(d.policy)
 	return func() (*policy.Policy, error) {
 		now, err := os.ReadFile(d.policy)
 		if err != nil || bytes.Equal(now, last) {
@@ -310,6 +311,7 @@ func (o *options) kubectlNamespace() string {
 // restConfig reads the kubeconfig, by kubectl's rules: --kubeconfig, $KUBECONFIG, ~/.kube/config, or the service
 // account of the pod. It makes no request to the cluster.
 func (o *options) restConfig() (*rest.Config, error) {
+	// Whether the file exists is checked here, so that the error names the flag.
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	if o.kubeconfig != "" {
 		if _, err := os.Stat(o.kubeconfig); err != nil {
@@ -326,6 +328,7 @@ func (o *options) restConfig() (*rest.Config, error) {
 		}
 		return nil, fmt.Errorf("--kubeconfig: %s: %w", o.kubeconfig, err)
 	}
+	// The user agent shows in audit logs of the API server.
 	cfg.UserAgent = "berth/" + berthVersion()
 	return cfg, nil
 }

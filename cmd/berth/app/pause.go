@@ -31,6 +31,7 @@ func newPauseCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.onSwitch(cmd.Context(), func(ctx context.Context, store *etcd.Store) error {
+				// The time is that of the operator's machine, for people; nothing compares it.
 				p := pause.Pause{Since: time.Now(), By: by, Reason: reason}
 				if err := pause.Begin(ctx, store, p); err != nil {
 					return err

@@ -30,7 +30,8 @@ import (
 // replayListed is how many decisions are printed unless -o wide, json or yaml is given.
 const replayListed = 20
 
-// replayCommand is the command `berth replay`. One of pod, at, all and sample selects the decisions.
+// replayCommand is the command `berth replay`. One of pod, at, all and sample selects the decisions; strict withholds
+// even the recorded nodes that a decision counted before the ledger showed them.
 type replayCommand struct {
 	logCommand
 	bundle, pod, at string
@@ -120,7 +121,8 @@ func (r *logCommand) openSource(
 	return use(src, cfg.Profiles)
 }
 
-// profilesOf returns the configuration of --config, else that of a bundle, else the default.
+// profilesOf returns the configuration of --config, else that of a bundle, else the default. It must be that of the
+// shard that decided: with another one decisions differ for a known reason, which the verdict names.
 func (r *logCommand) profilesOf(bundled []byte) (*config.Configuration, error) {
 	switch {
 	case r.config != "":
@@ -171,7 +173,8 @@ func (r *replayCommand) replay(
 	return result.verdict()
 }
 
-// selection returns a filter for the requested records; nil selects all.
+// selection returns a filter for the requested records; nil selects all. Only decisions that an attempt of a shard
+// made, with their evidence, can be made again; the run leaves others out by itself.
 func (r *replayCommand) selection(
 	ctx context.Context, src rerun.Source,
 ) (func(eventlog.Record, *events.Decision) bool, error) {
@@ -236,7 +239,8 @@ func (r *replayCommand) firstFrom() (func(eventlog.Record, *events.Decision) boo
 	return first(func(rec eventlog.Record) bool { return !rec.Time.Before(at) }), nil
 }
 
-// replayResult is the output of -o json and yaml.
+// replayResult collects the verdicts, and is the output of -o json and yaml. It is bounded: listed is the greatest
+// length of List, and single lists decisions that are the same as well.
 type replayResult struct {
 	// Decisions counts the requested decisions. Of these, Same came out the same, Explained differed for a known
 	// reason, Different differed without one, and Missing could not be made again.
@@ -304,7 +308,8 @@ func (r *replayResult) add(v rerun.Verdict) error {
 	return nil
 }
 
-// verdict returns an error if a decision came out differently for no known reason.
+// verdict returns an error if a decision came out differently for no known reason: the exit code is then 1. A decision
+// that cannot be made again is not counted as a difference.
 func (r *replayResult) verdict() error {
 	if r.Different > 0 {
 		return fmt.Errorf("%d of %d decisions differ", r.Different, r.Decisions)

@@ -39,6 +39,7 @@ func newSecureLedgerCommand() *cobra.Command {
 			"with other applications, these are then denied as well, unless they have users of their own.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			// The file is read before etcd is contacted, so that a mistake in it changes nothing.
 			access, err := readRoles(file)
 			if err != nil {
 				return err

@@ -78,6 +78,7 @@ func (s *simulateCommand) run(ctx context.Context, w io.Writer) error {
 	if in.Changes, err = s.readChanges(); err != nil {
 		return err
 	}
+	// Configuration and policy are checked before the log is read, which may take a while.
 	files, err := s.readFiles()
 	if err != nil {
 		return err
@@ -142,6 +143,7 @@ func (s *simulateCommand) readChanges() (simulate.Changes, error) {
 	return changes, nil
 }
 
+// readManifest reads one file of --filename. Standard input and URLs, which kubectl accepts, are not supported.
 func readManifest(path string) (manifest.Content, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -21,7 +21,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/priorities"
 )
 
-// watchEvery is the default interval of `berth status --watch`.
+// watchEvery is the default interval of `berth status --watch`. Each report asks all services once, so it should be
+// longer than their answers take.
 const watchEvery = 2 * time.Second
 
 // clearScreen moves a terminal's cursor home and clears the screen (ECMA-48).
@@ -90,6 +91,7 @@ func (o *statusCommand) run(ctx context.Context, w io.Writer) error {
 	} else {
 		defer closeAll()
 	}
+	// Each round is a report of its own; nothing is kept between two of them but the connection to the log.
 	for {
 		report, err := o.report(ctx, ask)
 		if err != nil {
@@ -127,6 +129,7 @@ func (o *statusCommand) services(ctx context.Context) (overviewSource, func(), e
 	if err != nil {
 		return nil, nil, err
 	}
+	// The log's connection is also the bus to the services.
 	inquiry := &inquire.Inquiry{Log: log, History: log, Bus: log}
 	return func(ctx context.Context) (*explain.Overview, error) {
 		leader, err := o.descheduler(ctx)
@@ -145,6 +148,7 @@ func (o *statusCommand) descheduler(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer func() { _ = store.Close() }() // only the connection
+	// An election is a prefix with one key for each candidate; the oldest key leads until its lease ends.
 	candidates, _, err := store.List(ctx, roster.PrefixElection+"descheduler/")
 	if err != nil {
 		return "", fmt.Errorf("--etcd-endpoints: %w", err)
@@ -194,6 +198,7 @@ func (o *statusCommand) addLedgerState(ctx context.Context, r *statusReport) err
 	if r.Descheduling, err = switchLine(ctx, store); err != nil {
 		return err
 	}
+	// As in a service (watches), only a client with a certificate checks.
 	if !store.Identified() {
 		return nil
 	}
@@ -204,7 +209,8 @@ func (o *statusCommand) addLedgerState(ctx context.Context, r *statusReport) err
 	return err
 }
 
-// ledgerOpen is the warning about an etcd that does not authenticate its clients.
+// ledgerOpen is the warning about an etcd that does not authenticate its clients. It names the alert, whose runbook
+// entry describes what to do.
 const ledgerOpen = "etcd authentication is off: any client that can connect can change the ledger " +
 	"(alert BerthLedgerOpen of the runbook)"
 
@@ -241,7 +247,7 @@ func (o *options) priorities(ctx context.Context) (priorities.Report, error) {
 	return priorities.Of(pods, quotas), err
 }
 
-// hasKubeconfig reports whether a kubeconfig is given, or found where kubectl looks.
+// hasKubeconfig reports whether a kubeconfig is given, or found where kubectl looks. It does not parse the file.
 func (o *options) hasKubeconfig() bool {
 	if o.kubeconfig != "" {
 		return true
@@ -254,7 +260,8 @@ func (o *options) hasKubeconfig() bool {
 	return false
 }
 
-// statusReport is the output of `berth status`.
+// statusReport is the output of `berth status`: what the services answered, the report about priorities (embedded, so
+// that its fields are at the top level of JSON), and the stop switch.
 type statusReport struct {
 	// Services holds the answers of the services; nil if it is not known where they are.
 	Services *explain.Overview `json:"services,omitempty"`

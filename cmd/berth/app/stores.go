@@ -46,6 +46,8 @@ func (o *options) openStores(ctx context.Context, logger *slog.Logger) (*stores,
 // open connects to the ledger, then to the log. The embedded etcd is reached without a socket for requests (KV) and
 // over its socket for watches, the embedded NATS without a socket (InProcess).
 func (s *stores) open(ctx context.Context, o *options, logger *slog.Logger) error {
+	// A silent server of an etcd cluster is reported once, when it stops to answer, and once when it is back: the
+	// client goes on with the others by itself.
 	ledger := etcd.Config{
 		Endpoints: o.etcdEndpoints, Prefix: o.ledgerPrefix,
 		CAFile: o.tls.etcdCA, CertFile: o.tls.etcdCert, KeyFile: o.tls.etcdKey,
@@ -65,6 +67,8 @@ func (s *stores) open(ctx context.Context, o *options, logger *slog.Logger) erro
 	if err != nil {
 		return fmt.Errorf("--etcd-endpoints: %w", err)
 	}
+	// The name shows in NATS' lists of connections. Replicas apply to streams that are created now, and change
+	// existing ones if set.
 	cfg := jetstream.Config{
 		URLs: o.nats.urls, Name: "berth", Logger: logger, Replicas: o.nats.replicas, OnDropped: telemetry.BusDropped,
 		CAFile: o.tls.natsCA, CertFile: o.tls.natsCert, KeyFile: o.tls.natsKey, CredsFile: o.tls.natsCreds,

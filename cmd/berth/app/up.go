@@ -68,6 +68,7 @@ func (o *options) run(ctx context.Context, services []service) error {
 		return err
 	}
 	tuneCollector()
+	// From here on the process holds resources; each is released by a defer, in the reverse order.
 	var web *serve.Server
 	if o.http.Address != "" {
 		if web, err = serve.Listen(o.http); err != nil {
@@ -95,6 +96,7 @@ func (o *options) run(ctx context.Context, services []service) error {
 	for _, warning := range o.warnings(in) {
 		logger.Warn(warning)
 	}
+	// The services do not run yet, but everything that can be wrong with flags, files and addresses has been found.
 	logger.Info("berth started", "version", berthVersion(), "services", services, "cluster", in.host())
 	watches, err := o.watches(services, in, st, logger)
 	if err != nil {
@@ -188,6 +190,7 @@ func (in inputs) host() string {
 // metrics, which need its state.
 func runAll(ctx context.Context, runners map[string]runner, watches watches, web *serve.Server) error {
 	g, ctx := errgroup.WithContext(ctx)
+	// A dependency that is missing explains why services are not ready, so /readyz shows both.
 	for _, w := range watches.dependencies {
 		if web != nil {
 			web.AddReady(w.Name(), w.Ready)
@@ -209,6 +212,7 @@ func runAll(ctx context.Context, runners map[string]runner, watches watches, web
 			if err := r.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
 				return fmt.Errorf("%s: %w", name, err)
 			}
+			// A service that is asked to stop returns nil or context.Canceled; any other end is a fault.
 			if ctx.Err() == nil {
 				return fmt.Errorf("%s: exited unexpectedly", name)
 			}
@@ -284,6 +288,7 @@ func (b *builder) queue(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
+	// Hints decide which events wake a pod that a plugin rejected. They are asked for once, as in kube-scheduler.
 	var hints map[string]placement.Hints
 	if custom != nil {
 		if hints, err = custom.Hints(ctx); err != nil {
@@ -330,6 +335,7 @@ func (b *builder) shards(ctx context.Context, o *options) error {
 // service that asks, and run under the errgroup as a service: they have informers of their own. Only a process with
 // such plugins reads the kubeconfig for a shard.
 func (b *builder) plugins(ctx context.Context, o *options) (*plugins.Runtime, error) {
+	// A profile that enables only upstream's plugins needs no runtime for custom ones.
 	with := func(p placement.ProfileConfig) bool { return p.Custom != nil }
 	if b.custom != nil || !slices.ContainsFunc(b.in.config.Profiles, with) {
 		return b.custom, nil
@@ -358,6 +364,7 @@ func (b *builder) binders(o *options) error {
 	for i := range max(o.binders, 1) {
 		id := instanceID(binderService, i)
 		s, err := binder.New(binder.Config{
+			// clientConnection bounds the requests of each binder, not of all of them together.
 			ID: id, QPS: b.in.config.ClientConnection.QPS, Burst: int(b.in.config.ClientConnection.Burst),
 			Profiles: b.in.config.Profiles, KeepPlace: o.retention.keepPlace, CollectAfter: o.retention.collectAfter,
 		}, binder.Deps{

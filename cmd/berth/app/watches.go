@@ -36,6 +36,7 @@ func (o *options) watches(services []service, in inputs, st *stores, logger *slo
 			return err
 		}),
 	}}
+	// The check needs a certificate of the process's own: without one, etcd cannot distinguish it from other clients.
 	if o.tls.etcdCert != "" {
 		w.authentication = depend.NewAuthentication(st.ledger.Authenticates, telemetry.LedgerAuthenticationOff, logger)
 	}

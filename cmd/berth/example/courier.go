@@ -21,13 +21,15 @@ const (
 
 var _ framework.BindPlugin = &courier{}
 
+// newCourier is the plugin's factory, as a configuration calls it; it has no arguments.
 func newCourier(_ context.Context, _ runtime.Object, h framework.Handle) (framework.Plugin, error) {
 	return &courier{h}, nil
 }
 
 func (c *courier) Name() string { return courierName }
 
-// Bind binds the incarnation of the pod that was placed.
+// Bind binds the pod to the node that was chosen, or skips it, so that the binder binds it. The UID makes sure that a
+// pod which was deleted and created again under its name is not bound in its place.
 func (c *courier) Bind(
 	ctx context.Context, _ framework.CycleState, pod *corev1.Pod, node string,
 ) *framework.Status {

@@ -33,7 +33,8 @@ const wanted = "licence"
 // numberOf is the annotation that holds the number of a pod's licence.
 const numberOf = "example.com/licence-number"
 
-// licences is the plugin. Its argument is the label of nodes that holds the number of their licences.
+// licences is the plugin. Its argument is the label of nodes that holds the number of their licences. The framework
+// calls it concurrently; given counts the licences that it has given.
 type licences struct {
 	Label string `json:"label"`
 
@@ -53,6 +54,8 @@ var (
 	_ framework.EnqueueExtensions = &licences{}
 )
 
+// newLicences is the plugin's factory. Its arguments arrive as the JSON of pluginConfig; an error names the field, and
+// ends the start of the process.
 func newLicences(_ context.Context, args runtime.Object, h framework.Handle) (framework.Plugin, error) {
 	raw, ok := args.(*runtime.Unknown)
 	if !ok {
@@ -112,8 +115,11 @@ func (l *licences) PreFilter(
 	return nil, nil
 }
 
+// PreFilterExtensions returns nil: PreFilter computes nothing that preemption would have to adjust.
 func (l *licences) PreFilterExtensions() framework.PreFilterExtensions { return nil }
 
+// Filter rejects nodes without a licence left. The status is Unschedulable, not UnschedulableAndUnresolvable, as the
+// eviction of a pod may free one.
 func (l *licences) Filter(
 	_ context.Context, _ framework.CycleState, _ *corev1.Pod, node framework.NodeInfo,
 ) *framework.Status {
@@ -130,6 +136,7 @@ func (l *licences) Score(
 	return min(max(l.left(node), framework.MinScore), framework.MaxScore), nil
 }
 
+// ScoreExtensions returns nil: scores are in the range that the framework expects.
 func (l *licences) ScoreExtensions() framework.ScoreExtensions { return nil }
 
 // PreBindPreFlight skips PreBind for pods that need no licence.

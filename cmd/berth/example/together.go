@@ -30,13 +30,16 @@ var (
 	_ framework.ReservePlugin = &together{}
 )
 
+// newTogether is the plugin's factory; it has no arguments.
 func newTogether(_ context.Context, _ runtime.Object, h framework.Handle) (framework.Plugin, error) {
 	return &together{h}, nil
 }
 
 func (t *together) Name() string { return togetherName }
 
-// Permit allows all pods of a group when the last one has its place.
+// Permit allows all pods of a group when the last one has its place: it counts the pods of the group that are on
+// nodes, that wait for the same, and the pod itself. Pods without the annotation pass at once. A pod that waits keeps
+// its place reserved.
 func (t *together) Permit(
 	_ context.Context, _ framework.CycleState, pod *corev1.Pod, _ string,
 ) (*framework.Status, time.Duration) {
@@ -96,6 +99,7 @@ func (t *together) waiting(pod *corev1.Pod) (list []framework.WaitingPod) {
 	return list
 }
 
+// sameGroup reports whether two pods belong to one group: the label's value and the namespace are the same.
 func sameGroup(a, b *corev1.Pod) bool {
 	group, grouped := a.Labels[groupLabel]
 	return grouped && a.Namespace == b.Namespace && b.Labels[groupLabel] == group

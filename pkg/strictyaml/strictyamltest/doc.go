@@ -1,4 +1,3 @@
-// Package strictyamltest holds what a file format's tests share: files under testdata, each beside
-// a golden file that says what it means, or in which words it is refused. Run the tests with
-// -update to accept what they got.
+// Package strictyamltest holds the code that the tests of file formats share: files under testdata, each next to a
+// golden file with the decoded meaning, or the words of the refusal. Run the tests with -update to accept the results.
 package strictyamltest

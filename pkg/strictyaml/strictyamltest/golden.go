@@ -12,7 +12,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// Files are the YAML files of testdata/dir. There must be some.
+// Files returns the YAML files of testdata/dir, sorted by name. It fails the test if there are none: a renamed
+// directory would otherwise test nothing.
 func Files(t testing.TB, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", dir, "*.yaml"))
@@ -22,7 +23,7 @@ func Files(t testing.TB, dir string) []string {
 	return files
 }
 
-// Golden compares got with the golden file beside input, and with -update writes it.
+// Golden compares got with the golden file of input (the same name with .golden), and with -update writes it.
 func Golden(t testing.TB, input, got string) {
 	t.Helper()
 	file := strings.TrimSuffix(input, ".yaml") + ".golden"

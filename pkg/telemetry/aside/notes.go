@@ -24,6 +24,7 @@ type Notes struct {
 	now     func() time.Time
 	mu      struct {
 		sync.Mutex
+		// since is the beginning of the current window, lines the number of lines that it has had.
 		since time.Time
 		lines int
 		// left is the number of lines that were not written.
@@ -54,7 +55,8 @@ func (n *Notes) Write(message string, attributes ...any) {
 	}
 }
 
-// line reports whether a line may be written now, and how many were left out before.
+// line reports whether a line may be written now, and how many were left out in the window before, when a new one
+// begins.
 func (n *Notes) line() (left int, write bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -67,7 +67,7 @@ type line struct {
 }
 
 // Bundle is a file that Export has written. It must be closed after use. Several goroutines may read from it, each
-// with its own Records.
+// with its own Records: members are read at their offsets, without a shared position.
 type Bundle struct {
 	Manifest Manifest
 	// Config and Policy are the configuration files, empty if they were not given.
@@ -194,6 +194,7 @@ func (b *Bundle) Open(_ context.Context, s eventlog.Stream, from uint64) (rerun.
 		if m.dir != string(s) {
 			continue
 		}
+		// Members are in the order of the file, which is that of their sequences.
 		if m.first <= from {
 			parts = parts[:0] // the first requested record is in this member or a later one
 		}
@@ -221,6 +222,7 @@ func (b *Bundle) whole(m member) ([]byte, error) {
 	if err := u.open(b.file, m); err != nil {
 		return nil, err
 	}
+	// The first pass finds the size and fails beyond the limits, before memory is allocated.
 	size, err := io.Copy(io.Discard, u)
 	if err != nil {
 		return nil, err

@@ -30,9 +30,10 @@ type Contents struct {
 	Now            time.Time
 }
 
-// Export writes a bundle with the content of a log, each stream up to its end at the time it is read, and returns
-// what it contains. The decisions are read first, so that the facts they were computed from are in the log by then.
-// Objects are stripped, however complete they are in the log, and the configuration loses its credentials.
+// Export writes a bundle with the content of a log, each stream up to its end at the time it is read, and returns its
+// manifest. The decisions are read first, so that the facts they were computed from are in the log by then. Objects
+// are stripped, however complete they are in the log, and the configuration loses its credentials. An error leaves an
+// incomplete file, which has no manifest and which OpenBundle refuses.
 func Export(ctx context.Context, w io.Writer, src rerun.Source, c Contents) (Manifest, error) {
 	m := Manifest{
 		Format: Format, Version: c.Version, Kubernetes: c.Kubernetes, Created: c.Now.UTC(),
@@ -65,7 +66,7 @@ func Export(ctx context.Context, w io.Writer, src rerun.Source, c Contents) (Man
 	return m, e.archive.Close()
 }
 
-// configuration adds the given files.
+// configuration adds the given files, without their credentials. A file that is too large for a reader is refused now.
 func (e *export) configuration(c Contents) error {
 	for _, file := range []struct {
 		name  string

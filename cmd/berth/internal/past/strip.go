@@ -59,7 +59,8 @@ func stripPolicy(text []byte) ([]byte, error) {
 	})
 }
 
-// edited returns a YAML document after edit, which reports whether it has changed anything.
+// edited returns a YAML document after edit, which reports whether it has changed anything. Comments are lost if it
+// has.
 func edited(text []byte, edit func(map[string]any) bool) ([]byte, error) {
 	data, err := yaml.YAMLToJSON(text)
 	if err != nil {

@@ -22,7 +22,9 @@ type forward struct {
 	stop    func()
 }
 
-// start requests the forwarding of a port of a pod, and waits until it is established.
+// start requests the forwarding of a port of a pod, and waits until it is established, within requestTimeout. The
+// forwarding has a goroutine of client-go's, which ends when stop is called or the connection to the pod is lost. The
+// local port is chosen by the kernel.
 func (c *Cluster) start(ctx context.Context, pod string, port uint16) (*forward, error) {
 	dialer, err := c.dialer(pod)
 	if err != nil {

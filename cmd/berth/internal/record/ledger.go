@@ -121,7 +121,8 @@ func (s *ledgerSource) settle(ctx context.Context) (int64, error) {
 }
 
 // caughtUp reports whether the changes up to a list have been recorded: every key in it, and the removal of every key
-// that is not.
+// that is not. The revision alone is not enough: skipped keys change it without a record, and no event may follow that
+// would advance it.
 func (s *ledgerSource) caughtUp(kvs []ledger.KV, revision int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

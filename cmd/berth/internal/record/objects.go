@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// pageSize is the page size of lists.
+	// pageSize is the page size of lists: pages of full pods stay below some megabytes.
 	pageSize = 1000
 	// listTimeout bounds one page.
 	listTimeout = 30 * time.Second
@@ -32,13 +32,15 @@ const (
 	backoffReset = 10 * time.Second
 )
 
-// retry spaces attempts to reach the API server: 0.1 s doubling to 2 s, without end.
+// retry spaces attempts to reach the API server: 0.1 s doubling to 2 s, without end. A recording that gives up would
+// miss the outage that it is there to observe.
 var retry = backoff.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Cap: 2 * time.Second, Steps: 6}
 
 // errRelist means that the API server no longer has the changes since the last version seen.
 var errRelist = errors.New("resourceVersion is no longer available from the API server")
 
-// kind describes how to read objects of one kind, and what to keep of them.
+// kind describes how to read objects of one kind, and which of their fields to keep. list and watch are those of the
+// typed client.
 type kind struct {
 	name  recording.Kind
 	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
@@ -203,6 +205,7 @@ func (s *source) hash(o recording.Object) (uint64, error) {
 // and not listed are gone, unless they are newer than the list.
 func (s *source) applyList(ctx context.Context, items []runtime.Object, rv uint64) error {
 	s.mu.Lock()
+	// What the list shows and was not recorded happened after this version.
 	after := s.mu.newest
 	gone := map[string]struct{}{}
 	for uid, o := range s.mu.objects {
@@ -227,6 +230,7 @@ func (s *source) applyList(ctx context.Context, items []runtime.Object, rv uint6
 			return err
 		}
 	}
+	// An object that is not in the list was deleted at an unknown version in between.
 	for uid := range gone {
 		o := recording.Object{UID: uid, RV: rv, Gone: true, Missed: true, After: after}
 		if err := s.recordVersion(ctx, nil, o); err != nil {

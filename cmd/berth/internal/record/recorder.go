@@ -18,13 +18,14 @@ import (
 
 const (
 	// markEvery is the time between two marks, and so the time within which the audit does not know the order of a
-	// ledger revision and a resourceVersion.
+	// ledger revision and a resourceVersion. A shorter one finds more, and costs three more linearizable reads.
 	markEvery = 500 * time.Millisecond
 	// markTimeout bounds the three reads of one mark; a mark that fails is left out.
 	markTimeout = 5 * time.Second
 	// flushEvery bounds what a crash of the recorder loses.
 	flushEvery = time.Second
-	// buffer is how many records may wait for the disk before the watches block.
+	// buffer is how many records may wait for the disk before the watches block. A burst of a large cluster fits; a
+	// slow disk delays the watches, which catch up.
 	buffer = 1024
 	// settleTimeout bounds the wait for everything that had happened when the recorder was stopped; settleEvery is
 	// the polling interval.
@@ -66,6 +67,7 @@ func New(deps Deps) *Recorder {
 // about the file, or about the start. When the history is full, Run ends it with a record of that, and returns nil.
 // The watches have a context of their own, since they must outlive ctx until the history is complete.
 func (r *Recorder) Run(ctx context.Context) error {
+	// The watches and the writer go on after ctx has ended, until record has completed the history and calls stop.
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	g, watching := errgroup.WithContext(watching)
@@ -90,6 +92,8 @@ func (r *Recorder) record(ctx, watching context.Context, g *errgroup.Group) erro
 	if err := wait(ctx, watching, r.ledger.listed); err != nil {
 		return err
 	}
+	// The ledger has been listed, so a reservation that precedes a bind in these lists is in the history or in that
+	// list.
 	for _, s := range r.objects {
 		g.Go(func() error { return s.run(watching) })
 	}
@@ -98,6 +102,7 @@ func (r *Recorder) record(ctx, watching context.Context, g *errgroup.Group) erro
 			return err
 		}
 	}
+	// From here on every change of both systems is recorded.
 	r.deps.Started()
 	r.markUntil(ctx, watching)
 	if watching.Err() != nil {
@@ -174,6 +179,7 @@ func (r *Recorder) finish(ctx context.Context) error {
 	if mark, err := r.mark(ctx); err == nil {
 		send(ctx, r.records, recording.Record{Mark: &mark})
 	}
+	// The lowest version of all kinds counts: beyond it some kind may be incomplete.
 	for _, s := range r.objects {
 		rv, err := s.settle(ctx)
 		if err != nil {
