@@ -10,9 +10,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// preemptionRule represents preemption among the rules. If a pod could be placed by preemption, but a disruption budget
-// or a plan protects the victims, preemption also counts as having rejected it, and the pod waits for budgets that
-// allow more. (Upstream has no such event: it evicts victims even against their budget.)
+// preemptionRule represents preemption among the rules. If a pod could be placed by preemption, but a disruption
+// budget or a plan protects the victims, preemption also counts as having rejected it, and the pod waits for
+// budgets that allow more. (Upstream has no such event: it evicts victims even against their budget.)
 type preemptionRule struct{ nodes.Idle }
 
 // newPreemptionRule is the factory. Package preempt uses the arguments (see PreemptionRules.limit).

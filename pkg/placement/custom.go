@@ -84,14 +84,15 @@ func (c *Custom) decides() bool {
 	return false
 }
 
+// scores reports whether any of the plugins scores nodes.
 func (c *Custom) scores() bool { return c != nil && len(c.Points[AtScore]) > 0 }
 
 // Hints decide which changes wake pods that custom plugins have rejected; rules have their own hints.
 // Implementations must be safe for concurrent use. Source: EnqueueExtensions in k8s.io/kube-scheduler/framework.
 type Hints interface {
-	// Events lists the events that a plugin listens to; told is false for a plugin that listens to everything, and
-	// for a name that is not a plugin's.
-	Events(plugin string) (list []rule.Event, told bool)
+	// Events lists the events that a plugin listens to; known is false for a plugin that listens to everything,
+	// and for a name that is not a plugin's.
+	Events(plugin string) (list []rule.Event, known bool)
 	// Helps reports whether a change of a kind that Events lists could turn the plugin's rejection of a pod into a
 	// pass. It is called for every such change and every pod that waits for the plugin, and has to be fast.
 	Helps(plugin string, pod *state.Pod, c rule.Change) bool

@@ -9,8 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// TopK is how many feasible nodes a Result ranks by default: the best one, and enough alternatives for a shard that
-// loses races.
+// TopK is how many feasible nodes a Result ranks by default: the best one, and enough alternatives for a shard
+// whose reservation conflicts with that of another shard.
 const TopK = 16
 
 // Input is everything that a decision depends on in addition to the profile.

@@ -15,6 +15,7 @@ type Diagnosis struct {
 	rejection string
 	// reasons counts nodes; a node with several reasons counts for each of them.
 	reasons map[string]int32
+	// plugins are the rules that the pod waits for; groups are the nodes by reasons, most first.
 	plugins map[string]struct{}
 	groups  []Group
 }
@@ -88,7 +89,9 @@ func (d Diagnosis) NodesByPlugin() map[string]int32 {
 	return counts
 }
 
-// DiagnosisOf sums up groups into a Diagnosis.
+// DiagnosisOf sums up groups into a Diagnosis. It sorts groups in place and keeps the slice. onlyBy holds the
+// rules that narrowed the nodes down: the pod waits for them too, because nodes that were not evaluated might
+// have passed.
 func DiagnosisOf(nodesTotal int, onlyBy []string, groups []Group) Diagnosis {
 	d := Diagnosis{nodesTotal: nodesTotal, reasons: map[string]int32{}, plugins: map[string]struct{}{}, groups: groups}
 	for _, name := range onlyBy {
@@ -118,7 +121,8 @@ func (r *Rejection) Diagnosis(nodesTotal int) Diagnosis {
 	return d
 }
 
-// Rejection rejects all nodes. plugins are the rules whose changes the pod waits for.
+// Rejection rejects all nodes. plugins are the rules whose changes the pod waits for; message is the text for
+// people.
 type Rejection struct {
 	message string
 	plugins []string

@@ -9,7 +9,12 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Evaluate decides about one pod from scratch.
+// Evaluate decides about one pod from scratch. It is a function of its arguments: it keeps nothing between calls,
+// and any number of goroutines may call it at once. The cost is proportional to nodes times rules, plus the pods
+// on all nodes where a rule counts them; engine.Engine gives the same answers at a lower cost.
+//
+// The steps: compile the rules; judge the nodes; explain why, if none passes; otherwise score those that passed,
+// and rank the best.
 func (p *Profile) Evaluate(in Input) Result {
 	if in.Candidates == nil {
 		in.Candidates = in.Nodes
@@ -65,6 +70,8 @@ func (e *Evaluation) filterNodes() {
 	}
 }
 
+// judgeAll gives every candidate its verdict, except those that rules narrowed out: they are not evaluated, as
+// upstream.
 func (e *Evaluation) judgeAll() {
 	for i, n := range e.Candidates {
 		if e.IsNarrowed(n) {
@@ -76,6 +83,8 @@ func (e *Evaluation) judgeAll() {
 	}
 }
 
+// findNominated returns the candidate that the pod has been nominated to, if it passes; nil otherwise. A
+// nomination to a node that is not a candidate is ignored.
 func (e *Evaluation) findNominated() *state.NodeInfo {
 	name := e.Pod.Status().NominatedNodeName
 	if name == "" || e.Everywhere {
@@ -88,7 +97,9 @@ func (e *Evaluation) findNominated() *state.NodeInfo {
 	return e.Candidates[i]
 }
 
-// score fills totals and columns. A single feasible node needs no comparison.
+// score fills totals and columns. A single feasible node needs no comparison, so that a scorer that fails does
+// not fail the attempt then. Each scorer scores all nodes before the next one, because normalizing compares
+// nodes. A score outside MinScore..MaxScore is an error, as upstream.
 func (e *Evaluation) score() error {
 	e.totals = make([]int64, len(e.feasible))
 	if len(e.feasible) == 1 && !e.Details {
@@ -151,7 +162,8 @@ func (e *Evaluation) tie(n *state.NodeInfo) uint64 {
 	return HomeFirst(tie, e.Home[n.Node.UID])
 }
 
-// rank fills Feasible with the best nodes.
+// rank fills Feasible with the best nodes. A nominated node is the only entry, even if details were requested for
+// all.
 func (e *Evaluation) rank() {
 	limit := e.Limit
 	switch {

@@ -10,12 +10,16 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Evaluation is one Evaluate in progress.
+// Evaluation is one Evaluate in progress. It is exported for packages preempt and engine, which compile and check
+// in the same way and differ in what they do with the results. The steps fill it from top to bottom: Compile,
+// SurveyFilters, Verdict for each node; the fields below feasible belong to Profile.Evaluate. It is used once, by
+// one goroutine.
 type Evaluation struct {
 	Input
 	Profile *Profile
 	Result  Result
 
+	// Filters and Scorers are the rules that apply to the pod, in the order of the profile.
 	Filters []ActiveFilter
 	Scorers []ActiveScorer
 	// Late leaves out the rule about devices, which is then evaluated for each pod.
@@ -28,6 +32,7 @@ type Evaluation struct {
 	// verdicts has one entry per candidate: VerdictPass, verdictExcluded, VerdictNarrowed, verdictNone,
 	// VerdictExtender, or the index in Filters of the rule that rejected the node.
 	verdicts []int16
+	// feasible holds the candidates that passed, in the order of the input.
 	feasible []*state.NodeInfo
 	// nominated is the node the pod has been nominated to, if it passes.
 	nominated *state.NodeInfo
@@ -36,10 +41,15 @@ type Evaluation struct {
 	columns [][]int64
 }
 
+// Verdicts that are not the index of a filter; see Evaluation.verdicts. All are negative.
 const (
+	// VerdictPass: no rule rejects the node.
 	VerdictPass int16 = -1 - iota
+	// verdictExcluded: the node is in Input.Excluded.
 	verdictExcluded
+	// VerdictNarrowed: a rule or plugin names the only nodes to evaluate, and this is not one of them.
 	VerdictNarrowed
+	// verdictNone: the node has not been judged, because a sample was complete before.
 	verdictNone
 	// VerdictExtender: the rules let the node pass, but a custom plugin or an extender rejects it.
 	VerdictExtender
@@ -53,7 +63,8 @@ type ActiveFilter struct {
 	Filter rule.Filter
 }
 
-// ActiveScorer is a scorer that applies to the pod, and the plugin that it belongs to.
+// ActiveScorer is a scorer that applies to the pod, and the plugin that it belongs to. Err is set instead of
+// Scorer if the rule cannot score; it fails the attempt only if nodes must be compared.
 type ActiveScorer struct {
 	Plugin    string
 	Weight    int64
@@ -65,8 +76,9 @@ type ActiveScorer struct {
 // ErrNoObject reports a query for a pod without Template.
 var ErrNoObject = errors.New("placement: the pod has no object, want one to evaluate")
 
-// Compile compiles every rule for the pod, in order. The first rejection ends it, as in upstream's
-// RunPreFilterPlugins.
+// Compile compiles every rule for the pod, in order. Admitters come first, as upstream evaluates them before the
+// pod is queued. The first rejection ends it, as in upstream's RunPreFilterPlugins: Rejected is set, and Filters
+// and Scorers are incomplete. An error means that a rule cannot be applied.
 func (e *Evaluation) Compile() error {
 	if e.Pod == nil || e.Pod.Template == nil {
 		return ErrNoObject
@@ -132,7 +144,8 @@ func (e *Evaluation) addFilter(plugin string, c rule.Compiled) (rejected bool) {
 	return false
 }
 
-// SurveyFilters lets the filters that have to see all nodes do so.
+// SurveyFilters lets the filters that have to see all nodes do so. It must be called once, before Verdict, and
+// replaces these filters by surveyed ones.
 func (e *Evaluation) SurveyFilters() {
 	for i := range e.Filters {
 		if f, ok := e.Filters[i].Filter.(rule.ClusterFilter); ok {
@@ -141,7 +154,7 @@ func (e *Evaluation) SurveyFilters() {
 	}
 }
 
-// narrow restricts only to the names that this plugin allows as well.
+// narrow restricts Only to the names that this plugin allows as well. Only stays sorted.
 func (e *Evaluation) narrow(plugin string, names []string) {
 	names = slices.Sorted(slices.Values(names))
 	if e.OnlyBy == nil {
@@ -156,6 +169,7 @@ func (e *Evaluation) narrow(plugin string, names []string) {
 	slices.Sort(e.OnlyBy)
 }
 
+// narrowedToNothing returns upstream's message for plugins whose node names have none in common.
 func (e *Evaluation) narrowedToNothing() string {
 	if len(e.OnlyBy) == 1 {
 		return fmt.Sprintf("node(s) didn't satisfy plugin %v", e.OnlyBy[0])

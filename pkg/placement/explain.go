@@ -45,6 +45,7 @@ type detailer interface {
 	Details(n *state.NodeInfo) []string
 }
 
+// detailsOf returns the details that a filter gives for a node; none if it gives none.
 func detailsOf(f rule.Filter, n *state.NodeInfo) []string {
 	if d, ok := f.(detailer); ok {
 		return d.Details(n)
@@ -121,6 +122,8 @@ func (e *Evaluation) allFailures(n *state.NodeInfo) []Failure {
 	return list
 }
 
+// addToClass adds a node to the class of nodes with the same failures. The first few nodes of a class are its
+// examples.
 func addToClass(classes map[string]*NodeClass, node string, failures []Failure) {
 	var key strings.Builder
 	for _, f := range failures {
@@ -137,7 +140,8 @@ func addToClass(classes map[string]*NodeClass, node string, failures []Failure) 
 	}
 }
 
-// insertNearest inserts a miss if it is among the nearest so far.
+// insertNearest inserts a miss if it is among the nearest so far: fewest failures first, then fewest that
+// evictions cannot change, then the smallest lack of resources, then the name.
 func insertNearest(list []Miss, m Miss) []Miss {
 	at, _ := slices.BinarySearchFunc(list, m, func(a, b Miss) int {
 		return cmp.Or(
@@ -162,7 +166,8 @@ func (m *Miss) unresolvable() int {
 	return count
 }
 
-// lack sums up, over the requested resources, the share of each that is lacking.
+// lack sums up, over the requested resources, the share of each that is lacking: 0 for a node that has enough, 1
+// for each resource of which it has nothing free.
 func (m *Miss) lack() float64 {
 	var sum float64
 	for _, s := range m.Short {

@@ -42,7 +42,7 @@ func OrderedExtenders(given []configv1.Extender) []configv1.Extender {
 // ranksByExtender reports whether an extender influences where pods are placed.
 func ranksByExtender(e configv1.Extender) bool { return e.FilterVerb != "" || e.PrioritizeVerb != "" }
 
-// Interested reports whether an extender is asked about a pod at all: it manages a resource that one of the pod's
+// Interested reports whether an extender is called for a pod at all: it manages a resource that one of the pod's
 // containers requests, or it does not list managed resources. Source: HTTPExtender.IsInterested.
 func Interested(e configv1.Extender, pod *state.Pod) bool {
 	if len(e.ManagedResources) == 0 {

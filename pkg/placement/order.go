@@ -12,8 +12,8 @@ type Queued struct {
 	UID   string
 }
 
-// Less defines the order in which pods are tried (PrioritySort): higher priority first, then the longer wait, then
-// the UID so that the order is total.
+// Less defines the order in which pods are tried (PrioritySort): higher priority first, then the longer wait,
+// then the UID so that the order is total. Source: plugins/queuesort, which does not compare UIDs.
 func Less(a, b Queued) bool {
 	if a.Priority != b.Priority {
 		return a.Priority > b.Priority

@@ -44,6 +44,7 @@ type PreemptionConfig struct {
 	KeepDevices bool
 }
 
+// The defaults and bounds of PreemptionConfig.
 const (
 	// DefaultMaxBlockers keeps a plan well within one transaction of the ledger.
 	DefaultMaxBlockers = 16
@@ -71,10 +72,13 @@ type PreemptionRules struct {
 	// Enabled reports whether the profile has DefaultPreemption.
 	Enabled bool
 	// Limited reports whether the search ends with enough candidates, by percentage and absolute.
-	Limited              bool
+	Limited bool
+	// percentage is that of the nodes which could become candidates, and absolute a number of them; see Enough.
 	percentage, absolute int32
 }
 
+// newPreemptionRules applies the defaults and checks the ranges. The error names every field that is out of
+// range.
 func newPreemptionRules(cfg PreemptionConfig) (PreemptionRules, error) {
 	p := PreemptionRules{PreemptionConfig: cfg}
 	var errs []error

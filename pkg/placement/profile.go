@@ -22,6 +22,7 @@ import (
 // Points is the set of extension points at which a rule is enabled.
 type Points uint8
 
+// The extension points that decide; points that act (Reserve, Bind and others) are other services' part.
 const (
 	// Filtering lets the rule reject nodes one by one (upstream's Filter).
 	Filtering Points = 1 << iota
@@ -84,10 +85,11 @@ type Profile struct {
 	extenders  []configv1.Extender // in the order in which they are called
 	custom     *Custom
 	hints      Hints // nil: it is unknown what custom plugins listen to
-	hash       uint64
+	// hash identifies the configuration; see Hash.
+	hash uint64
 }
 
-// enabledPlugin is one plugin of a profile.
+// enabledPlugin is one plugin of a profile, with its weight (at least 1) and the points at which it is enabled.
 type enabledPlugin struct {
 	plugin rule.Plugin
 	weight int64
@@ -132,10 +134,13 @@ func (p *Profile) CompilePlugin(name string, pod *state.Pod, objects rule.Object
 // TotalWeight returns the sum of the weights of all rules.
 func (p *Profile) TotalWeight() int64 { return p.weights }
 
-// PreemptionRules returns how the profile's pods preempt. It must not be changed.
+// PreemptionRules returns how the profile's pods preempt. It is shared and must not be changed.
 func (p *Profile) PreemptionRules() *PreemptionRules { return &p.preemption }
 
-// NewProfile compiles a profile. The error names every plugin that is wrong and why.
+// NewProfile compiles a profile. The error names every plugin that is wrong and why, not only the first.
+//
+// Two rules are added if the configuration does not enable them, in a form that rejects only what must never
+// pass: closed nodes, and pods of a pod group, which this version cannot place.
 func NewProfile(cfg ProfileConfig) (*Profile, error) {
 	var errs []error
 	if cfg.SchedulerName == "" {
@@ -179,15 +184,18 @@ func NewProfile(cfg ProfileConfig) (*Profile, error) {
 	if p.hash, err = hashOf(cfg); err != nil {
 		return nil, err
 	}
+	// A node that was too large for the log is known only in part: no profile may use it.
 	if _, ok := p.byName[names.NodeUnschedulable]; !ok {
 		p.add(enabledPlugin{plugin: nodes.Unschedulable{ClosedOnly: true}, weight: 1, points: Filtering})
 	}
+	// A member of a pod group must not be placed alone, whatever the file enables.
 	if _, ok := p.byName[names.GangScheduling]; !ok {
 		p.add(enabledPlugin{plugin: unsupported{name: names.GangScheduling, needs: needsGang}, weight: 1, points: Filtering})
 	}
 	return p, nil
 }
 
+// newRule creates the plugin that an entry enables, and applies the defaults of the entry.
 func newRule(known map[string]factory, c PluginConfig) (enabledPlugin, error) {
 	create, ok := known[c.Name]
 	if !ok {
@@ -210,6 +218,7 @@ func newRule(known map[string]factory, c PluginConfig) (enabledPlugin, error) {
 	return r, nil
 }
 
+// add appends a rule. It also keeps the sums that SampleSize and the engine need.
 func (p *Profile) add(r enabledPlugin) {
 	p.rules = append(p.rules, r)
 	p.byName[r.plugin.Name()] = r

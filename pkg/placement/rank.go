@@ -7,7 +7,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Ranked is one feasible node in the ranking.
+// Ranked is one feasible node in the ranking: its total, the key that breaks ties (the highest first), and its
+// index in the list of feasible nodes or, in the engine, its slot.
 type Ranked struct {
 	Total int64
 	Tie   uint64
@@ -51,7 +52,8 @@ func best(nodes []*state.NodeInfo, totals []int64, tie func(*state.NodeInfo) uin
 }
 
 // TieBreak orders nodes with equal totals: the finaliser of splitmix64 (Steele, Lea, Flood: Fast Splittable
-// Pseudorandom Number Generators) over seed and node.
+// Pseudorandom Number Generators) over seed and node. A random number per decision would not be reproducible, and
+// the order of the nodes would send all pods to the same one.
 func TieBreak(seed, node uint64) uint64 {
 	z := (seed ^ node) + 0x9e3779b97f4a7c15
 	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9

@@ -20,10 +20,12 @@ import (
 // RulesMinor is the minor version of Kubernetes 1 whose scheduling rules these are.
 const RulesMinor = 36
 
-// factory creates a plugin from its arguments, nil for the defaults.
+// factory creates a plugin from its arguments, nil for the defaults. An error names the argument and what is
+// accepted.
 type factory func(args runtime.Object) (rule.Plugin, error)
 
-// registry returns the known plugins.
+// registry returns the known plugins. A new rule is added here and to DefaultProfile or, if upstream does not
+// enable it by default, here only; package config has a list of its own with the points of each plugin.
 func registry() map[string]factory {
 	plain := func(p rule.Plugin) factory {
 		return func(args runtime.Object) (rule.Plugin, error) {
@@ -65,7 +67,8 @@ func registry() map[string]factory {
 	return m
 }
 
-// canScore reports whether upstream's plugin of that name scores nodes.
+// canScore reports whether upstream's plugin of that name scores nodes. A profile in which none does needs only
+// one feasible node (SampleSize).
 func canScore(name string) bool {
 	switch name {
 	case names.TaintToleration, names.NodeAffinity, names.NodeResourcesFit, names.VolumeBinding,

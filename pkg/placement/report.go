@@ -8,7 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// explain turns a verdict into the rule and its reasons.
+// explain turns a verdict into the rule and its reasons. The plugin is empty for a node that passes or is
+// excluded.
 func (e *Evaluation) explain(n *state.NodeInfo, verdict int16) (plugin string, reasons []string) {
 	switch verdict {
 	case VerdictPass:
@@ -105,7 +106,7 @@ func (e *Evaluation) diagnose() {
 	}
 }
 
-// failures groups the candidates by the reasons why they fail.
+// failures groups the candidates by the reasons why they fail, in the order in which the reasons first occur.
 func (e *Evaluation) failures() []Group {
 	var groups []Group
 	places := map[string]int{}

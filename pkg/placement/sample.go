@@ -9,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
+// Bounds of sampling.
 const (
 	// minSample is the smallest number of feasible nodes that a sampling profile searches for
 	// (minFeasibleNodesToFind in upstream's pkg/scheduler/schedule_one.go).
@@ -18,8 +19,9 @@ const (
 )
 
 // SampleSize returns how many feasible nodes are enough among this many nodes: all of them when the profile does
-// not sample, which is the default. Source: upstream's numFeasibleNodesToFind. Upstream treats a percentage of 0 as
-// adaptive; here it means all nodes.
+// not sample, which is the default. Example: 30 percent of 5,000 nodes is 1,500, of 200 nodes the minimum of 100.
+// Source: upstream's numFeasibleNodesToFind. Upstream treats a percentage of 0 as adaptive; here it means all
+// nodes.
 func (p *Profile) SampleSize(nodes int) int {
 	switch {
 	case p.percentage == 0:

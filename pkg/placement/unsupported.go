@@ -48,8 +48,10 @@ func (unsupported) Events() []rule.Event { return nil }
 // Hint implements Plugin.
 func (unsupported) Hint(*state.Pod, rule.Change) bool { return false }
 
+// refuse returns a filter that rejects every node and names the rule.
 func refuse(plugin string) rule.Filter {
 	return rule.Refuse(fmt.Sprintf("node(s) cannot be checked: this version does not evaluate %s", plugin))
 }
 
+// needsGang reports whether a pod belongs to a pod group.
 func needsGang(obj *corev1.Pod) bool { return obj.Spec.SchedulingGroup != nil }

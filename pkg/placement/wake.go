@@ -7,9 +7,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Wakes reports whether a change could make a pod fit that the named rules rejected (Diagnosis.Plugins). Any change
-// wakes a pod that no rule rejected, or that was rejected by a plugin that is not a rule of this profile and has no
-// Hints. Source: scheduling_queue.go isPodWorthRequeuing.
+// Wakes reports whether a change could make a pod fit that the named rules rejected (Diagnosis.Plugins). Any
+// change wakes a pod that no rule rejected, or that was rejected by a plugin that is not a rule of this profile
+// and has no Hints. It is enough that one of the rules would pass: the others may have changed before. Source:
+// scheduling_queue.go isPodWorthRequeuing.
 func (p *Profile) Wakes(pod *state.Pod, rejectedBy []string, c rule.Change) bool {
 	if c.Actions == 0 {
 		return false
@@ -35,7 +36,7 @@ func (p *Profile) Interest(plugin string, pod *state.Pod) rule.Interest {
 	i := rule.Interest{Pods: rule.Everything, Nodes: rule.Everything, Claims: rule.Everything}
 	r, ok := p.byName[plugin]
 	if !ok {
-		if _, told := p.hintedEvents(plugin); told {
+		if _, known := p.hintedEvents(plugin); known {
 			i.Class = pod.UID // it is unknown which parts of a pod the plugin reads
 		}
 		return i
@@ -74,16 +75,17 @@ func (p *Profile) Preempts() bool { return p.preemption.Enabled }
 // from a budget than is left.
 func (p *Profile) ExceedsBudgets() bool { return p.preemption.PDB == PDBBestEffort }
 
-// Hinted returns the profile with the hints of custom plugins. Without them, any change wakes the pods that custom
-// plugins have rejected.
+// Hinted returns the profile with the hints of custom plugins. Without them, any change wakes the pods that
+// custom plugins have rejected. The receiver is not changed.
 func (p *Profile) Hinted(h Hints) *Profile {
 	hinted := *p
 	hinted.hints = h
 	return &hinted
 }
 
-// hintedEvents returns the events that a plugin that is not a rule listens to; false means everything.
-func (p *Profile) hintedEvents(plugin string) (list []rule.Event, told bool) {
+// hintedEvents returns the events that a plugin that is not a rule listens to; known is false if it is unknown,
+// and the plugin then listens to everything.
+func (p *Profile) hintedEvents(plugin string) (list []rule.Event, known bool) {
 	if p.hints == nil {
 		return nil, false
 	}
@@ -92,14 +94,14 @@ func (p *Profile) hintedEvents(plugin string) (list []rule.Event, told bool) {
 
 // helps is Wakes for a plugin that is not a rule.
 func (p *Profile) helps(plugin string, pod *state.Pod, c rule.Change) bool {
-	list, told := p.hintedEvents(plugin)
-	return !told || slices.ContainsFunc(list, c.Is) && p.hints.Helps(plugin, pod, c)
+	list, known := p.hintedEvents(plugin)
+	return !known || slices.ContainsFunc(list, c.Is) && p.hints.Helps(plugin, pod, c)
 }
 
 // customListens reports whether a plugin that is not a rule listens to changes of this kind.
 func (p *Profile) customListens(plugin string, c rule.Change) bool {
-	list, told := p.hintedEvents(plugin)
-	return !told || slices.ContainsFunc(list, c.Is)
+	list, known := p.hintedEvents(plugin)
+	return !known || slices.ContainsFunc(list, c.Is)
 }
 
 // outsideListens reports whether any custom plugin, or an extender, listens to changes of this kind.

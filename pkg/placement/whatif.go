@@ -12,7 +12,8 @@ import (
 )
 
 // counter is a surveyed filter that counts pods on many nodes and can be updated when one of them is removed (-1)
-// or put back (1). The surveyed cluster itself does not change.
+// or put back (1). The surveyed cluster itself does not change. Without it, every try of a victim would survey
+// all nodes.
 type counter interface {
 	rule.Filter
 	Recount(n *state.Node, pod *state.Pod, by int)
@@ -22,12 +23,14 @@ type counter interface {
 type PlacedPod struct {
 	Node *state.NodeInfo
 	Pod  *state.Pod
-	// Started is in nanoseconds since 1970; notStarted for a pod that has not started.
+	// Started is in nanoseconds since 1970; the largest int64 for a pod that has not started.
 	Started int64
 }
 
-// WhatIf evaluates the filters of an evaluation on a cluster in which some pods are gone. Everything can be undone:
-// Reset returns to the actual cluster.
+// WhatIf evaluates the filters of an evaluation on a cluster in which some pods are gone. Everything can be
+// undone: Reset returns to the actual cluster. A node is cloned when its first pod is removed, and rules about
+// other pods are updated by differences (counter), so that a removal costs about as much as one evaluation of a
+// node.
 type WhatIf struct {
 	Filters  []ActiveFilter
 	Counters []counter
@@ -36,7 +39,8 @@ type WhatIf struct {
 	gone   map[string]PlacedPod
 }
 
-// NewWhatIf takes ownership of the filters; they must have been surveyed for it alone.
+// NewWhatIf takes ownership of the filters; they must have been surveyed for it alone, because Remove changes
+// their counts.
 func NewWhatIf(filters []ActiveFilter) *WhatIf {
 	w := &WhatIf{
 		Filters: filters, copies: map[*state.NodeInfo]*state.NodeInfo{}, gone: map[string]PlacedPod{},
@@ -57,7 +61,7 @@ func (w *WhatIf) KeepDevices() {
 	})
 }
 
-// At returns the hypothetical state of a node.
+// At returns the hypothetical state of a node: n itself if no pod has been removed from it.
 func (w *WhatIf) At(n *state.NodeInfo) *state.NodeInfo {
 	if c, ok := w.copies[n]; ok {
 		return c
@@ -65,7 +69,7 @@ func (w *WhatIf) At(n *state.NodeInfo) *state.NodeInfo {
 	return n
 }
 
-// Remove takes a pod off its node.
+// Remove takes a pod off its node. The pod must be there, and not removed already.
 func (w *WhatIf) Remove(s PlacedPod) {
 	c, ok := w.copies[s.Node]
 	if !ok {
@@ -79,7 +83,7 @@ func (w *WhatIf) Remove(s PlacedPod) {
 	}
 }
 
-// Restore undoes Remove.
+// Restore undoes Remove for one pod.
 func (w *WhatIf) Restore(s PlacedPod) {
 	w.copies[s.Node].AddPod(s.Pod)
 	delete(w.gone, s.Pod.UID)
@@ -99,7 +103,8 @@ func (w *WhatIf) Reset() {
 	clear(w.copies)
 }
 
-// Check returns the verdict about a node: that of the first filter that rejects it, or VerdictPass.
+// Check returns the verdict about a node: that of the first filter that rejects it, or VerdictPass. It is cheap
+// enough to be called once per removed pod.
 func (w *WhatIf) Check(n *state.NodeInfo) int16 {
 	n = w.At(n)
 	for i := range w.Filters {

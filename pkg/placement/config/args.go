@@ -30,7 +30,8 @@ type objectOf[T any] interface {
 	runtime.Object
 }
 
-// argsOf adapts functions on one type to pluginArgs; fill and check may be nil.
+// argsOf adapts functions on one type to pluginArgs; fill and check may be nil. P is needed beside T because only
+// the pointer implements runtime.Object.
 func argsOf[T any, P objectOf[T]](fill func(P), check func(P, *field.Path, *strictyaml.Report)) pluginArgs {
 	return pluginArgs{
 		fresh: func() runtime.Object { return P(new(T)) },
@@ -47,7 +48,7 @@ func argsOf[T any, P objectOf[T]](fill func(P), check func(P, *field.Path, *stri
 	}
 }
 
-// argsByPlugin holds the plugins that take arguments.
+// argsByPlugin holds the plugins that take arguments. Arguments for any other plugin are a mistake.
 var argsByPlugin = map[string]pluginArgs{
 	"DefaultPreemption":               argsOf(fillPreemption, checkPreemption),
 	"InterPodAffinity":                argsOf(fillInterPodAffinity, checkInterPodAffinity),
@@ -60,7 +61,8 @@ var argsByPlugin = map[string]pluginArgs{
 }
 
 // resolveArgs decodes, completes and checks the arguments of one profile. The result holds an entry for every
-// plugin that takes arguments, whether or not the file names it.
+// plugin that takes arguments, whether or not the file names it. Arguments of custom plugins and Berth's own
+// settings are in the same list of the file and are read elsewhere (customOf, resolveBerth).
 func (k catalogue) resolveArgs(
 	given []schedulerv1.PluginConfig, path *field.Path, r *strictyaml.Report,
 ) map[string]runtime.Object {
@@ -97,6 +99,8 @@ func (k catalogue) resolveArgs(
 	return resolved
 }
 
+// decodeArgs reads the arguments of one plugin. It fills and checks even if a field cannot be decoded, so that
+// further mistakes are found.
 func decodeArgs(c schedulerv1.PluginConfig, kind pluginArgs, path *field.Path, r *strictyaml.Report) runtime.Object {
 	args := kind.fresh()
 	if len(c.Args.Raw) > 0 {
@@ -137,15 +141,19 @@ func cpuAndMemory() []schedulerv1.ResourceSpec {
 	}
 }
 
+// fillPreemption sets the percentage 10 and the number 100. Source of this and of the following defaults:
+// pkg/scheduler/apis/config/v1/defaults.go.
 func fillPreemption(a *schedulerv1.DefaultPreemptionArgs) {
 	orDefault(&a.MinCandidateNodesPercentage, 10)
 	orDefault(&a.MinCandidateNodesAbsolute, 100)
 }
 
+// fillInterPodAffinity sets the default weight of required affinity of other pods, 1.
 func fillInterPodAffinity(a *schedulerv1.InterPodAffinityArgs) {
 	orDefault(&a.HardPodAffinityWeight, 1)
 }
 
+// fillFit sets the strategy LeastAllocated over cpu and memory. A strategy with a type keeps it.
 func fillFit(a *schedulerv1.NodeResourcesFitArgs) {
 	if a.ScoringStrategy == nil {
 		a.ScoringStrategy = &schedulerv1.ScoringStrategy{Type: schedulerv1.LeastAllocated}
@@ -156,6 +164,7 @@ func fillFit(a *schedulerv1.NodeResourcesFitArgs) {
 	fillWeights(a.ScoringStrategy.Resources)
 }
 
+// fillBalanced sets cpu and memory as the resources to balance.
 func fillBalanced(a *schedulerv1.NodeResourcesBalancedAllocationArgs) {
 	if len(a.Resources) == 0 {
 		a.Resources = cpuAndMemory()
@@ -163,6 +172,7 @@ func fillBalanced(a *schedulerv1.NodeResourcesBalancedAllocationArgs) {
 	fillWeights(a.Resources)
 }
 
+// fillWeights sets the weight 1 where the file has none or 0.
 func fillWeights(rs []schedulerv1.ResourceSpec) {
 	for i := range rs {
 		if rs[i].Weight == 0 {
@@ -171,16 +181,19 @@ func fillWeights(rs []schedulerv1.ResourceSpec) {
 	}
 }
 
+// fillSpread sets upstream's own default constraints.
 func fillSpread(a *schedulerv1.PodTopologySpreadArgs) {
 	if a.DefaultingType == "" {
 		a.DefaultingType = schedulerv1.SystemDefaulting
 	}
 }
 
+// fillVolumeBinding sets the timeout of 10 minutes.
 func fillVolumeBinding(a *schedulerv1.VolumeBindingArgs) {
 	orDefault(&a.BindTimeoutSeconds, int64(10*time.Minute/time.Second))
 }
 
+// fillDynamicResources sets upstream's timeouts: 10 s for a search, 600 s until devices are ready.
 func fillDynamicResources(a *schedulerv1.DynamicResourcesArgs) {
 	orDefault(&a.FilterTimeout, metav1.Duration{Duration: schedulerv1.DynamicResourcesFilterTimeoutDefault})
 	orDefault(&a.BindingTimeout, metav1.Duration{Duration: schedulerv1.DynamicResourcesBindingTimeoutDefault})

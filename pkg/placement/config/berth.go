@@ -77,6 +77,8 @@ func resolveBerth(
 	return args.Preemption.resolve(path.Child("preemption"), r)
 }
 
+// resolve fills in the defaults and checks the ranges. Fields are pointers where 0 or false is a value of its
+// own.
 func (a preemptionArgs) resolve(path *field.Path, r *strictyaml.Report) placement.PreemptionConfig {
 	orDefault(&a.CrossNode.Enabled, true)
 	orDefault(&a.Keepers.Enabled, true)
@@ -108,7 +110,8 @@ func (a preemptionArgs) resolve(path *field.Path, r *strictyaml.Report) placemen
 }
 
 // limitsPreemption reports whether the file sets how many nodes preemption tries. If so, what it leaves open has
-// upstream's default; if not, all nodes are tried.
+// upstream's default; if not, all nodes are tried. The arguments themselves do not show it, because their
+// defaults are filled in.
 func limitsPreemption(given []schedulerv1.PluginConfig) bool {
 	return slices.ContainsFunc(given, func(c schedulerv1.PluginConfig) bool {
 		var args schedulerv1.DefaultPreemptionArgs

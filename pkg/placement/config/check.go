@@ -24,12 +24,14 @@ const (
 	minDeviceBindingTimeout = time.Second
 )
 
+// checkRange records a value outside low to high, both inclusive.
 func checkRange[T int32 | int64](v, low, high T, path *field.Path, r *strictyaml.Report) {
 	if v < low || v > high {
 		r.Add(path, v, fmt.Sprintf("want %d to %d", low, high))
 	}
 }
 
+// checkPreemption requires a percentage or an absolute number: without both, no node would be tried.
 func checkPreemption(a *schedulerv1.DefaultPreemptionArgs, path *field.Path, r *strictyaml.Report) {
 	percent, absolute := *a.MinCandidateNodesPercentage, *a.MinCandidateNodesAbsolute
 	checkRange(percent, 0, maxPercent, path.Child("minCandidateNodesPercentage"), r)
@@ -44,10 +46,12 @@ func checkPreemption(a *schedulerv1.DefaultPreemptionArgs, path *field.Path, r *
 	}
 }
 
+// checkInterPodAffinity checks the weight of required affinity of other pods, 0 to 100.
 func checkInterPodAffinity(a *schedulerv1.InterPodAffinityArgs, path *field.Path, r *strictyaml.Report) {
 	checkRange(*a.HardPodAffinityWeight, 0, maxHardPodAffinity, path.Child("hardPodAffinityWeight"), r)
 }
 
+// checkFit checks names, weights and the strategy. A shape belongs to RequestedToCapacityRatio alone.
 func checkFit(a *schedulerv1.NodeResourcesFitArgs, path *field.Path, r *strictyaml.Report) {
 	for i, name := range a.IgnoredResources {
 		checkName(name, field.ErrorTypeInvalid, path.Child("ignoredResources").Index(i), r)
@@ -82,6 +86,7 @@ func checkFit(a *schedulerv1.NodeResourcesFitArgs, path *field.Path, r *strictya
 	}
 }
 
+// checkShape requires points with rising utilization.
 func checkShape(shape []schedulerv1.UtilizationShapePoint, path *field.Path, r *strictyaml.Report) {
 	if len(shape) == 0 {
 		r.AddKind(field.ErrorTypeRequired, path, nil, "want at least one point {utilization, score}")
@@ -98,6 +103,7 @@ func checkShape(shape []schedulerv1.UtilizationShapePoint, path *field.Path, r *
 	}
 }
 
+// checkBalanced requires the weight 1 for every resource: balance has no weights.
 func checkBalanced(a *schedulerv1.NodeResourcesBalancedAllocationArgs, path *field.Path, r *strictyaml.Report) {
 	seen := map[string]bool{}
 	for i, res := range a.Resources {
@@ -112,6 +118,8 @@ func checkBalanced(a *schedulerv1.NodeResourcesBalancedAllocationArgs, path *fie
 	}
 }
 
+// checkSpread checks the default constraints: none with System, no selectors, and each pair of key and action
+// once.
 func checkSpread(a *schedulerv1.PodTopologySpreadArgs, path *field.Path, r *strictyaml.Report) {
 	at := path.Child("defaultingType")
 	switch a.DefaultingType {
@@ -148,6 +156,7 @@ func checkSpread(a *schedulerv1.PodTopologySpreadArgs, path *field.Path, r *stri
 	}
 }
 
+// checkWhenUnsatisfiable accepts the two actions of a constraint.
 func checkWhenUnsatisfiable(v corev1.UnsatisfiableConstraintAction, path *field.Path, r *strictyaml.Report) {
 	const accepted = "want DoNotSchedule or ScheduleAnyway"
 	switch v {
@@ -159,6 +168,7 @@ func checkWhenUnsatisfiable(v corev1.UnsatisfiableConstraintAction, path *field.
 	}
 }
 
+// checkNodeAffinity parses the affinity that the profile adds to every pod.
 func checkNodeAffinity(a *schedulerv1.NodeAffinityArgs, path *field.Path, r *strictyaml.Report) {
 	if a.AddedAffinity == nil {
 		return
@@ -176,6 +186,7 @@ func checkNodeAffinity(a *schedulerv1.NodeAffinityArgs, path *field.Path, r *str
 	}
 }
 
+// checkVolumeBinding accepts a timeout; the score by storage capacity is behind an alpha gate.
 func checkVolumeBinding(a *schedulerv1.VolumeBindingArgs, path *field.Path, r *strictyaml.Report) {
 	if *a.BindTimeoutSeconds < 0 {
 		r.Add(path.Child("bindTimeoutSeconds"), *a.BindTimeoutSeconds, "want 0 or more seconds")
@@ -185,6 +196,7 @@ func checkVolumeBinding(a *schedulerv1.VolumeBindingArgs, path *field.Path, r *s
 	}
 }
 
+// checkDynamicResources checks the timeouts: a search may be unlimited, waiting for devices may not.
 func checkDynamicResources(a *schedulerv1.DynamicResourcesArgs, path *field.Path, r *strictyaml.Report) {
 	if a.FilterTimeout.Duration < 0 {
 		r.Add(path.Child("filterTimeout"), a.FilterTimeout.Duration, "want 0 (none) or more")

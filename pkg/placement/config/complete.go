@@ -26,7 +26,9 @@ const (
 )
 
 // complete fills in the defaults, records what is not acceptable and builds the result, which is valid only if
-// nothing was recorded.
+// nothing was recorded. The order matters in three places: numbers are filled in before they are compared;
+// profiles are resolved before extenders change their arguments; and the profiles' final form is made last, from
+// both.
 func complete(in *schedulerv1.KubeSchedulerConfiguration, known catalogue, r *strictyaml.Report) *Configuration {
 	orDefault(&in.Parallelism, defaultParallelism)
 	orDefault(&in.PercentageOfNodesToScore, 0)
@@ -59,7 +61,8 @@ func complete(in *schedulerv1.KubeSchedulerConfiguration, known catalogue, r *st
 	}
 }
 
-// warnings lists settings of the file that have no effect; see the differences in doc.go.
+// warnings lists settings of the file that have no effect; see the differences in doc.go. file is the name used
+// in the lines.
 func warnings(in *schedulerv1.KubeSchedulerConfiguration, file string) []string {
 	var lines []string
 	warn := func(path *field.Path, why string) {
@@ -71,6 +74,7 @@ func warnings(in *schedulerv1.KubeSchedulerConfiguration, file string) []string 
 	return lines
 }
 
+// checkNumbers checks the fields of the file that are not about profiles.
 func checkNumbers(in *schedulerv1.KubeSchedulerConfiguration, r *strictyaml.Report) {
 	if *in.Parallelism <= 0 {
 		r.Add(field.NewPath("parallelism"), *in.Parallelism, "want 1 or more")
@@ -84,6 +88,8 @@ func checkNumbers(in *schedulerv1.KubeSchedulerConfiguration, r *strictyaml.Repo
 	}
 }
 
+// completeConnection applies the defaults of clientConnection. Rates of 0 stay 0 (no limit), which differs from
+// upstream.
 func completeConnection(in componentv1alpha1.ClientConnectionConfiguration, r *strictyaml.Report) ClientConnection {
 	if in.Burst < 0 {
 		r.Add(field.NewPath("clientConnection", "burst"), in.Burst, "want 0 (none given) or more")
@@ -131,6 +137,8 @@ func checkLeaderElection(in componentv1alpha1.LeaderElectionConfiguration, r *st
 	}
 }
 
+// resolveProfiles resolves all profiles and checks what must hold between them: distinct scheduler names, and the
+// same order of the queue, which they share.
 func resolveProfiles(in []schedulerv1.KubeSchedulerProfile, known catalogue, r *strictyaml.Report) []Profile {
 	out := make([]Profile, 0, len(in))
 	seen := map[string]bool{}
@@ -158,6 +166,7 @@ func resolveProfiles(in []schedulerv1.KubeSchedulerProfile, known catalogue, r *
 	return out
 }
 
+// resolveProfile resolves one profile: its plugins per point, then the checks that need them, then the arguments.
 func resolveProfile(
 	in *schedulerv1.KubeSchedulerProfile, known catalogue, path *field.Path, r *strictyaml.Report,
 ) Profile {

@@ -8,12 +8,13 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
+// The only version and kind that are accepted. The beta versions were removed upstream long before 1.36.
 const (
 	apiVersion = "kubescheduler.config.k8s.io/v1"
 	kind       = "KubeSchedulerConfiguration"
 )
 
-// Configuration is a complete and checked KubeSchedulerConfiguration. Immutable.
+// Configuration is a complete and checked KubeSchedulerConfiguration. It is immutable and may be shared.
 type Configuration struct {
 	// Profiles holds at least one profile, in file order, with distinct scheduler names, in the engine's form.
 	Profiles []placement.ProfileConfig

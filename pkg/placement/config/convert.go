@@ -9,7 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/names"
 )
 
-// toPlacement converts the profiles of a complete file to the engine's form.
+// toPlacement converts the profiles of a complete file to the engine's form. A profile's own percentage of nodes
+// wins over that of the file.
 func toPlacement(in *schedulerv1.KubeSchedulerConfiguration, profiles []Profile) []placement.ProfileConfig {
 	out := make([]placement.ProfileConfig, len(profiles))
 	for i, p := range profiles {
@@ -39,6 +40,8 @@ func toPlacement(in *schedulerv1.KubeSchedulerConfiguration, profiles []Profile)
 // that could, but has been disabled at both points, is left out.
 func enginePlugins(p Profile) []placement.PluginConfig {
 	var out []placement.PluginConfig
+	// A filtering plugin takes the next name of the filter point in place of its own: positions of filtering
+	// plugins keep their places among the others, and their order becomes that of the point.
 	inOrder := withoutCustom(p.Plugins[Filter])
 	for _, name := range p.Order {
 		if implemented[name] == nil {
@@ -62,6 +65,7 @@ func enginePlugins(p Profile) []placement.PluginConfig {
 		if name == names.DefaultPreemption && !isIn(p.Plugins[PostFilter], name) {
 			continue // its part in the queue is useless without the rest
 		}
+		// A plugin that could filter or score and does neither was disabled at both points.
 		if c.Points != 0 || !slices.Contains(acts, Filter) && !slices.Contains(acts, Score) {
 			out = append(out, c)
 		}
@@ -69,7 +73,8 @@ func enginePlugins(p Profile) []placement.PluginConfig {
 	return out
 }
 
-// tryAllNodes removes the limit from preemption: the engine's default is none.
+// tryAllNodes removes the limit from preemption: the engine's default is none. It changes the converted profile
+// only, so that Configuration.Resolved still shows upstream's defaults.
 func tryAllNodes(plugins []placement.PluginConfig) {
 	for i := range plugins {
 		if plugins[i].Name == names.DefaultPreemption {

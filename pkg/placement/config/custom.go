@@ -16,7 +16,7 @@ import (
 )
 
 // catalogue holds the plugins that a file may name: kube-scheduler's own, and those that are compiled into this
-// program in addition.
+// program in addition. The zero value knows kube-scheduler's alone.
 type catalogue struct{ custom []string }
 
 // customPoints are the points where a custom plugin may act. All profiles share one order of pods (queueSort),
@@ -36,6 +36,7 @@ func (k catalogue) acts(name string) []Point {
 	return nil
 }
 
+// names lists all plugins that a file may name, for messages.
 func (k catalogue) names() string {
 	all := slices.AppendSeq(slices.Clone(k.custom), maps.Keys(implemented))
 	slices.Sort(all)

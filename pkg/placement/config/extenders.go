@@ -14,8 +14,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/strictyaml"
 )
 
-// checkExtenders applies upstream's rules to extenders (validateExtenders in pkg/scheduler/apis/config/validation),
-// and one more: there must be an address to call.
+// checkExtenders applies upstream's rules to extenders (validateExtenders in
+// pkg/scheduler/apis/config/validation), and one more: there must be an address to call. A resource may have one
+// extender only, and one extender may bind.
 func checkExtenders(extenders []schedulerv1.Extender, r *strictyaml.Report) {
 	all := field.NewPath("extenders")
 	binders, managed := 0, map[string]bool{}

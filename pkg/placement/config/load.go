@@ -12,8 +12,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/strictyaml"
 )
 
-// Load reads the file at path. The error lists every mistake, one line each. custom names the plugins that are
-// compiled into this program in addition to kube-scheduler's own.
+// Load reads the file at path. The error lists every mistake, one line each; it is a *strictyaml.Mistakes unless
+// the file cannot be read. custom names the plugins that are compiled into this program in addition to
+// kube-scheduler's own.
 func Load(path string, custom ...string) (*Configuration, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -22,7 +23,7 @@ func Load(path string, custom ...string) (*Configuration, error) {
 	return Parse(path, data, custom...)
 }
 
-// Parse is Load for a configuration in memory; file is the name used in errors.
+// Parse is Load for a configuration in memory; file is the name used in errors. Unknown fields are mistakes.
 func Parse(file string, data []byte, custom ...string) (*Configuration, error) {
 	r := &strictyaml.Report{File: file}
 	var in schedulerv1.KubeSchedulerConfiguration

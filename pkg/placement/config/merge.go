@@ -21,12 +21,17 @@ const allPlugins = "*"
 // Rules: KubeSchedulerConfiguration's mergePluginSet (pkg/scheduler/apis/config/v1) for the defaults, the
 // framework's expandMultiPointPlugins (pkg/scheduler/framework/runtime) for each point.
 //
+// Example: a file that disables ImageLocality in multiPoint, and at score enables NodeAffinity with the weight 5.
+// At score, NodeAffinity comes first with the weight 5, because the point itself names it; then the other scoring
+// defaults in their order, without ImageLocality. At filter nothing changes.
+//
 // order lists every plugin that runs at any point, once: those of multiPoint, then the others as the points name
 // them.
 func (k catalogue) resolvePlugins(custom *schedulerv1.Plugins) (byPoint map[Point][]EnabledPlugin, order []string) {
 	if custom == nil {
 		custom = &schedulerv1.Plugins{}
 	}
+	// The set that applies at every point, before the points' own entries.
 	everywhere := mergeMultiPoint(defaultMultiPoint(), custom.MultiPoint)
 	byPoint = make(map[Point][]EnabledPlugin, len(points))
 	runs := map[string]bool{}
@@ -58,6 +63,7 @@ func mergeMultiPoint(defaults []schedulerv1.Plugin, custom schedulerv1.PluginSet
 			if pluginNames(custom.Disabled)[p.Name] {
 				continue
 			}
+			// The file's entry replaces the default one in its place, with the file's weight.
 			if i := index(custom.Enabled, p.Name); i >= 0 {
 				p = custom.Enabled[i]
 				replaced[p.Name] = true
@@ -77,6 +83,7 @@ func mergeMultiPoint(defaults []schedulerv1.Plugin, custom schedulerv1.PluginSet
 // with this point's weight), then the rest of multiPoint, then the rest given here.
 func (k catalogue) expand(at Point, here schedulerv1.PluginSet, everywhere []schedulerv1.Plugin) []EnabledPlugin {
 	disabled, specific := pluginNames(here.Disabled), pluginNames(here.Enabled)
+	// The middle: what multiPoint gives at this point and the point itself does not name.
 	fromMulti := map[string]bool{}
 	var middle []EnabledPlugin
 	if !disabled[allPlugins] {
@@ -90,6 +97,7 @@ func (k catalogue) expand(at Point, here schedulerv1.PluginSet, everywhere []sch
 			}
 		}
 	}
+	// The point's own entries: those that multiPoint gives as well come first.
 	var first, last []EnabledPlugin
 	for i, p := range here.Enabled {
 		switch {
@@ -103,6 +111,7 @@ func (k catalogue) expand(at Point, here schedulerv1.PluginSet, everywhere []sch
 	return slices.Concat(first, middle, last)
 }
 
+// pluginNames returns the names in a list as a set.
 func pluginNames(ps []schedulerv1.Plugin) map[string]bool {
 	set := make(map[string]bool, len(ps))
 	for _, p := range ps {
@@ -111,6 +120,7 @@ func pluginNames(ps []schedulerv1.Plugin) map[string]bool {
 	return set
 }
 
+// index returns the position of a plugin in a list of the file, -1 for none.
 func index(ps []schedulerv1.Plugin, name string) int {
 	return slices.IndexFunc(ps, func(p schedulerv1.Plugin) bool { return p.Name == name })
 }
@@ -132,6 +142,7 @@ func (k catalogue) checkPlugins(ps *schedulerv1.Plugins, path *field.Path, r *st
 			}
 		}
 		for i, p := range set.Disabled {
+			// A removed plugin may be disabled, so that old files still work.
 			known := p.Name == allPlugins || k.acts(p.Name) != nil || slices.Contains(removed, p.Name)
 			if !known {
 				r.AddKind(field.ErrorTypeNotSupported, setPath.Child("disabled").Index(i), p.Name,
@@ -141,7 +152,8 @@ func (k catalogue) checkPlugins(ps *schedulerv1.Plugins, path *field.Path, r *st
 	}
 }
 
-// checkPluginName reports whether a plugin of that name can be enabled at the point.
+// checkPluginName reports whether a plugin of that name can be enabled at the point. It records why not: the
+// plugin was removed upstream, is unknown, or does not act at this point.
 func (k catalogue) checkPluginName(name string, at Point, path *field.Path, r *strictyaml.Report) bool {
 	acts := k.acts(name)
 	known := acts != nil
@@ -182,6 +194,7 @@ func checkPrepared(at map[Point][]EnabledPlugin, before, point Point, path *fiel
 	}
 }
 
+// queueSorts returns how many plugins a profile enables at queueSort.
 func queueSorts(p *schedulerv1.Plugins) int {
 	if p == nil {
 		return 0

@@ -107,6 +107,7 @@ func defaultMultiPoint() []schedulerv1.Plugin {
 	}
 }
 
+// joinPoints lists points for a message.
 func joinPoints(ps []Point) string {
 	names := make([]string, len(ps))
 	for i, p := range ps {
@@ -166,12 +167,15 @@ func enabled(p schedulerv1.Plugin) EnabledPlugin {
 	return EnabledPlugin{Name: p.Name, Weight: cmp.Or(weight, 1)}
 }
 
+// find returns the position of a plugin, -1 for none.
 func find(ps []EnabledPlugin, name string) int {
 	return slices.IndexFunc(ps, func(p EnabledPlugin) bool { return p.Name == name })
 }
 
+// isIn reports whether a plugin is in the list.
 func isIn(ps []EnabledPlugin, name string) bool { return find(ps, name) >= 0 }
 
+// withoutCustom returns the plugins that are kube-scheduler's own.
 func withoutCustom(ps []EnabledPlugin) []EnabledPlugin {
 	return slices.DeleteFunc(slices.Clone(ps), func(p EnabledPlugin) bool { return implemented[p.Name] == nil })
 }

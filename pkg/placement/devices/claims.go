@@ -17,7 +17,8 @@ import (
 )
 
 // deviceClaims returns the claims of a pod, in the order in which it names them, or why one of them is unusable
-// now. Source: dynamicresources.go foreachPodResourceClaim.
+// now. A claim from a template has a generated name, which the pod's status shows once the claim controller has
+// created it. Source: dynamicresources.go foreachPodResourceClaim.
 func deviceClaims(pod *state.Pod, objects rule.Objects) (claims []*state.Object, why string) {
 	if pod.Template == nil || !rule.HasDeviceClaims(&pod.Template.Spec) {
 		return nil, ""
@@ -51,7 +52,8 @@ func deviceClaims(pod *state.Pod, objects rule.Objects) (claims []*state.Object,
 	return claims, ""
 }
 
-// claimNamer returns the part of a pod that determines the names of its claims.
+// claimNamer returns the part of a pod that determines the names of its claims: upstream's helper takes a whole
+// pod, and state.Pod keeps the template apart from what identifies the pod.
 func claimNamer(pod *state.Pod) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)},
@@ -63,7 +65,8 @@ func claimNamer(pod *state.Pod) *corev1.Pod {
 type positioned interface{ Position() state.Position }
 
 // unserved returns an addition to the reason why a claim is unusable, if the API server does not serve claims at
-// all: then the facts are complete for pods but not for claims, which the queue cannot list.
+// all: then the facts are complete for pods but not for claims, which the queue cannot list. Without it, a user
+// would look for a claim that exists and that Berth cannot see.
 func unserved(why string, objects rule.Objects) string {
 	facts, ok := objects.(positioned)
 	if why == "" || !ok {
@@ -77,7 +80,7 @@ func unserved(why string, objects rule.Objects) string {
 	return " (the API server does not serve " + resourcev1.SchemeGroupVersion.String() + ")"
 }
 
-// usedClaims returns those claims of a pod that exist.
+// usedClaims returns those claims of a pod that exist, whether or not they are usable.
 func usedClaims(pod *state.Pod, objects rule.Objects) (claims []*resourcev1.ResourceClaim) {
 	if pod.Template == nil || !rule.HasDeviceClaims(&pod.Template.Spec) {
 		return nil
@@ -95,6 +98,7 @@ func usedClaims(pod *state.Pod, objects rule.Objects) (claims []*resourcev1.Reso
 	return claims
 }
 
+// reservedFor reports whether a claim lists a pod among its users.
 func reservedFor(claim *resourcev1.ResourceClaim, podUID string) bool {
 	for i := range claim.Status.ReservedFor {
 		if string(claim.Status.ReservedFor[i].UID) == podUID {
@@ -104,7 +108,8 @@ func reservedFor(claim *resourcev1.ResourceClaim, podUID string) bool {
 	return false
 }
 
-// lacksClass returns which class of a claim's requests does not exist.
+// lacksClass returns which class of a claim's requests does not exist; empty if all exist. Without its class, a
+// request cannot be evaluated on any node.
 func lacksClass(claim *resourcev1.ResourceClaim, objects rule.Objects) (why string, err error) {
 	for i := range claim.Spec.Devices.Requests {
 		r := &claim.Spec.Devices.Requests[i]
@@ -119,6 +124,7 @@ func lacksClass(claim *resourcev1.ResourceClaim, objects rule.Objects) (why stri
 	return "", nil
 }
 
+// requestLacksClass is lacksClass for one request, including its alternatives.
 func requestLacksClass(r *resourcev1.DeviceRequest, objects rule.Objects) (why string, err error) {
 	if r.Exactly != nil {
 		return noDeviceClass(r.Exactly.DeviceClassName, r.Name, objects)
@@ -132,6 +138,7 @@ func requestLacksClass(r *resourcev1.DeviceRequest, objects rule.Objects) (why s
 	return "", nil
 }
 
+// noDeviceClass returns why a class cannot be used. request is the name of the request, for the message.
 func noDeviceClass(class, request string, objects rule.Objects) (why string, err error) {
 	if class == "" {
 		return "", fmt.Errorf("request %s: unsupported request type", request)
@@ -142,8 +149,9 @@ func noDeviceClass(class, request string, objects rule.Objects) (why string, err
 	return "", nil
 }
 
-// Ready reports whether the devices of a claim are ready, so that a pod that uses it can be bound. problem
-// is set if a device reports that it will never be ready. Source: dynamicresources.go isClaimReadyForBinding.
+// Ready reports whether the devices of a claim are ready, so that a pod that uses it can be bound (KEP-5007).
+// problem is set if a device reports that it will never be ready: one of its failure conditions is true. A device
+// without binding conditions is always ready. Source: dynamicresources.go isClaimReadyForBinding.
 func Ready(claim *resourcev1.ResourceClaim) (ready bool, problem string) {
 	if claim.Status.Allocation == nil {
 		return false, ""
@@ -172,6 +180,8 @@ func Ready(claim *resourcev1.ResourceClaim) (ready bool, problem string) {
 	return true, ""
 }
 
+// conditionsOf returns the conditions that the driver has reported for an allocated device; known is false before
+// its first report.
 func conditionsOf(
 	claim *resourcev1.ResourceClaim, r *resourcev1.DeviceRequestAllocationResult,
 ) (conditions []metav1.Condition, known bool) {

@@ -89,6 +89,7 @@ func PutConfigBack(
 	return nil
 }
 
+// ofClaim yields the opaque parameters in the spec of a claim.
 func ofClaim(spec *resourcev1.ResourceClaimSpec) iter.Seq[*resourcev1.OpaqueDeviceConfiguration] {
 	return func(yield func(*resourcev1.OpaqueDeviceConfiguration) bool) {
 		for _, c := range spec.Devices.Config {
@@ -99,6 +100,7 @@ func ofClaim(spec *resourcev1.ResourceClaimSpec) iter.Seq[*resourcev1.OpaqueDevi
 	}
 }
 
+// ofClasses yields the opaque parameters of classes, in their order.
 func ofClasses(classes []*resourcev1.DeviceClass) iter.Seq[*resourcev1.OpaqueDeviceConfiguration] {
 	return func(yield func(*resourcev1.OpaqueDeviceConfiguration) bool) {
 		for _, class := range classes {
@@ -112,7 +114,7 @@ func ofClasses(classes []*resourcev1.DeviceClass) iter.Seq[*resourcev1.OpaqueDev
 }
 
 // parametersHash returns the same hash for equal JSON values: their formatting depends on how they were read from
-// the API server.
+// the API server. Numbers keep their digits. Text that is not JSON is hashed as it is.
 func parametersHash(raw []byte) []byte {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()

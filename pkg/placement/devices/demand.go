@@ -16,17 +16,20 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Demand holds the requirements of a pod's device claims on a node.
+// Demand holds the requirements of a pod's devices on a node. It is both the filter and the scorer of the rule,
+// for one pod and one state of the cluster, and not safe for concurrent use: it caches results.
 type Demand struct {
-	// claims holds all claims; lacking holds those that have no devices yet.
+	// claims holds all claims, in the order in which the pod names them; lacking holds those that have no devices
+	// yet.
 	claims  []demandedClaim
 	lacking []*resourcev1.ResourceClaim
 	// extended holds the extended resources that the pod requests and that devices may provide; nil for none.
 	extended *extendedRequest
-	// fast, if not nil, can judge most nodes; devices can judge all of them, and is created when it is first
-	// needed.
-	fast     *plainSearch
-	devices  *search
+	// fast, if not nil, can evaluate most nodes; devices can evaluate all of them, and is created when it is
+	// first needed, because it reads all slices.
+	fast    *plainSearch
+	devices *search
+	// index is nil until it is needed, see deviceIndex.
 	index    *Index // nil until it is needed, see known
 	compiled *cel.Cache
 	objects  rule.Objects
@@ -36,7 +39,8 @@ type Demand struct {
 
 // demandedClaim is one claim as its object describes it.
 type demandedClaim struct {
-	claim   *resourcev1.ResourceClaim
+	claim *resourcev1.ResourceClaim
+	// version is the resourceVersion that a Pick refers to, so that a write to a changed claim fails.
 	version uint64
 	// nodes selects the nodes where its devices can be used; nil for all.
 	nodes *nodeaffinity.NodeSelector
@@ -46,7 +50,9 @@ type demandedClaim struct {
 	failed bool
 }
 
-// add classifies a claim, or returns why the pod has to wait. Source: dynamicresources.go PreFilter.
+// add classifies a claim, or returns why the pod has to wait: the claim has as many users as it can have, another
+// decision has promised devices to it, or a class is missing. Claims that lack devices are appended to lacking.
+// Source: dynamicresources.go PreFilter.
 func (d *Demand) add(pod *state.Pod, o *state.Object, objects rule.Objects) (why string, err error) {
 	claim, ok := o.API.(*resourcev1.ResourceClaim)
 	if !ok {
@@ -82,15 +88,16 @@ func (d *Demand) add(pod *state.Pod, o *state.Object, objects rule.Objects) (why
 type outcome struct {
 	// Why is empty for a node that passes.
 	Why string
-	// allocations are in the order of lacking, followed by that of made. open reports that devices are available
-	// but have not been selected yet.
+	// allocations are in the order of lacking, followed by that of made. unselected reports that devices are
+	// available but have not been selected yet, so that allocations is empty.
 	allocations []resourcev1.AllocationResult
 	unselected  bool
 	// made is the claim to be created, nil for none.
 	made *MadeClaim
 }
 
-// Judge evaluates one node. Source: dynamicresources.go Filter.
+// Judge evaluates one node, and caches the result by its object. A node fails if it lacks devices, or if a claim
+// that has devices cannot be used there. Source: dynamicresources.go Filter.
 func (d *Demand) Judge(node *state.Node) outcome {
 	if o, known := d.outcomes[node.Object]; known {
 		return o
@@ -103,8 +110,8 @@ func (d *Demand) Judge(node *state.Node) outcome {
 	return o
 }
 
-// findDevices evaluates whether a node has the devices that are still lacking. It leaves open which devices those are
-// where that is not needed to decide it.
+// findDevices evaluates whether a node has the devices that are still lacking. It leaves open which devices those
+// are where that is not needed to decide it.
 func (d *Demand) findDevices(node *state.Node) (o outcome) {
 	lacking := d.lacking
 	if d.extended != nil {
@@ -118,6 +125,7 @@ func (d *Demand) findDevices(node *state.Node) (o outcome) {
 	if len(lacking) == 0 {
 		return o
 	}
+	// Plain devices first: a count of bits.
 	if d.fast != nil {
 		if enough, known := d.fast.hasEnough(node.Name); known {
 			o.unselected = enough
@@ -127,6 +135,7 @@ func (d *Demand) findDevices(node *state.Node) (o outcome) {
 			return o
 		}
 	}
+	// The general search is made once per pod and state of the cluster, and used for all nodes.
 	if d.devices == nil {
 		var err error
 		if d.devices, err = newDeviceSearch(d.compiled, d.objects, d.deviceIndex()); err != nil {
@@ -137,7 +146,7 @@ func (d *Demand) findDevices(node *state.Node) (o outcome) {
 	return o
 }
 
-// selectDevices is judge, but also selects the devices.
+// selectDevices is Judge, but also selects the devices. It is called once per decision, for the chosen node.
 func (d *Demand) selectDevices(node *state.Node) outcome {
 	o := d.Judge(node)
 	if !o.unselected || o.Why != "" {
@@ -164,7 +173,8 @@ func (d *Demand) isUnusable(node *corev1.Node) bool {
 	return false
 }
 
-// Check implements Filter.
+// Check implements Filter. Every failure is unresolvable, as upstream: package preempt decides by itself where
+// the eviction of pods would free devices. The fast search comes first and needs no cache.
 func (d *Demand) Check(n *state.NodeInfo) rule.Code {
 	if d.fast != nil {
 		if enough, known := d.fast.hasEnough(n.Node.Name); known {
@@ -185,7 +195,8 @@ func (d *Demand) Explain(n *state.NodeInfo) []string {
 	return []string{d.Judge(n.Node).Why}
 }
 
-// prioritized reports whether a request has alternatives, of which earlier ones are preferred.
+// prioritized reports whether a request has alternatives, of which earlier ones are preferred, and whether they
+// are still to be chosen.
 func (d *Demand) prioritized() bool {
 	for i := range d.claims {
 		for j := range d.claims[i].claim.Spec.Devices.Requests {
@@ -197,7 +208,8 @@ func (d *Demand) prioritized() bool {
 	return false
 }
 
-// Score implements Scorer. Source: dynamicresources.go computeScore.
+// Score implements Scorer: nodes where earlier alternatives are available score higher. Source:
+// dynamicresources.go computeScore.
 func (d *Demand) Score(n *state.NodeInfo) int64 {
 	fresh := d.Judge(n.Node).allocations
 	var score int64
@@ -213,7 +225,8 @@ func (d *Demand) Score(n *state.NodeInfo) int64 {
 	return score
 }
 
-// preference returns more points for earlier alternatives.
+// preference returns more points for earlier alternatives: for each request with alternatives, the largest number
+// of alternatives (8) minus the position of the one that was taken.
 func preference(claim *resourcev1.ResourceClaim, allocation *resourcev1.AllocationResult) (points int64) {
 	taken := map[string]bool{}
 	for i := range allocation.Devices.Results {
@@ -230,7 +243,9 @@ func preference(claim *resourcev1.ResourceClaim, allocation *resourcev1.Allocati
 	return points
 }
 
-// plainSearch returns the quick search for the claims without devices, or nil if the quick search cannot handle them.
+// plainSearch returns the quick search for the claims without devices, or nil if the quick search cannot handle
+// them. It handles one claim with one request for a number of devices, without constraints between devices,
+// without alternatives and without capacity, in a cluster where every slice belongs to one node.
 func (d *Demand) plainSearch(compiled *cel.Cache, objects rule.Objects) *plainSearch {
 	if d.extended != nil || len(d.lacking) != 1 || len(d.lacking[0].Spec.Devices.Requests) != 1 ||
 		len(d.lacking[0].Spec.Devices.Constraints) != 0 {
@@ -259,8 +274,9 @@ func (d *Demand) plainSearch(compiled *cel.Cache, objects rule.Objects) *plainSe
 	}
 }
 
-// Recount counts again when a pod is removed (-1) or put back (1): devices become free together with the pods whose
-// claims hold them.
+// Recount counts again when a pod is removed (-1) or put back (1): devices become free together with the pods
+// whose claims hold them. Results that the change may affect are dropped: those of the general search, which was
+// made for the old state; the fast search reads the index every time.
 func (d *Demand) Recount(_ *state.Node, pod *state.Pod, by int) {
 	if len(d.lacking) == 0 && d.extended == nil || pod.Template == nil || !rule.HasDeviceClaims(&pod.Template.Spec) {
 		return
@@ -275,7 +291,8 @@ func (d *Demand) Recount(_ *state.Node, pod *state.Pod, by int) {
 	}
 }
 
-// cache returns the device index, and creates it on first use.
+// deviceIndex returns the device index, and creates it on first use. Where the objects keep one (Memory), that
+// costs nothing; otherwise it is filled from all claims and slices.
 func (d *Demand) deviceIndex() *Index {
 	if d.index == nil {
 		d.index = IndexOf(d.objects)
@@ -283,6 +300,9 @@ func (d *Demand) deviceIndex() *Index {
 	return d.index
 }
 
+// picks returns the writes that the outcome requires. A claim that already has devices and lists the pod needs
+// none; fresh holds the new allocations that are left, in the order of the claims without devices. Allocations
+// are copied, because the outcome is cached.
 func (d *Demand) picks(outcome outcome, seed uint64) []Pick {
 	var list []Pick
 	fresh := outcome.allocations

@@ -13,10 +13,11 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// extended holds the extended resources that a pod requests and that devices may provide.
+// extendedRequest holds the extended resources that a pod requests and that devices may provide. Which of them
+// need devices depends on the node: a node that lists the resource (a device plugin does) provides it itself.
 type extendedRequest struct {
 	pod *state.Pod
-	// resources are those that devices back; plain are the others whose names devices could back.
+	// resources are those that devices back; unbacked are the others whose names devices could back.
 	resources []Backed
 	unbacked  []string
 	// existing is the claim that has already been created for the pod, if it may be used, and version is its
@@ -27,7 +28,7 @@ type extendedRequest struct {
 	claims map[string]*MadeClaim
 }
 
-// newExtendedRequest returns the wish of a pod, nil if it has none.
+// newExtendedRequest returns the extended resources of a pod that devices may provide, nil if there are none.
 func newExtendedRequest(pod *state.Pod, objects rule.Objects) *extendedRequest {
 	resources := BackedResources(pod.Requests, objects)
 	if len(resources) == 0 {
@@ -80,7 +81,8 @@ func (w *extendedRequest) claimOn(node *state.Node) (claim *MadeClaim, why strin
 	return claim, ""
 }
 
-// pick returns the claim to be created, with its devices. An existing claim with the same spec is reused.
+// pick returns the claim to be created, with its devices. An existing claim with the same spec is reused: an
+// earlier attempt may have created it and then failed.
 func (w *extendedRequest) pick(made *MadeClaim, fresh *resourcev1.AllocationResult, seed uint64) Pick {
 	pick := Pick{Claim: made.Claim.Name, Allocation: fresh.DeepCopy(), Made: made}
 	if w.existing != nil && equality.Semantic.DeepEqual(w.existing.Spec, made.Claim.Spec) {

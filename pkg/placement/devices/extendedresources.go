@@ -30,8 +30,9 @@ func MayBeDevices(name string) bool {
 	return resources.IsExtendedResource(name) || strings.HasPrefix(name, resourcev1.ResourceDeviceClassPrefix)
 }
 
-// ClassFor returns the class of the devices that back a resource, nil if there is none. If several classes
-// name it, the youngest is used, and among equally young ones the first by name. Source:
+// ClassFor returns the class of the devices that back a resource, nil if there is none. If several classes name
+// it, the youngest is used, and among equally young ones the first by name. A name with the prefix
+// deviceclass.resource.kubernetes.io/ refers to the class of that name. Source:
 // deviceclass/extendedresourcecache.
 func ClassFor(resource string, objects rule.Objects) *resourcev1.DeviceClass {
 	if name, implicit := strings.CutPrefix(resource, resourcev1.ResourceDeviceClassPrefix); implicit {
@@ -51,16 +52,19 @@ func ClassFor(resource string, objects rule.Objects) *resourcev1.DeviceClass {
 	return best
 }
 
+// youngerFirst orders classes as ClassFor prefers them.
 func youngerFirst(a, b *resourcev1.DeviceClass) int {
 	return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
-// BackedResources returns those of the requested resources that devices back, by name.
+// BackedResources returns those of the requested resources that devices back, by name. It is called for every
+// decision and returns early for the pods that request no extended resource.
 func BackedResources(request resources.Resources, objects rule.Objects) (list []Backed) {
 	if len(request.Extended) == 0 || objects == nil {
 		return nil // nearly always the case
 	}
 	for _, name := range slices.Sorted(maps.Keys(request.Extended)) {
+		// A request of zero needs no device.
 		if request.Extended[name] == 0 || !MayBeDevices(name) {
 			continue
 		}
@@ -76,8 +80,8 @@ func Wanted(pod *state.Pod, objects rule.Objects) bool {
 	return rule.HasDeviceClaims(&pod.Template.Spec) || len(BackedResources(pod.Requests, objects)) > 0
 }
 
-// ClassHelps reports whether a device class that was added or changed backs a resource that a pod requests. Source:
-// fit.go isSchedulableAfterDeviceClassEvent.
+// ClassHelps reports whether a device class that was added or changed backs a resource that a pod requests.
+// Source: fit.go isSchedulableAfterDeviceClassEvent.
 func ClassHelps(pod *state.Pod, c rule.Change) bool {
 	class, ok := c.NewObject.API.(*resourcev1.DeviceClass)
 	if !ok {
@@ -95,6 +99,7 @@ func ClassHelps(pod *state.Pod, c rule.Change) bool {
 	return explicit != nil && asked(*explicit)
 }
 
+// resourceNameOf returns the resource that a class names explicitly; empty for none.
 func resourceNameOf(class *resourcev1.DeviceClass) string {
 	if class.Spec.ExtendedResourceName == nil {
 		return ""

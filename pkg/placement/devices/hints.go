@@ -11,7 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Events implements Plugin.
+// Events implements Plugin. A pod that was rejected for lack of devices waits for claims (devices become free),
+// slices (new devices), nodes and classes; one whose claim does not exist, for the claim or its own status.
 func (Plugin) Events() []rule.Event {
 	return []rule.Event{
 		{Kind: events.KindNode, Actions: rule.Add | rule.UpdateNodeLabel | rule.UpdateNodeAllocatable},
@@ -36,7 +37,8 @@ func (Plugin) Hint(pod *state.Pod, c rule.Change) bool {
 	}
 }
 
-// claimHelps reports whether devices have become free, or the claim is the pod's own and has changed.
+// claimHelps reports whether devices have become free, or the claim is the pod's own and has changed. A pod whose
+// claims are not usable yet waits for the creation of one that it owns.
 func claimHelps(pod *state.Pod, c rule.Change) bool {
 	if c.Objects == nil {
 		return true

@@ -18,45 +18,53 @@ import (
 )
 
 // Index indexes the devices of one state of the cluster: where they are, and which of them are allocated or
-// promised to claims. Its owner reads the facts once (Fill) and applies every change after that, so that a decision
-// has no cost per claim; Withdraw undoes Promise. The zero value has not been filled. It is not safe for concurrent
-// use.
+// promised to claims. Its owner reads the facts once (Fill) and applies every change after that, so that a
+// decision has no cost per claim; Withdraw undoes Promise. The zero value has not been filled. It is not safe for
+// concurrent use.
+//
+// Example: claim c1 has device gpu-0 by its status. A decision promises gpu-1 to c2: taken is {gpu-0: 1, gpu-1:
+// 1}. The binder writes c2, and the fact arrives before the promise is withdrawn: taken[gpu-1] is 2, then 1 again
+// after Withdraw. At no moment is gpu-1 free.
 type Index struct {
 	filled bool
 	// nodes holds the nodes that have slices of their own, by name.
 	nodes map[string]*nodeDevices
-	// multiNode holds the UIDs of slices that more than one node can reach, or that count the consumption of devices.
+	// multiNode holds the UIDs of slices that more than one node can reach, or that count the consumption of
+	// devices. While there is one, the fast search is not used.
 	multiNode map[types.UID]struct{}
 	// pools holds the slices of nodes by their pool.
 	pools map[poolKey][]*nodeSlice
-	// taken counts the allocations and promises of each device; given is the same for the allocator.
+	// taken counts the allocations and promises of each device; allocated is the same in the form that the
+	// allocator takes.
 	taken     map[structured.DeviceID]int
 	allocated structured.AllocatedState
-	// shares holds the shares of each device; shared counts the shares in a pool.
+	// shares holds the shares of each device that several claims can use (KEP-5075); shared counts the shares in
+	// a pool.
 	shares map[structured.DeviceID]map[structured.SharedDeviceID]*share
 	shared map[poolKey]int
 	// promised holds the promises to a claim, by its UID.
 	promised map[string][]claimPromise
 	treatedAsGone
-	// verdicts holds the results of selectors for devices, by selectorKey.
+	// verdicts holds the results of selectors for devices, by the text of all their expressions.
 	verdicts map[string]*verdicts
 }
 
-// share is a share of a device: how many claims and promises refer to it (a promise and a claim may mean the
-// same share), and its size.
+// share is a share of a device: how many claims and promises refer to it (a promise and a claim may mean the same
+// share), and its size.
 type share struct {
 	uses     int
 	consumed map[resourcev1.QualifiedName]resource.Quantity
 }
 
-// Memory is implemented by an Objects that also keeps an index of the devices. The index includes promises,
-// which the objects do not show.
+// Memory is implemented by an Objects that also keeps an index of the devices. The index includes promises, which
+// the objects do not show.
 type Memory interface {
 	// Devices returns the index. One that has not been filled yet is filled on first use.
 	Devices() *Index
 }
 
-// IndexOf returns the index of objects, filled.
+// IndexOf returns the index of objects, filled. Objects without an index get one for this call alone, without
+// promises.
 func IndexOf(objects rule.Objects) *Index {
 	x := &Index{}
 	if m, ok := objects.(Memory); ok {
@@ -68,7 +76,7 @@ func IndexOf(objects rule.Objects) *Index {
 	return x
 }
 
-// Fill builds the index from scratch from facts, without promises.
+// Fill builds the index from scratch from facts, without promises. Promises of before are forgotten.
 func (x *Index) Fill(objects rule.Objects) {
 	*x = Index{
 		filled: true, nodes: map[string]*nodeDevices{}, multiNode: map[types.UID]struct{}{},
@@ -94,7 +102,8 @@ func (x *Index) Fill(objects rule.Objects) {
 	}
 }
 
-// Apply applies the change of an object; kinds that have nothing to do with devices are ignored.
+// Apply applies the change of an object; kinds that have nothing to do with devices are ignored, and so is every
+// change before Fill. Each change must be applied once: one that is counted twice would keep a device taken.
 func (x *Index) Apply(c state.ObjectChange) {
 	if !x.filled {
 		return
@@ -114,21 +123,22 @@ func (x *Index) Apply(c state.ObjectChange) {
 	}
 }
 
-// claimPromise is the allocation that was promised to a claim together with a place for a pod that will use it; it
-// is nil if the claim already has its devices.
+// claimPromise is the allocation that was promised to a claim together with a place for a pod that will use it;
+// it is nil if the claim already has its devices. Promises are compared by pod and by the pointer of the
+// allocation.
 type claimPromise struct {
 	podUID     string
 	allocation *resourcev1.AllocationResult
 }
 
 // Promise records what has been promised to a claim, by its UID, for a pod; nil means only that the pod will use
-// the claim. It does no harm if the claim already shows the same allocation.
+// the claim. It does no harm if the claim already shows the same allocation. a must not be changed afterwards.
 func (x *Index) Promise(claimUID, podUID string, a *resourcev1.AllocationResult) {
 	x.promised[claimUID] = append(x.promised[claimUID], claimPromise{podUID, a})
 	x.count(a, 1)
 }
 
-// Withdraw removes a promise.
+// Withdraw removes a promise, given the same arguments. A promise that is not recorded is ignored.
 func (x *Index) Withdraw(claimUID, podUID string, a *resourcev1.AllocationResult) {
 	list := x.promised[claimUID]
 	at := slices.Index(list, claimPromise{podUID, a})
@@ -151,7 +161,8 @@ func (x *Index) Allocating(claimUID string) bool {
 	return slices.ContainsFunc(x.promised[claimUID], func(p claimPromise) bool { return p.allocation != nil })
 }
 
-// count adds an allocation, or removes it if by is -1. Source: allocateddevices.go foreachAllocatedDevice.
+// count adds an allocation, or removes it if by is -1. Administrative access counts for nothing: it neither takes
+// a device nor waits for a free one. Source: allocateddevices.go foreachAllocatedDevice.
 func (x *Index) count(a *resourcev1.AllocationResult, by int) {
 	if a == nil {
 		return
@@ -168,6 +179,8 @@ func (x *Index) count(a *resourcev1.AllocationResult, by int) {
 	}
 }
 
+// countDevice adds an allocation of a device or, if by is -1, removes one. Only the first and the last of them
+// change whether the device is free, in the allocator's set and in the bits of its slice.
 func (x *Index) countDevice(r *resourcev1.DeviceRequestAllocationResult, by int) {
 	id := structured.MakeDeviceID(r.Driver, r.Pool, r.Device)
 	before := x.taken[id]
@@ -196,6 +209,7 @@ func (x *Index) countShare(r *resourcev1.DeviceRequestAllocationResult, by int) 
 		of = map[structured.SharedDeviceID]*share{}
 		x.shares[device] = of
 	}
+	// The first user of a share adds its size to what the device gives.
 	s := of[id]
 	if s == nil {
 		s = &share{consumed: r.ConsumedCapacity}
@@ -207,6 +221,7 @@ func (x *Index) countShare(r *resourcev1.DeviceRequestAllocationResult, by int) 
 	if s.uses += by; s.uses > 0 {
 		return
 	}
+	// The last user is gone: the share ends.
 	delete(of, id)
 	x.allocated.AllocatedSharedDeviceIDs.Delete(id)
 	if x.shared[poolKey{r.Driver, r.Pool}]--; x.shared[poolKey{r.Driver, r.Pool}] == 0 {
@@ -222,12 +237,14 @@ func (x *Index) countShare(r *resourcev1.DeviceRequestAllocationResult, by int) 
 	}
 }
 
+// consume adds the size of a share to the amounts in use of its device.
 func (x *Index) consume(device structured.DeviceID, s *share) {
 	if s.consumed != nil {
 		x.allocated.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(device, s.consumed))
 	}
 }
 
+// addSlice adds a slice. Devices that claims already have are marked as taken: claims may arrive before slices.
 func (x *Index) addSlice(s *resourcev1.ResourceSlice) {
 	if isMultiNode(s) {
 		x.multiNode[s.UID] = struct{}{}
@@ -249,6 +266,8 @@ func (x *Index) addSlice(s *resourcev1.ResourceSlice) {
 	n.sort()
 }
 
+// dropSlice removes a slice and the results of selectors for its devices. Allocations of its devices still count:
+// they are in claims.
 func (x *Index) dropSlice(s *resourcev1.ResourceSlice) {
 	delete(x.multiNode, s.UID)
 	n := x.nodes[ptr.Deref(s.Spec.NodeName, "")]
@@ -260,6 +279,7 @@ func (x *Index) dropSlice(s *resourcev1.ResourceSlice) {
 		return
 	}
 	own := n.slices[at]
+	// Results are kept by slice: without this, they would keep the slice in memory.
 	for _, v := range x.verdicts {
 		delete(v.of, own)
 	}
@@ -275,7 +295,7 @@ func (x *Index) dropSlice(s *resourcev1.ResourceSlice) {
 }
 
 // isPlain reports whether each slice of a node is a pool of its own with plain devices only, and no device is
-// shared.
+// shared. A node without slices is plain.
 func (x *Index) isPlain(n *nodeDevices) bool {
 	if n == nil || !n.plain || len(x.shared) == 0 {
 		return n == nil || n.plain
@@ -342,10 +362,11 @@ func (x *Index) String() string {
 }
 
 // maxVerdicts is the number of selector lists whose verdicts are kept: more than a cluster has classes. One list
-// takes some 50 bytes a slice.
+// takes some 50 bytes a slice. When there are more, all are dropped.
 const maxVerdicts = 64
 
-// verdictsOf returns the cached results of these selectors.
+// verdictsOf returns the cached results of these selectors, which are identified by the text of their
+// expressions.
 func (x *Index) verdictsOf(selectors []resourcev1.DeviceSelector) *verdicts {
 	var key strings.Builder
 	for i := range selectors {

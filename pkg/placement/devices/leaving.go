@@ -10,9 +10,11 @@ import (
 )
 
 // Leave treats a pod as gone until Return. Claims that no other pod uses or will use give their devices back, as
-// Kubernetes' claim controller does when the last user of a claim is gone, whether or not the claim was created for
-// the pod. It reports whether any device has become free. Facts and promises must not change between Leave and
-// Return.
+// Kubernetes' claim controller does when the last user of a claim is gone, whether or not the claim was created
+// for the pod. It reports whether any device has become free. Facts and promises must not change between Leave
+// and Return.
+//
+// It is how preemption asks which devices the eviction of a pod would free, without a copy of the index.
 func (x *Index) Leave(pod *state.Pod, objects rule.Objects) (changed bool) {
 	x.left[pod.UID] = true
 	return x.updateClaims(pod, objects)
@@ -24,7 +26,7 @@ func (x *Index) Return(pod *state.Pod, objects rule.Objects) (changed bool) {
 	return x.updateClaims(pod, objects)
 }
 
-// updateClaims updates the claims of a pod that has left or come back.
+// updateClaims frees or takes again the devices of a pod's claims, after the pod has left or come back.
 func (x *Index) updateClaims(pod *state.Pod, objects rule.Objects) (changed bool) {
 	for _, claim := range usedClaims(pod, objects) {
 		uid := string(claim.UID)
@@ -80,7 +82,7 @@ func (x *Index) unused(claim *resourcev1.ResourceClaim) bool {
 	return len(users)+len(promised) > 0
 }
 
-// indexed is an Objects with an index of its own.
+// indexed is an Objects with an index of its own. Rules that are compiled with it see the devices of that index.
 type indexed struct {
 	lookups
 	index *Index
@@ -90,7 +92,7 @@ type indexed struct {
 func (o indexed) Devices() *Index { return o.index }
 
 // WithoutUsers returns the objects with an index of their own in which devices used only by these pods are free.
-// restore must be called at the end.
+// restore must be called at the end: the index may be the caller's, which is changed meanwhile.
 func WithoutUsers(objects rule.Objects, gone []*state.Pod) (without rule.Objects, restore func()) {
 	index := IndexOf(objects)
 	without = indexed{objects, index}

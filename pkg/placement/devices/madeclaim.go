@@ -22,7 +22,8 @@ import (
 const madeInfix = "-extended-resources-"
 
 // MadeClaimName returns the name of the claim that is created for the resources of a pod. The name is
-// deterministic, so that a second attempt to create the claim finds the first one.
+// deterministic, so that a second attempt to create the claim finds the first one. (Upstream lets the API server
+// generate the name.)
 func MadeClaimName(podName, podUID string) string {
 	suffix := fmt.Sprintf("%s%08x", madeInfix, uint32(xxhash.Sum64String(podUID)))
 	if longest := validation.DNS1123SubdomainMaxLength - len(suffix); len(podName) > longest {
@@ -39,7 +40,8 @@ func IsMadeFor(claim *resourcev1.ResourceClaim, podUID string) bool {
 		owner != nil && string(owner.UID) == podUID
 }
 
-// NewMadeClaim returns a claim with this spec for a pod, as it is created.
+// NewMadeClaim returns a claim with this spec for a pod, as it is created. The pod owns it, so that the claim is
+// deleted together with the pod.
 func NewMadeClaim(namespace, podName, podUID string, spec resourcev1.ResourceClaimSpec) *resourcev1.ResourceClaim {
 	return &resourcev1.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{
@@ -53,9 +55,14 @@ func NewMadeClaim(namespace, podName, podUID string, spec resourcev1.ResourceCla
 	}
 }
 
-// makeClaim requests devices in place of resources. Containers that do not run at the same time share requests: an
-// init container that ends uses the devices of the containers after it. What such containers need beyond that is
-// requested only once, for the one that needs most. Source: extendeddynamicresources.go createRequestsAndMappings.
+// makeClaim requests devices in place of resources. Containers that do not run at the same time share requests:
+// an init container that ends uses the devices of the containers after it. What such containers need beyond that
+// is requested only once, for the one that needs most. Source: extendeddynamicresources.go
+// createRequestsAndMappings.
+//
+// Example: two init containers that request 3 and 1 GPUs and a main container that requests 2. The claim requests
+// 2 for the main container and 1 more for the first init container, which uses all three; the second uses one of
+// the two.
 func makeClaim(pod *state.Pod, resources []Backed) *MadeClaim {
 	spec := &pod.Template.Spec
 	m := claimMaker{containers: slices.Concat(spec.InitContainers, spec.Containers), starting: len(spec.InitContainers)}
@@ -84,7 +91,7 @@ func (m *claimMaker) ends(i int) bool {
 	return i < m.starting && (policy == nil || *policy != corev1.ContainerRestartPolicyAlways)
 }
 
-// add requests one resource.
+// add requests one resource, for all containers.
 func (m *claimMaker) add(r Backed) {
 	lasting := make([]*resourcev1.DeviceRequest, len(m.containers))
 	for i := range m.containers {
@@ -104,7 +111,8 @@ func (m *claimMaker) add(r Backed) {
 	}
 }
 
-// addEnding adds the requests of the init containers that end.
+// addEnding adds the requests of the init containers that end. lasting holds, by container, the requests of
+// containers that run with the ones after them, which an earlier init container can use.
 func (m *claimMaker) addEnding(r Backed, lasting []*resourcev1.DeviceRequest) {
 	var most *resourcev1.DeviceRequest
 	var own []int // the mappings to requests of only such containers
@@ -113,6 +121,7 @@ func (m *claimMaker) addEnding(r Backed, lasting []*resourcev1.DeviceRequest) {
 		if !m.ends(i) || missing == 0 {
 			continue
 		}
+		// An init container that ends can use the devices of the containers that start after it.
 		for _, later := range lasting[i:] {
 			if later != nil && missing > 0 {
 				m.mapTo(i, r.Name, later.Name)
@@ -132,6 +141,7 @@ func (m *claimMaker) addEnding(r Backed, lasting []*resourcev1.DeviceRequest) {
 	if most == nil {
 		return
 	}
+	// Init containers that end run one after the other: one request serves all of them.
 	for _, at := range own {
 		m.mappings[at].RequestName = most.Name
 	}
@@ -148,7 +158,8 @@ func (m *claimMaker) amount(i int, resource string) int64 {
 	return amount
 }
 
-// request is named after the container and the position of the resource among its resources.
+// request returns a request that is named after the container and the position of the resource among its
+// resources, so that equal pods get equal claims.
 func (m *claimMaker) request(i int, r Backed, amount int64) *resourcev1.DeviceRequest {
 	place := slices.Index(slices.Sorted(maps.Keys(m.containers[i].Resources.Requests)), corev1.ResourceName(r.Name))
 	return &resourcev1.DeviceRequest{
@@ -159,6 +170,7 @@ func (m *claimMaker) request(i int, r Backed, amount int64) *resourcev1.DeviceRe
 	}
 }
 
+// mapTo records that a container gets a resource from a request.
 func (m *claimMaker) mapTo(i int, resource, request string) {
 	m.mappings = append(m.mappings, corev1.ContainerExtendedResourceRequest{
 		ContainerName: m.containers[i].Name, ResourceName: resource, RequestName: request,

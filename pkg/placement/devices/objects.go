@@ -14,7 +14,8 @@ type lookups = rule.Objects
 // withoutClasses hides device classes from rules that are compiled for pods without resources backed by devices.
 type withoutClasses struct{ lookups }
 
-// WithoutClasses returns the objects without device classes.
+// WithoutClasses returns the objects without device classes. The engine compiles its classes of pods with it:
+// their pods request no resource that devices back, so that no class can matter to them.
 func WithoutClasses(objects rule.Objects) rule.Objects { return withoutClasses{objects} }
 
 // ObjectByName implements Objects.

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Pick is a claim in the pod's namespace that has to be written before the pod is bound, so that the pod
-// becomes one of its users.
+// Pick is a claim in the pod's namespace that has to be written before the pod is bound, so that the pod becomes
+// one of its users. A reservation carries the picks of its pod, and the binder writes them.
 type Pick struct {
 	// UID is empty for a claim that has yet to be created.
 	Claim, UID string
@@ -27,13 +27,15 @@ type Pick struct {
 }
 
 // PoolUse names the devices that a pod gets from a pool that other nodes reach as well. For a shared device, the
-// share ID follows the name.
+// share ID follows the name. Two shards that place pods on two nodes could both take such a device, so that the
+// ledger has to compare more than the documents of the nodes.
 type PoolUse struct {
 	Driver, Pool string
 	Items        []string
 }
 
-// Picks implements Profile.DevicePicks.
+// Picks implements Profile.DevicePicks: it compiles the pod again and selects devices on one node. ok is false if
+// the node would be rejected, because the cluster has changed since the evaluation.
 func (p Plugin) Picks(
 	pod *state.Pod, node *state.Node, objects rule.Objects, seed uint64,
 ) (picks []Pick, ok bool) {
@@ -53,7 +55,7 @@ func (p Plugin) Picks(
 }
 
 // nameShares names the shares of devices. Upstream's allocator uses random names, but a decision must be
-// reproducible.
+// reproducible. uid is that of the claim, or of the pod for a claim that does not exist yet.
 func nameShares(a *resourcev1.AllocationResult, uid string, seed uint64) {
 	for i := range a.Devices.Results {
 		r := &a.Devices.Results[i]
@@ -77,7 +79,9 @@ func randomUUID(high, low uint64) types.UID {
 }
 
 // SharedPools returns the pools from which the picks take devices that could also be allocated to pods on other
-// nodes. Devices that only one node reaches are guarded together with the node.
+// nodes. Devices that only one node reaches are guarded together with the node. Example: a pool of
+// network-attached accelerators, one slice of which is for all nodes: the ledger has to compare a key of the pool
+// as well, so that two shards do not give one accelerator to pods on two nodes.
 func SharedPools(picks []Pick, nodeName string, objects rule.Objects) []PoolUse {
 	type pool struct{ driver, name string }
 	items, order := map[pool][]string{}, []pool{}
@@ -100,6 +104,7 @@ func SharedPools(picks []Pick, nodeName string, objects rule.Objects) []PoolUse 
 	if len(order) == 0 {
 		return nil
 	}
+	// A pool is shared if one of its slices is not this node's alone.
 	beyond := map[pool]bool{}
 	for o := range rule.OrNone(objects).Objects(events.KindResourceSlice) {
 		if s, ok := o.API.(*resourcev1.ResourceSlice); ok && ptr.Deref(s.Spec.NodeName, "") != nodeName {
@@ -115,6 +120,7 @@ func SharedPools(picks []Pick, nodeName string, objects rule.Objects) []PoolUse 
 	return list
 }
 
+// itemOf names an allocated device within its pool.
 func itemOf(r *resourcev1.DeviceRequestAllocationResult) string {
 	if r.ShareID == nil {
 		return r.Device

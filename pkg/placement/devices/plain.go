@@ -16,17 +16,24 @@ import (
 // one node, with no taint and no condition. There the first free devices that match are enough, in the order of
 // drivers, pools and names in the slice, and the allocator finds the same ones. Source:
 // structured/internal/incubating, allocateOne.
+//
+// It exists because a call of the allocator costs far more than counting bits, and a number of whole devices is
+// the usual request. Example: a slice of eight devices whose selectors match devices 0 to 3 (matching 0b1111), of
+// which 0 and 2 are taken (0b0101): two are free, by one operation.
 type plainSearch struct {
 	index     *Index
 	compiled  *cel.Cache
 	selectors []resourcev1.DeviceSelector
-	count     int
-	cache     *verdicts
+	// count is the number of requested devices, 1 to AllocationResultsMaxSize.
+	count int
+	// cache holds the results of the selectors.
+	cache *verdicts
 }
 
-// hasEnough reports whether a node has enough free devices; known is false if only the allocator can tell.
+// hasEnough reports whether a node has enough free devices; known is false if only the allocator can decide it.
 func (s *plainSearch) hasEnough(node string) (enough, known bool) {
 	own := s.index.nodes[node]
+	// A node without slices has no devices, and no slice reaches more than one node.
 	if own == nil {
 		return false, true
 	}
@@ -65,6 +72,8 @@ func (s *plainSearch) matching(slice *nodeSlice) (matching uint32, ok bool) {
 	return matching, true
 }
 
+// matches evaluates the selectors for a device. All devices of a driver without attributes and capacity get the
+// same result.
 func (s *plainSearch) matches(driver string, device *resourcev1.Device) (match bool, err error) {
 	bare := len(device.Attributes)+len(device.Capacity) == 0
 	if bare {
@@ -92,7 +101,8 @@ func (s *plainSearch) matches(driver string, device *resourcev1.Device) (match b
 	return match, err
 }
 
-// search returns an allocator search over the devices of one node, which are plain.
+// search returns an allocator search over the devices of one node, which are plain. It sees only that node's
+// slices and what is taken of them: copying the state of the whole cluster would cost more than the search.
 func (s *plainSearch) search(node *corev1.Node, objects rule.Objects) (*search, error) {
 	taken := structured.AllocatedState{
 		AllocatedDevices:         sets.New[structured.DeviceID](),

@@ -15,13 +15,14 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Plugin keeps pods on nodes where the device claims that they name have their devices, or can get them.
-// Continue reading at Demand, which holds a pod's claims, sorted.
+// Plugin keeps pods on nodes where the device claims that they name have their devices, or can get them. Continue
+// reading at Demand, which holds a pod's claims, sorted.
 //
-// What 1.36 enables by default is enabled: prioritized lists, admin access, partitionable devices, consumable
-// capacity, device taints, extended resources that are backed by devices, and binding conditions to the extent that
-// they need no clock (the component that waits for them gives up in time and takes the devices back).
-// DeviceTaintRules are disabled, as they are by default. Source: plugins/dynamicresources.
+// What 1.36 enables by default is enabled: prioritized lists (KEP-4816), admin access (KEP-5018), partitionable
+// devices (KEP-4815), consumable capacity (KEP-5075), device taints (KEP-5055), extended resources that are
+// backed by devices (KEP-5004), and binding conditions (KEP-5007) to the extent that they need no clock: the
+// component that waits for them gives up in time and takes the devices back. DeviceTaintRules are disabled, as
+// they are by default. Source: plugins/dynamicresources.
 type Plugin struct {
 	// compiled caches the compiled expressions of classes and claims. It does not affect results.
 	compiled *cel.Cache
@@ -47,7 +48,8 @@ func NewExpressions() *cel.Cache {
 // Name implements Plugin.
 func (Plugin) Name() string { return names.DynamicResources }
 
-// Admit implements Admitter. Source: dynamicresources.go PreEnqueue.
+// Admit implements Admitter. It rejects a pod one of whose claims does not exist, belongs to another pod or is
+// being deleted. Source: dynamicresources.go PreEnqueue.
 func (Plugin) Admit(pod *state.Pod, objects rule.Objects) (rejection string) {
 	_, why := deviceClaims(pod, objects)
 	return why + unserved(why, objects)
@@ -78,7 +80,10 @@ func (Plugin) Expects(pod *state.Pod, objects rule.Objects) (what string) {
 	return ""
 }
 
-// Compile implements Plugin.
+// Compile implements Plugin. It classifies the claims in their order; the first one for which the pod has to wait
+// rejects the pod on all nodes. The rule does not apply to a pod without claims and without resources that
+// devices back. It scores only if a request has alternatives (Demand.prioritized). Source: dynamicresources.go
+// PreFilter, PreScore.
 func (p Plugin) Compile(pod *state.Pod, objects rule.Objects) (rule.Compiled, error) {
 	claims, why := deviceClaims(pod, objects)
 	if why != "" {

@@ -27,7 +27,8 @@ type search struct{ allocator structured.Allocator }
 // CannotAllocate is upstream's reason for a node without the devices.
 const CannotAllocate = "cannot allocate all claims"
 
-// newDeviceSearch returns a search over all devices.
+// newDeviceSearch returns a search over all devices. The allocator keeps a reference to the allocated state of
+// the index, so that the search is valid only until the index changes.
 func newDeviceSearch(compiled *cel.Cache, objects rule.Objects, index *Index) (*search, error) {
 	var slices []*resourcev1.ResourceSlice
 	for o := range objects.Objects(events.KindResourceSlice) {
@@ -71,6 +72,7 @@ type steps struct{ taken int }
 // the bound is of the order of upstream's filterTimeout of 10 s.
 const maxDeviceSteps = 1_000_000
 
+// errTooManySteps ends a search. The node is rejected, and may be tried again when the pod is.
 var errTooManySteps = errors.New("too many steps")
 
 // Deadline implements context.Context.
@@ -79,7 +81,8 @@ func (*steps) Deadline() (deadline time.Time, ok bool) { return time.Time{}, fal
 // Done implements context.Context.
 func (*steps) Done() <-chan struct{} { return nil } //nolint:pure // the interface has it; nobody sends or waits
 
-// Err implements context.Context.
+// Err implements context.Context. The allocator calls it in every step of its search, and that counts the
+// steps.
 func (s *steps) Err() error {
 	s.taken++
 	if s.taken > maxDeviceSteps {

@@ -10,22 +10,23 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// poolKey identifies a pool.
+// poolKey identifies a pool. Names of pools are unique only within a driver.
 type poolKey struct{ driver, pool string }
 
 // nodeDevices holds the slices that belong to one node alone, sorted by driver and pool.
 type nodeDevices struct {
 	slices []*nodeSlice
-	// unbacked reports whether each slice is a pool of its own with plain devices only.
+	// plain reports whether each slice is a pool of its own with plain devices only; see plainSearch.
 	plain bool
 }
 
-// nodeSlice is a slice of one node; taken has one bit for each of its devices, if they are plain.
+// nodeSlice is a slice of one node; taken has one bit for each of its devices, if they are plain, in their order.
 type nodeSlice struct {
 	*resourcev1.ResourceSlice
 	taken uint32
 }
 
+// pool returns the pool of the slice.
 func (s *nodeSlice) pool() poolKey { return poolKey{s.Spec.Driver, s.Spec.Pool.Name} }
 
 // mark sets or clears the bit of a device.
@@ -41,7 +42,8 @@ func (s *nodeSlice) mark(device string, taken bool) {
 	}
 }
 
-// sort sorts the slices, by name where drivers and pools are the same, and determines whether they are plain.
+// sort sorts the slices, by name where drivers and pools are the same, and determines whether they are plain. The
+// order is that in which the allocator tries pools, so that both find the same devices first.
 func (n *nodeDevices) sort() {
 	slices.SortFunc(n.slices, func(a, b *nodeSlice) int {
 		return cmp.Or(cmp.Compare(a.Spec.Driver, b.Spec.Driver), cmp.Compare(a.Spec.Pool.Name, b.Spec.Pool.Name),
@@ -49,6 +51,7 @@ func (n *nodeDevices) sort() {
 	})
 	n.plain = true
 	for i, s := range n.slices {
+		// Two slices of one pool, or a slice of an incomplete pool: the allocator decides.
 		again := i > 0 && n.slices[i-1].pool() == s.pool()
 		if again || s.Spec.Pool.ResourceSliceCount != 1 || ptr.Deref(s.Spec.PerDeviceNodeSelection, false) ||
 			!plainDevices(s.Spec.Devices) {
@@ -62,6 +65,8 @@ func (n *nodeDevices) sort() {
 // each.
 const maxPlainDevices = 32
 
+// plainDevices reports whether all devices can be allocated as a whole by any claim on the node: no taint, shared
+// counter, condition, binding to a node or second user.
 func plainDevices(devices []resourcev1.Device) bool {
 	if len(devices) > maxPlainDevices {
 		return false
@@ -87,6 +92,7 @@ func isMultiNode(s *resourcev1.ResourceSlice) bool {
 	return ptr.Deref(s.Spec.NodeName, "") == "" || len(s.Spec.SharedCounters) > 0
 }
 
+// sliceOf returns an object as a slice; false if it is none.
 func sliceOf(o *state.Object) (*resourcev1.ResourceSlice, bool) {
 	if o == nil {
 		return nil, false
@@ -95,8 +101,9 @@ func sliceOf(o *state.Object) (*resourcev1.ResourceSlice, bool) {
 	return s, ok
 }
 
-// verdicts holds the results of a list of selectors for devices. They belong to an index because they are valid for
-// as long as a slice does not change.
+// verdicts holds the results of a list of selectors for devices. They belong to an index because they are valid
+// for as long as a slice does not change. Evaluating a CEL expression takes microseconds, and there is one
+// evaluation per selector and device.
 type verdicts struct {
 	// of has a bit for each device of a slice that matches.
 	of map[*nodeSlice]uint32

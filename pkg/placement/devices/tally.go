@@ -11,9 +11,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 )
 
-// Tally counts devices that back an extended resource, for scores: all devices of the class that a node
-// reaches, and those of them that are allocated. Unlike in allocation, devices in incomplete pools and tainted
-// devices count. Source: noderesources/resource_allocation.go calculateDRAResourceTotals.
+// Tally counts devices that back an extended resource, for scores: all devices of the class that a node reaches,
+// and those of them that are allocated. Unlike in allocation, devices in incomplete pools and tainted devices
+// count. It is valid for one evaluation. Source: noderesources/resource_allocation.go calculateDRAResourceTotals.
 type Tally struct {
 	compiled *cel.Cache
 	objects  rule.Objects
@@ -32,7 +32,8 @@ func NewTally(compiled *cel.Cache, objects rule.Objects) *Tally {
 	return t
 }
 
-// Count returns 0, 0 also if an expression or a selector cannot be evaluated.
+// Count returns how many devices of a class a node reaches, and how many of them are taken; 0, 0 also if an
+// expression or a selector cannot be evaluated.
 func (t *Tally) Count(node *corev1.Node, class *resourcev1.DeviceClass) (all, taken int64) {
 	for _, s := range t.slices {
 		devices, err := reachable(s, node)
@@ -82,6 +83,7 @@ func reachable(s *resourcev1.ResourceSlice, node *corev1.Node) ([]resourcev1.Dev
 	return list, nil
 }
 
+// matches reports whether a device matches all selectors of a class.
 func (t *Tally) matches(driver string, d *resourcev1.Device, class *resourcev1.DeviceClass) (bool, error) {
 	for _, selector := range class.Spec.Selectors {
 		if selector.CEL == nil {

@@ -59,6 +59,8 @@ type affinityTallyFilter struct {
 	self, first bool
 }
 
+// newAffinityTallyFilter adds a tally and a column per term of the pod. Tallies for other pods' terms are added
+// when such pods appear.
 func newAffinityTallyFilter(cols *columns.Columns, w *crossNodeState, f *podaffinity.Filter) *affinityTallyFilter {
 	j := &affinityTallyFilter{Filter: f, self: podaffinity.MatchesAll(f.Affinity, f.Pod)}
 	for i := range f.Affinity {
@@ -113,6 +115,7 @@ func (j *affinityTallyFilter) relateUnsure(w *crossNodeState, cols *columns.Colu
 // restate does nothing: affinity counts pods on all nodes that have the topology key.
 func (*affinityTallyFilter) restate(*crossNodeState, int, *state.NodeInfo) {}
 
+// prepare determines whether the pod would be the first of its kind: no pod in the cluster could attract it.
 func (j *affinityTallyFilter) prepare(w *crossNodeState, _ *columns.Columns) {
 	j.first = j.self
 	for _, t := range j.attracting {

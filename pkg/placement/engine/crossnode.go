@@ -45,7 +45,7 @@ type crossNodeState struct {
 }
 
 // crossNodeBasis holds the inputs of a crossNodeState in addition to the pod: versions, and the contents of
-// objects (see objectDigest).
+// objects (see signature.Objects).
 type crossNodeBasis struct {
 	objects, epoch uint64
 	digest         string
@@ -209,6 +209,7 @@ func (w *crossNodeState) relate(cols *columns.Columns, kind int32) []contributio
 	relation := append([]contribution(nil), w.scratch...)
 	w.relations = append(w.relations, relation)
 	w.byKind[kind] = int32(len(w.relations)) + 1
+	// Tallies that this kind has added do not know the nodes yet.
 	for _, t := range w.tallies[known:] {
 		t.Fill(cols)
 	}
@@ -253,6 +254,7 @@ func (w *crossNodeState) recount(cols *columns.Columns, slot int) {
 			w.sums[by.tally] += by.value * k.Pods
 		}
 	}
+	// A tally to which no pod on the node contributes still gets the node: its domain exists.
 	for i, t := range w.tallies {
 		var per int32
 		if i < len(w.sums) {

@@ -56,6 +56,7 @@ func (c *class) failures(cols *columns.Columns) (counts map[failure]int32, examp
 		if f.verdict >= 0 && fits[f.verdict] != nil {
 			f.lacks = fits[f.verdict].lacks(&cols.Resources, slot)
 		}
+		// The run ends: count it, so that the map is touched once per run.
 		if run > 0 && f != last {
 			counts[last] += run
 			run = 0
@@ -84,6 +85,7 @@ func (c *class) firstRejection(slot int) (int16, uint8) {
 	c.values(slot)
 	for i, j := range c.crossNode.filters {
 		index := c.plan.crossNode[i]
+		// The node's own verdict comes first in the profile.
 		if v != placement.VerdictPass && index > v {
 			break
 		}

@@ -39,7 +39,9 @@
 //   - crossNodeState holds the tallies of rules about other pods; classes whose pods are alike for those rules
 //     share one.
 //   - groups, rating and shortlist turn the state of a class into a ranking.
-//   - preemptionCache remembers, per class, what a dry run of preemption found on each node.
+//   - preemptionCache remembers, per class, what a dry run of preemption found on each node. internal/fittrial makes
+//     the usual dry runs, for pods that only lack resources.
+//   - internal/signature writes the bytes by which pods are sorted into classes.
 //
 // Start reading at Engine, then class.catchUp, then Engine.decide.
 //

@@ -6,6 +6,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/columns"
+	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/fittrial"
 	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/signature"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -61,7 +62,7 @@ type Engine struct {
 	protected map[string]bool
 	guarded   map[*state.NodeInfo][]string
 	// byImportance holds the pods of every node by importance, for dry runs of preemption.
-	byImportance importanceColumn
+	byImportance fittrial.Column
 	scratch
 }
 
@@ -176,7 +177,7 @@ const maxAxes = 256
 func (e *Engine) restart() {
 	old := e.columns
 	e.columns = columns.New()
-	e.byImportance = importanceColumn{}
+	e.byImportance = fittrial.Column{}
 	e.epoch++
 	e.order = zoneWalk{}
 	for slot, n := range old.Infos {

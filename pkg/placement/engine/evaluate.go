@@ -82,6 +82,7 @@ func (e *Engine) Evaluate(p *placement.Profile, q Query) placement.Result {
 		result.Diagnosis = c.plan.rejected.Diagnosis(total)
 		return result
 	}
+	// Opinions and guidance belong to this pod alone, so that results kept for its class would not hold.
 	if c.plan.scratch || len(q.Opinions) > 0 || q.Guidance != nil {
 		result = p.Evaluate(e.input(q))
 		result.Class = c.id
@@ -120,6 +121,7 @@ func (e *Engine) decide(c *class, q Query, result placement.Result) placement.Re
 	case result.FeasibleCount == 0:
 		result.Diagnosis = c.diagnose(&e.columns, result.NodesTotal)
 		return result
+	// A scorer that fails matters only where nodes are compared.
 	case result.FeasibleCount > 1 && c.plan.scorerErr != nil:
 		return placement.Result{Err: c.plan.scorerErr}
 	case result.FeasibleCount > 1:

@@ -98,7 +98,8 @@ func (g *groups) reset(width int) {
 // first pod whose terms use another topology key adds one), or most of them are empty (a column of sums adds a
 // group per sum).
 func (g *groups) stale(columns, slots int) bool {
-	return g.width != columns+maxScaledScores || len(g.members) > slots+minForRebuild && len(g.members) > compactionRatio*g.live
+	mostlyEmpty := len(g.members) > slots+minForRebuild && len(g.members) > compactionRatio*g.live
+	return g.width != columns+maxScaledScores || mostlyEmpty
 }
 
 // minForRebuild is the number of groups, beyond one per slot, below which removing empty ones is not worth it.

@@ -5,6 +5,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/columns"
+	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/fittrial"
+	"github.com/berth-scheduler/berth/pkg/placement/internal/fit"
 	"github.com/berth-scheduler/berth/pkg/placement/internal/nodes"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -132,6 +134,7 @@ type stages struct {
 // source is the part of a class that holds the points of a rule.
 type source uint8
 
+// Each source is one part of class or rating; see Engine.appendPoints.
 const (
 	fromFit source = iota
 	fromBalance
@@ -205,4 +208,17 @@ type traitRow struct {
 	known   bool
 	verdict int16
 	taints  int32
+}
+
+// newFitTrial returns nil if rules other than NodeResourcesFit read the pods on a node, or if that rule reads too
+// many resources for the bits of lacks.
+func (p *plan) newFitTrial() *fittrial.Trial {
+	if len(p.uses) != 1 || p.uses[0].fit == nil {
+		return nil
+	}
+	fit, ok := p.filters[p.uses[0].index].Filter.(fit.Filter)
+	if !ok || len(fit.Extended) > maxNeeds {
+		return nil
+	}
+	return fittrial.New(&fit)
 }

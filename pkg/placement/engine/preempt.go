@@ -7,6 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/devices"
 	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/columns"
+	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/fittrial"
 	"github.com/berth-scheduler/berth/pkg/placement/internal/spread"
 	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
@@ -37,7 +38,6 @@ func (e *Engine) Preempt(p *placement.Profile, q PreemptQuery) preempt.Result {
 		return preempt.Result{Err: placement.ErrNoObject}
 	}
 	c, err := e.classOf(p, q.Pod, false)
-	// The class does not know about devices: such a pod is decided from scratch.
 	late := devices.Wanted(q.Pod, e.objects) // the class does not know about devices
 	if err == nil && !late {
 		err = c.plan.err
@@ -51,6 +51,7 @@ func (e *Engine) Preempt(p *placement.Profile, q PreemptQuery) preempt.Result {
 	if late || c.plan.scratch || c.plan.rejected != nil || p.PreemptionRules().Limited || len(q.Opinions) > 0 {
 		return preempt.Run(p, e.preemptInput(q))
 	}
+	// The same preparation as in Evaluate: verdicts and tallies must be current.
 	c.catchUp(&e.columns)
 	c.crossNode.prepare(&e.columns)
 	e.cache.enforceBudget(c, e.columns.Nodes())
@@ -124,6 +125,7 @@ func (e *Engine) preemptFromCache(c *class, hard *spreadTallyFilter, q PreemptQu
 			x.Refuse(o.reasons[p.outcome], 1)
 		}
 	}
+	// No node has a plan: the message counts the nodes by their reasons.
 	if best.slot < 0 {
 		return x.InVain(examined, e.columns.Marks.Usable), true
 	}
@@ -319,14 +321,15 @@ func (o *preemptionCache) tryFit(e *Engine, c *class, x *preempt.Search, slot in
 	if o.spread != nil && o.spread.Check(n) != rule.Success {
 		return false
 	}
-	entries := e.byImportance.at(&e.columns, slot)
-	first, _ := slices.BinarySearchFunc(entries, x.Pod.Priority, func(r podEntry, priority int32) int {
+	entries := e.byImportance.At(&e.columns, slot)
+	first, _ := slices.BinarySearchFunc(entries, x.Pod.Priority, func(r fittrial.Entry, priority int32) int {
 		if r.Pod.Priority >= priority {
 			return -1
 		}
 		return 1
 	})
 	entries = entries[first:]
+	// Budgets and terminating pods change the order in which pods are put back.
 	for i := range entries {
 		p := entries[i].Pod
 		if p.Deleting && !x.Rules.ChargeLeaving || x.Budgets != nil && len(x.Budgets.Covering(p)) > 0 {
@@ -338,16 +341,16 @@ func (o *preemptionCache) tryFit(e *Engine, c *class, x *preempt.Search, slot in
 		result.outcome = o.number(preempt.ReasonNoVictims)
 		return true
 	}
-	o.trial.begin(n)
-	if lacks := o.trial.take(entries); lacks != 0 {
+	o.trial.Begin(n)
+	if lacks := o.trial.Take(entries); lacks != 0 {
 		number, ok := o.lacking[lacks]
 		if !ok {
-			number = o.number(o.trial.reasons(lacks))
+			number = o.number(o.trial.Reasons(lacks))
 			o.lacking[lacks] = number
 		}
 		result.outcome = number
 		return true
 	}
-	result.cost, result.outcome = preempt.CostOf(o.trial.victims, 0, x.Rules.ChargeLeaving), resultPlan
+	result.cost, result.outcome = preempt.CostOf(o.trial.Victims, 0, x.Rules.ChargeLeaving), resultPlan
 	return true
 }

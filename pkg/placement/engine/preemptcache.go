@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/fittrial"
 	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 )
 
@@ -31,7 +32,7 @@ type preemptionCache struct {
 	numbers map[string]int32
 	// trial tries nodes that lack only resources; nil if other rules depend on the pods too. lacking maps its
 	// results to numbers of reasons.
-	trial   *fitTrial
+	trial   *fittrial.Trial
 	lacking map[uint64]int32
 }
 

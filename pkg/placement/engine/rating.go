@@ -29,6 +29,7 @@ func (r *rating) list(c *class, counts []int32) {
 	r.points[0] = infeasible
 	for g, n := range counts {
 		r.points[g+1] = infeasible
+		// A group without nodes to choose from must not influence the scale of scores.
 		if n == 0 || !c.crossNode.passes(c.groups.row(g)[maxScaledScores:]) {
 			continue
 		}
@@ -54,6 +55,7 @@ func (r *rating) rate(c *class, weigh bool) {
 		if weigh {
 			marks.mark(r.feasible.sums)
 		}
+		// The scale is the largest raw score among the feasible nodes.
 		var top int64
 		for _, g := range r.feasible.ids {
 			top = max(top, c.groups.row(int(g))[i])

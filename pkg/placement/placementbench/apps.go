@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// app is one deployed application, from which its pods are made.
+// app is one deployed application, from which its pods are made. Its pods differ in name, UID and times only,
+// unless the workload makes their requests unique.
 type app struct {
 	index           int
 	name, namespace string
@@ -32,7 +33,7 @@ type app struct {
 	shunned int
 }
 
-// trait gives an app the rules of a workload.
+// trait gives an app the rules of a workload. It may use the app's index to give apps different ones.
 type trait func(*app)
 
 const (
@@ -46,6 +47,8 @@ const (
 	memoryStep = 256 << 20
 )
 
+// makeApps makes count apps with one trait. Sizes are spread by a hash of the index, so that nodes have different
+// mixtures.
 func makeApps(count int, t trait) []app {
 	apps := make([]app, count)
 	for k := range apps {
@@ -62,6 +65,7 @@ func makeApps(count int, t trait) []app {
 	return apps
 }
 
+// appName, namespaceName and appImage return names by index.
 func appName(k int) string       { return fmt.Sprintf("app-%02d", k) }
 func namespaceName(k int) string { return fmt.Sprintf("team-%d", k) }
 func appImage(k int) string      { return fmt.Sprintf("registry.example.com/apps/app-%02d:v1.4.2", k) }
@@ -102,7 +106,7 @@ func choosy(a *app) {
 	}
 }
 
-// spread apps must be even over zones and should be even over nodes.
+// spread apps must be even over zones and should be even over nodes: both halves of PodTopologySpread.
 func spread(a *app) {
 	a.replicaSet, a.service = true, true
 	a.spread = []corev1.TopologySpreadConstraint{
@@ -176,14 +180,17 @@ func anything(a *app) {
 // partner returns the other app of a pair.
 func partner(index int) string { return appName(index ^ 1) }
 
+// selecting returns a selector of the pods of an app.
 func selecting(appName string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{labelApp: appName}}
 }
 
+// near returns a term that selects the pods of an app by a topology key.
 func near(appName, topologyKey string) corev1.PodAffinityTerm {
 	return corev1.PodAffinityTerm{LabelSelector: selecting(appName), TopologyKey: topologyKey}
 }
 
+// prefers returns a preferred term for nodes with a label.
 func prefers(weight int32, key, value string) corev1.PreferredSchedulingTerm {
 	return corev1.PreferredSchedulingTerm{
 		Weight: weight,
@@ -254,8 +261,10 @@ func (w Workload) ReplicaSets() []*appsv1.ReplicaSet {
 	return list
 }
 
+// replicaSetName is the name of the app's ReplicaSet, as the Deployment controller forms it.
 func (a *app) replicaSetName() string { return a.name + "-" + a.hash }
 
+// labels returns the labels of the app's pods and ReplicaSet.
 func (a *app) labels() map[string]string {
 	return map[string]string{
 		labelApp: a.name, "app.kubernetes.io/part-of": a.namespace, appsv1.DefaultDeploymentUniqueLabelKey: a.hash,

@@ -13,14 +13,14 @@ import (
 // together with its pods. After is stripped and belongs to the receiver; Before does not.
 type NodeEvent struct{ Before, After *corev1.Node }
 
-// Churn changes nodes one at a time: labels, taints, allocatable amounts, images, cordons; occasionally it replaces
-// one by a new one under another name.
+// Churn changes nodes one at a time: labels, taints, allocatable amounts, images, cordons; occasionally it
+// replaces one by a new one under another name. It is not safe for concurrent use.
 type Churn struct {
 	workload Workload
 	nodes    []*corev1.Node
 	// events and added count the past events and additions.
 	events, added int
-	// missing is the position in nodes that a removed node left, -1 for none.
+	// missing is the position in nodes that a removed node left, -1 for none. The next addition fills it.
 	missing int
 }
 
@@ -29,13 +29,14 @@ func (w Workload) NewChurn(nodes []*corev1.Node) *Churn {
 	return &Churn{workload: w, nodes: nodes, missing: -1}
 }
 
-// changes are applied in turn; the last two are a removal and the addition of the replacement.
+// changes are applied in turn; the last two are a removal and the addition of the replacement. So one event in
+// six adds or removes a node, which is more than in most clusters.
 var changes = [...]func(c *Churn, n *corev1.Node){
 	relabel, toggleTaint, reallocate, pullImage, toggleCordon,
 	relabel, toggleTaint, reallocate, pullImage, nil, nil,
 }
 
-// Next makes the next event.
+// Next makes the next event. The node is chosen by a hash of the number of the event.
 func (c *Churn) Next() NodeEvent {
 	turn := c.events % len(changes)
 	at := int(mix(uint64(c.events)) % uint64(len(c.nodes)))
@@ -43,6 +44,7 @@ func (c *Churn) Next() NodeEvent {
 	switch change := changes[turn]; {
 	case change != nil:
 		before := c.nodes[at]
+		// Before must still show the old state.
 		after := before.DeepCopy()
 		after.ResourceVersion = fmt.Sprint(1<<40 + c.events)
 		change(c, after)
@@ -95,7 +97,8 @@ func toggleTaint(_ *Churn, n *corev1.Node) {
 	n.Spec.Taints = append(n.Spec.Taints, spot)
 }
 
-// reallocate changes how many processors are reserved for the system, up to four.
+// reallocate changes how many processors are reserved for the system, up to four, so that the free amounts of the
+// node and with them nearly all scores change.
 func reallocate(c *Churn, n *corev1.Node) {
 	n.Status.Allocatable[corev1.ResourceCPU] = *resource.NewQuantity(int64(28+c.events%5), resource.DecimalSI)
 }
@@ -115,4 +118,5 @@ func pullImage(c *Churn, n *corev1.Node) {
 	})
 }
 
+// toggleCordon cordons a node, or ends that.
 func toggleCordon(_ *Churn, n *corev1.Node) { cordon(n, !n.Spec.Unschedulable) }

@@ -12,12 +12,15 @@ import (
 )
 
 // Crowd is a workload for preemption: the existing pods leave no processor free, and more important pods arrive.
+// Every arrival needs victims, so that a run measures dry runs and not placements. Victims are removed at once,
+// and their place is taken by the preemptor: the cluster stays full.
 type Crowd struct {
 	// Name and Title are as in Workload.
 	Name, Title string
 	load        Workload
 }
 
+// The shape of a crowd: every node is full, and two in five of its pods have a priority above 0.
 const (
 	// crowdPods is the number of pods on every node.
 	crowdPods = 4

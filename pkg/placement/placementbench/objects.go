@@ -11,8 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
+// The shape of the cluster.
 const (
-	// zoneCount is the number of zones, and poolCount the number of node pools; nodes alternate between them.
+	// zoneCount is the number of zones, and poolCount the number of node pools. Zones alternate with the number
+	// of the node; its pool follows from a hash of the number.
 	zoneCount = 3
 	poolCount = 4
 	// appImages is how many app images a node has in addition to the system's.
@@ -25,7 +27,7 @@ const (
 	taintSpot      = "example.com/spot"
 )
 
-// boundSeries and pendingSeries keep the names of bound and pending pods apart.
+// boundSeries and pendingSeries keep the names of bound and pending pods apart, which have the same numbers.
 const (
 	boundSeries   = "b"
 	pendingSeries = "p"
@@ -43,12 +45,14 @@ func after(t metav1.Time, seconds int) metav1.Time {
 	return metav1.NewTime(t.Add(time.Duration(seconds) * time.Second))
 }
 
+// zoneOf and the functions below it return the zone and the names of a node by its index.
 func zoneOf(node int) int          { return node % zoneCount }
 func zoneName(zone int) string     { return "eu-west-1" + string(rune('a'+zone)) }
 func poolName(pool int) string     { return fmt.Sprintf("pool-%d", pool) }
 func nodeName(node int) string     { return fmt.Sprintf("node-%06d.example.com", node) }
 func instanceType(pool int) string { return fmt.Sprintf("m%d.8xlarge", 5+pool) }
 
+// meta returns the metadata of an object. All of it follows from namespace and name.
 func meta(namespace, name string, labels map[string]string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: namespace, Name: name, UID: uid(namespace, name), Labels: labels,
@@ -123,6 +127,7 @@ func cordon(n *corev1.Node, on bool) {
 	n.Spec.Taints = kept
 }
 
+// nodeResources returns the capacity of a node, all of which is allocatable.
 func nodeResources() corev1.ResourceList {
 	return corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewQuantity(32, resource.DecimalSI),
@@ -132,6 +137,7 @@ func nodeResources() corev1.ResourceList {
 	}
 }
 
+// nodeConditions returns the conditions that a healthy kubelet reports, with their times.
 func nodeConditions(since metav1.Time) []corev1.NodeCondition {
 	condition := func(
 		t corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string,
@@ -177,12 +183,14 @@ func (w Workload) images(node int) []corev1.ContainerImage {
 // imageSize returns 80 MiB to 700 MiB, in bytes.
 func imageSize(app int) int64 { return 80<<20 + int64(mix(uint64(app))>>20%32)*(20<<20) }
 
+// digest returns 64 hexadecimal digits that follow from a name.
 func digest(name string) string {
 	h := hash(name)
 	return fmt.Sprintf("%016x%016x%016x%016x", h, mix(h), mix(h+1), mix(h+2))
 }
 
-// pod returns the i-th pod of an app in a series, pending.
+// pod returns the i-th pod of an app in a series, pending, as the API server returns it after admission. Requests
+// are unique over both series of a workload whose shapes are.
 func (w Workload) pod(a *app, series string, i int) *corev1.Pod {
 	name := fmt.Sprintf("%s-%s%05x", a.replicaSetName(), series, i)
 	spoil := -1
@@ -229,6 +237,7 @@ func (w Workload) pod(a *app, series string, i int) *corev1.Pod {
 	return p
 }
 
+// container returns a container with the fields that users and API server defaults set.
 func (a *app) container(name, image string, requests corev1.ResourceList) corev1.Container {
 	return corev1.Container{
 		Name: name, Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
@@ -255,6 +264,8 @@ func (a *app) container(name, image string, requests corev1.ResourceList) corev1
 	}
 }
 
+// tokenVolumeName is the name of the token volume. Admission gives it a random suffix; here it is the same for
+// all pods, which makes no difference, because signatures leave it out.
 const tokenVolumeName = "kube-api-access-x7k2p"
 
 // tokenVolume returns the volume that the ServiceAccount admission plugin adds.
@@ -289,7 +300,8 @@ func defaultTolerations() []corev1.Toleration {
 	return []corev1.Toleration{tolerate(corev1.TaintNodeNotReady), tolerate(corev1.TaintNodeUnreachable)}
 }
 
-// run gives a pod the status that a kubelet would report.
+// run gives a pod the status that a kubelet would report: running, ready, with addresses and the resources
+// allocated to its containers.
 func run(p *corev1.Pod, node int) {
 	h := int(hash(p.Name) >> 40)
 	scheduled := after(p.CreationTimestamp, 1)

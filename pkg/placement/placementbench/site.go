@@ -21,10 +21,12 @@ type Site struct {
 	Profile *placement.Profile
 	// Objects are the namespaces, services and replica sets.
 	Objects *state.Snapshot
-	nodes   map[string]*state.NodeInfo
+	// nodes finds the NodeInfo of a node by its name.
+	nodes map[string]*state.NodeInfo
 }
 
-// NewSite takes ownership of a cluster's nodes and pods, and strips them.
+// NewSite takes ownership of a cluster's nodes and pods, and strips them of the fields that no rule reads, as the
+// queue does before it writes a fact. It is not part of what is measured.
 func NewSite(c Cluster) (*Site, error) {
 	config := placement.DefaultProfile(corev1.DefaultSchedulerName)
 	profile, err := placement.NewProfile(config)
@@ -53,7 +55,7 @@ func NewSite(c Cluster) (*Site, error) {
 	return s, nil
 }
 
-// snapshot holds the objects that are neither nodes nor pods, as facts leave them in a store.
+// snapshot returns the objects that are neither nodes nor pods, as facts leave them in a store.
 func (c Cluster) snapshot() (*state.Snapshot, error) {
 	var facts []events.SequencedFact
 	var failed error
@@ -93,7 +95,8 @@ func Arrive(obj *corev1.Pod) *state.Pod {
 	return state.NewPod(obj)
 }
 
-// Decide evaluates a pod with the engine, and adds the pod to the best node, if any.
+// Decide evaluates a pod with the engine, and adds the pod to the best node, if any. This is the decision that
+// benchmarks measure.
 func (s *Site) Decide(pod *state.Pod, seed uint64) placement.Result {
 	r := s.Engine.Evaluate(s.Profile, engine.Query{Pod: pod, Seed: seed})
 	if len(r.Feasible) > 0 {
@@ -121,7 +124,8 @@ func (s *Site) Nodes() []*state.NodeInfo {
 	return list
 }
 
-// Change applies an event. The pods of a removed node are removed with it. It keeps After, which has been stripped.
+// Change applies an event. The pods of a removed node are removed with it. It keeps After, which has been
+// stripped. Like a shard, it changes the NodeInfo first and reports the change to the engine after that.
 func (s *Site) Change(e NodeEvent) {
 	switch {
 	case e.Before == nil:

@@ -8,7 +8,7 @@ import (
 )
 
 // Workload is one kind of load. Create one with All, Named or Population; Decisions may be lowered for a shorter
-// run.
+// run. It is immutable otherwise, and may be copied.
 type Workload struct {
 	// Name is short and unique; Title describes what the pods require.
 	Name, Title string
@@ -20,12 +20,14 @@ type Workload struct {
 	EventEvery int
 
 	apps []app
-	// unique means that no two pods request the same amounts, so that no two have the same shape.
+	// unique means that no two pods request the same amounts, so that no two have the same shape: the worst case
+	// for an engine, which then makes a class per pod.
 	unique bool
 	// tainted means that some nodes are cordoned or repel pods.
 	tainted bool
 }
 
+// The size of a workload. It is that of published measurements; see docs/benchmarks-placement.md.
 const (
 	// appCount is the number of templates (services, where there are services) of the pods of one workload.
 	appCount = 50
@@ -89,7 +91,7 @@ func Named(name string) (Workload, error) {
 }
 
 // Population returns a workload without arrivals for a cluster with podsPerNode pods on each node, of apps with
-// about podsPerApp pods each that have all the rules of the other workloads.
+// about podsPerApp pods each that have all the rules of the other workloads. It is for measuring memory.
 func Population(nodes, podsPerNode, podsPerApp int) Workload {
 	return Workload{
 		Name: "population", Title: "every kind of pod", PodsPerNode: podsPerNode, tainted: true,
@@ -97,7 +99,7 @@ func Population(nodes, podsPerNode, podsPerApp int) Workload {
 	}
 }
 
-// Cluster holds all objects at the start.
+// Cluster holds all objects at the start: what a scheduler lists when it starts. They belong to the receiver.
 type Cluster struct {
 	Nodes []*corev1.Node
 	// Pods are bound to Nodes.
@@ -127,18 +129,20 @@ func (w Workload) Pending(i int) *corev1.Pod {
 	return w.pod(&w.apps[i%len(w.apps)], pendingSeries, i)
 }
 
-// Bound returns the j-th of the pods that are on node at the start.
+// Bound returns the j-th of the pods that are on node at the start, running and ready.
 func (w Workload) Bound(node, j int) *corev1.Pod {
 	pod := w.pod(w.appOn(node, j), boundSeries, node*w.PodsPerNode+j)
 	run(pod, node)
 	return pod
 }
 
-// strides are coprime to appCount, so that the pods of one node are of different apps.
+// strides are coprime to appCount, so that the pods of one node are of different apps: with 50 apps, steps of 3
+// visit all of them before one repeats.
 var strides = [...]int{1, 3, 7, 9, 11, 13, 17, 19}
 
-// appOn returns the app of the j-th pod on a node: different apps on one node (up to appCount), the same on a node
-// of each zone (so that apps are spread evenly), and none in a zone that its own rules keep it out of.
+// appOn returns the app of the j-th pod on a node: different apps on one node (up to appCount), the same on a
+// node of each zone (so that apps are spread evenly), and none in a zone that its own rules keep it out of. It
+// starts at an app that a hash of the node selects and goes on by a stride that a hash selects too.
 func (w Workload) appOn(node, j int) *app {
 	h := mix(uint64(node / zoneCount))
 	start, stride := int(h%uint64(len(w.apps))), strides[(h>>32)%uint64(len(strides))]
@@ -147,6 +151,7 @@ func (w Workload) appOn(node, j int) *app {
 		if a := &w.apps[at%len(w.apps)]; !a.keptFrom(zoneOf(node)) {
 			return a
 		}
+		// The next app that the other pods of the node do not have.
 		at += w.PodsPerNode * stride
 	}
 	return &w.apps[at%len(w.apps)]

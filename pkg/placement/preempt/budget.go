@@ -20,16 +20,19 @@ type Budget struct {
 	Left int32
 
 	selector labels.Selector
-	spec     *policyv1.PodDisruptionBudgetSpec
-	// disrupted holds the names of pods whose eviction the API server has already counted.
+	// spec is compared by identity, to find budgets that cover the same pods without comparing selectors.
+	spec *policyv1.PodDisruptionBudgetSpec
+	// disrupted holds the names of pods whose eviction the API server has already counted in the status.
 	disrupted map[string]metav1.Time
-	// unready reports whether pods that are not ready may be evicted without being counted.
+	// unready reports whether pods that are not ready may be evicted without being counted
+	// (unhealthyPodEvictionPolicy AlwaysAllow).
 	unready bool
 }
 
 // Budgets holds the disruption budgets of a cluster. It is immutable; the engine takes the same pointer to mean the
 // same budgets. nil means none.
 type Budgets struct {
+	// all holds the budgets in the order of the objects; byNamespace holds indexes in it.
 	all         []Budget
 	byNamespace map[string][]int
 }
@@ -94,7 +97,8 @@ func (b *Budgets) charged(p *state.Pod) []int {
 	return list
 }
 
-// Charged returns the budgets that an eviction of the pod is charged to; often there are none.
+// Charged returns the budgets that an eviction of the pod is charged to; often there are none. A pod with two or
+// more budgets cannot be evicted through the API at all; see Search.budgetProtects.
 func (b *Budgets) Charged(p *state.Pod) []*Budget {
 	var list []*Budget
 	for _, i := range b.charged(p) {
@@ -103,6 +107,8 @@ func (b *Budgets) Charged(p *state.Pod) []*Budget {
 	return list
 }
 
+// evictionIsFree reports whether the eviction API does not check budgets for a pod: it is terminating, has ended,
+// or has not started. Source: canIgnorePDB in registry/core/pod/storage/eviction.go.
 func evictionIsFree(p *state.Pod) bool {
 	return p.Deleting || p.Terminal || p.NodeName == "" || p.Status().Phase == corev1.PodPending
 }

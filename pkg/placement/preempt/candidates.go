@@ -9,8 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Candidate is a node on which preemption can make room for a pod, with the pods that would have to be evicted.
-// Extenders are asked about it before any pod is evicted. What it points to is shared and must not be changed.
+// Candidate is a node on which preemption can place a pod, with the pods that would have to be evicted. Extenders
+// are asked about it before any pod is evicted. What it points to is shared and must not be changed.
 type Candidate struct {
 	Node *state.Node
 	// Generation is the generation of the NodeInfo it was found on.
@@ -20,8 +20,8 @@ type Candidate struct {
 	Standing, Victims []*state.Pod
 	// Violations is the number of victims that exceed disruption budgets; see Cost.
 	Violations int
-	// Doubted is set if an extender rejects the node as it is and cannot tell whether it would accept it without
-	// the victims. Candidates that no extender doubts are preferred.
+	// Doubted is set if an extender rejects the node as it is and cannot decide whether it would accept it
+	// without the victims. Candidates that no extender doubts are preferred.
 	Doubted bool
 }
 
@@ -57,6 +57,7 @@ func Candidates(p *placement.Profile, in Input) ([]Candidate, Result) {
 	return list, Result{}
 }
 
+// candidate returns the plan in the form that extenders are shown.
 func (p *Plan) candidate() Candidate {
 	c := Candidate{
 		Node: p.node.Node, Generation: p.node.Generation, Violations: p.Cost.Violations,
@@ -68,9 +69,10 @@ func (p *Plan) candidate() Candidate {
 	return c
 }
 
-// Among answers as Run does, but evicts all victims of one of the given candidates and no other pod. A
-// candidate is not used if the pod would not fit even without its victims, or if one of them must not be evicted
-// (it is as important as the pod, protected, or covered by a budget).
+// Among answers as Run does, but evicts all victims of one of the given candidates and no other pod. A candidate
+// is not used if the pod would not fit even without its victims, or if one of them must not be evicted (it is as
+// important as the pod, protected, or covered by a budget). An extender may have removed victims from a candidate
+// or added others; they are checked like those that were found here.
 func Among(p *placement.Profile, in Input, given []Candidate) Result {
 	x, answer, ok := begin(p, in)
 	if !ok {
@@ -106,7 +108,8 @@ func Among(p *placement.Profile, in Input, given []Candidate) Result {
 	return Result{Examined: len(given), Message: MessagePrefix + why}
 }
 
-// planFor turns a candidate into a plan, if the candidate is valid.
+// planFor turns a candidate into a plan, if the candidate is valid: every victim is still on the node and may be
+// evicted, the budgets allow it, and the pod fits without them.
 func (x *Search) planFor(n *state.NodeInfo, c *Candidate) (Plan, bool) {
 	a := &nodeTrial{WhatIf: x.What, search: x, target: n}
 	for p := range n.Pods() {

@@ -32,7 +32,8 @@ const notStarted = math.MaxInt64
 // priorityShift makes every priority positive.
 const priorityShift = int64(math.MaxInt32) + 1
 
-// Compare orders costs, the lowest first.
+// Compare orders costs, the lowest first: a negative number means that c is cheaper than d. A later start is
+// cheaper, because the pod has done less work.
 func (c Cost) Compare(d Cost) int {
 	return cmp.Or(
 		cmp.Compare(c.Violations, d.Violations),
@@ -43,7 +44,8 @@ func (c Cost) Compare(d Cost) int {
 	)
 }
 
-// CostOf returns the cost of victims that are sorted by importance.
+// CostOf returns the cost of victims that are sorted by importance. Victims that are already terminating are
+// skipped unless chargeLeaving is set.
 func CostOf(victims []placement.PlacedPod, violations int, chargeLeaving bool) Cost {
 	c := Cost{Violations: violations, Priority: math.MinInt32, Started: notStarted}
 	for i := range victims {
@@ -73,7 +75,7 @@ func ByImportance(a, b placement.PlacedPod) int {
 	)
 }
 
-// PlacedPodOf returns the seat of a pod on a node.
+// PlacedPodOf returns a pod on a node, with its start time.
 func PlacedPodOf(n *state.NodeInfo, p *state.Pod) placement.PlacedPod {
 	s := placement.PlacedPod{Node: n, Pod: p, Started: notStarted}
 	if at, ok := p.Started(); ok {

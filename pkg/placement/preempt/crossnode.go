@@ -10,8 +10,13 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// crossNode also tries plans with victims on other nodes: pods in one of the node's domains because of which a rule
-// keeps the pod off the node. It runs last, so that plans with victims on a single node are preferred.
+// crossNode also tries plans with victims on other nodes: pods in one of the node's domains because of which a
+// rule keeps the pod off the node. It runs last, so that plans with victims on a single node are preferred.
+// Upstream has no counterpart: there such a pod waits until the pods elsewhere end by themselves.
+//
+// Example: a pod must not be in a zone with pods app=web, and a less important pod of that label runs on another
+// node of each zone. No eviction on one node helps; evicting the web pod of a zone admits the pod to every node
+// there.
 func (x *Search) crossNode(nodes []*state.NodeInfo) {
 	if x.Rules.SameNodeOnly || len(x.What.Counters) == 0 {
 		return
@@ -23,6 +28,7 @@ func (x *Search) crossNode(nodes []*state.NodeInfo) {
 		if !ok || len(elsewhere) == 0 {
 			continue
 		}
+		// A plan has to fit into one transaction of the ledger.
 		if len(elsewhere) > x.Rules.MaxBlockers {
 			x.tooManyBlockers++
 			continue
@@ -49,7 +55,7 @@ type blocking struct {
 }
 
 // of returns the pods on other nodes that at least have to be evicted in addition to all pods on the node; false
-// if even that would not be enough.
+// if even that would not be enough. Which of the node's own pods have to go is then decided by selectVictims.
 func (b *blockers) of(n *state.NodeInfo, pods []placement.PlacedPod) ([]placement.PlacedPod, bool) {
 	what := b.search.What
 	for _, s := range pods {
@@ -73,6 +79,7 @@ type collector struct {
 	found  map[string]bool
 }
 
+// add adds pods that are not on the target.
 func (c *collector) add(pods []placement.PlacedPod) {
 	for _, s := range pods {
 		if s.Node != c.target && !c.found[s.Pod.UID] {
@@ -140,7 +147,8 @@ func (b *blockers) overSkew(f *spread.Filter, c *collector) bool {
 		found := b.in(fmt.Sprint("spread ", i), rule.Key, nodeLabels, func(n *state.NodeInfo, p *state.Pod) bool {
 			return f.Counts(rule, p) && spread.HasKeys(n.Node.Object.Labels, f.Constraints) && f.Includes(rule, n.Node)
 		})
-		elsewhere := slices.DeleteFunc(slices.Clone(found.pods), func(s placement.PlacedPod) bool { return s.Node == c.target })
+		onTarget := func(s placement.PlacedPod) bool { return s.Node == c.target }
+		elsewhere := slices.DeleteFunc(slices.Clone(found.pods), onTarget)
 		if len(elsewhere) < over {
 			return false
 		}
@@ -149,7 +157,8 @@ func (b *blockers) overSkew(f *spread.Filter, c *collector) bool {
 	return true
 }
 
-// in returns the pods in the node's domain of a key that a rule refers to.
+// in returns the pods in the node's domain of a key that a rule refers to. It looks at all nodes, once per rule
+// and domain.
 func (b *blockers) in(
 	rule, key string, nodeLabels map[string]string, named func(*state.NodeInfo, *state.Pod) bool,
 ) blocking {

@@ -97,21 +97,24 @@ var reasonKept, reasonNotHelpful = []string{keptByBudgets}, []string{notHelpful}
 type Search struct {
 	Input
 	Rules *placement.PreemptionRules
-	eval  *placement.Evaluation
-	What  *placement.WhatIf
+	// eval holds the compiled rules; its filters have been surveyed for this search alone.
+	eval *placement.Evaluation
+	// What evaluates the filters on a cluster in which some pods are gone.
+	What *placement.WhatIf
 	// Reasons counts, by reason, the nodes that were tried without success.
 	Reasons map[string]int32
 	// needed is a pod that would have to be evicted from a node although the required affinity needs it there.
 	needed placement.PlacedPod
-	// rejectedByExtenders counts the nodes that extenders reject and the rules do not; deserted counts those of them that have
-	// no less important pods.
+	// rejectedByExtenders counts the nodes that extenders reject and the rules do not; withoutVictims counts
+	// those of them that have no less important pods.
 	rejectedByExtenders, withoutVictims int
 	// tooManyBlockers counts the nodes that are blocked by more pods elsewhere than one plan may evict.
 	tooManyBlockers int
 	// Covered is set when budgets affected the result.
 	Covered bool
-	Best    Plan
-	Found   int
+	// Best is the best plan so far, and Found the number of plans.
+	Best  Plan
+	Found int
 	// all, if not nil, collects all plans found.
 	all *[]Plan
 }
@@ -192,7 +195,7 @@ func (x *Search) Ineligible(find func(name string) (*state.NodeInfo, rule.Code))
 	return ""
 }
 
-// candidate returns a candidate by its name.
+// candidate returns a candidate by its name, and the result of the rules for it; nil if there is none.
 func (x *Search) candidate(name string) (*state.NodeInfo, rule.Code) {
 	i := slices.IndexFunc(x.Candidates, func(n *state.NodeInfo) bool { return n.Node.Name == name })
 	if i < 0 {
@@ -230,7 +233,9 @@ func (x *Search) code(n *state.NodeInfo) rule.Code {
 	}
 }
 
-// promising returns the nodes where evictions could make the pod fit, in the order of the search.
+// promising returns the nodes where evictions could make the pod fit, in the order of the search: it starts at a
+// node that the seed selects, so that limited searches of many pods do not all try the same nodes. A node on
+// which the pod fits is an error of the caller. Source: framework/preemption nodesWherePreemptionMightHelp.
 func (x *Search) promising() ([]*state.NodeInfo, error) {
 	var nodes []*state.NodeInfo
 	for _, n := range x.Candidates {
@@ -244,6 +249,7 @@ func (x *Search) promising() ([]*state.NodeInfo, error) {
 	if len(nodes) == 0 {
 		return nil, nil
 	}
+	// The search is a circle, so that every node is tried in the end.
 	first := int(x.Seed % uint64(len(nodes)))
 	return slices.Concat(nodes[first:], nodes[:first]), nil
 }
@@ -279,6 +285,7 @@ func (x *Search) search(nodes []*state.NodeInfo) (examined int) {
 			exceeding++
 			x.offer(plan)
 		}
+		// At least one plan exceeds no budget.
 		if x.Found > exceeding && x.Found >= enough {
 			break
 		}
@@ -293,6 +300,7 @@ func (x *Search) Refuse(reasons []string, nodes int32) {
 	}
 }
 
+// offer takes a plan into account: it becomes the best if it is better than the best so far.
 func (x *Search) offer(plan Plan) {
 	if x.Found == 0 || plan.before(&x.Best) {
 		x.Best = plan
@@ -303,7 +311,8 @@ func (x *Search) offer(plan Plan) {
 	}
 }
 
-// OnNode searches for room among the pods of one node; if there is none, it returns why.
+// OnNode searches for victims among the pods of one node; if there are none, it returns why. The reasons of a
+// node on which only budgets prevent a plan differ from those of a node on which evictions do not help.
 func (x *Search) OnNode(n *state.NodeInfo) (plan Plan, reasons []string, ok bool) {
 	pods, kept := x.potentialVictims(n)
 	if len(x.Opinions) > 0 && x.eval.Verdict(n) == placement.VerdictExtender {
@@ -323,15 +332,16 @@ func (x *Search) OnNode(n *state.NodeInfo) (plan Plan, reasons []string, ok bool
 		return plan, nil, true
 	}
 	reasons = a.reasons
+	// With the protected pods gone as well the pod would fit: budgets are the obstacle.
 	if len(kept) > 0 && a.selectVictims(slices.Concat(pods, kept)) {
 		reasons = reasonKept
 	}
 	return Plan{}, reasons, false
 }
 
-// refuseForExtenders counts a node that extenders reject and the rules do not. The rules let the pod pass with all pods
-// on the node, so no eviction there would change a known result. nobody reports that the node has no less important
-// pods.
+// refuseForExtenders counts a node that extenders reject and the rules do not. The rules let the pod pass with
+// all pods on the node, so no eviction there would change a known result. noVictimsHere reports that the node has
+// no less important pods.
 func (x *Search) refuseForExtenders(noVictimsHere bool) []string {
 	x.rejectedByExtenders++
 	if noVictimsHere {
@@ -360,8 +370,8 @@ func (x *Search) potentialVictims(n *state.NodeInfo) (pods, kept []placement.Pla
 	return pods, kept
 }
 
-// budgetProtects reports whether a budget protects a pod whichever other pods are evicted. The eviction API always refuses
-// pods with more than one budget.
+// budgetProtects reports whether a budget protects a pod whichever other pods are evicted. The eviction API
+// always refuses pods with more than one budget. It records in Covered that budgets affected the result.
 func (x *Search) budgetProtects(p *state.Pod) bool {
 	if x.Budgets == nil || x.Rules.PDB != placement.PDBRespect || evictionIsFree(p) {
 		return false
@@ -413,6 +423,7 @@ func (x *Search) ration(pods []placement.PlacedPod) []placement.PlacedPod {
 	return allowed
 }
 
+// left returns how many disruptions each budget allows, for a count that changes it; nil without budgets.
 func (x *Search) left() []int32 {
 	if x.Budgets == nil {
 		return nil

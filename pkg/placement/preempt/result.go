@@ -10,7 +10,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Concluded returns the answer when a plan has been found.
+// Concluded returns the answer when a plan has been found: the victims with the budgets that they are charged to,
+// the sum per budget, and the keepers. Keepers are looked for after the victims have been removed: a victim
+// cannot be one.
 func (x *Search) Concluded() Result {
 	r := Result{Node: x.Best.node, Cost: x.Best.Cost, Waiting: true}
 	uses := map[int]int32{}
@@ -34,6 +36,7 @@ func (x *Search) Concluded() Result {
 	return r
 }
 
+// budgets returns all budgets; nil for none.
 func (x *Search) budgets() []Budget {
 	if x.Budgets == nil {
 		return nil
@@ -99,7 +102,8 @@ func (x *Search) InVain(examined, total int) Result {
 	}
 }
 
-// advice suggests remedies to the user.
+// advice suggests remedies to the user: sentences for the pod's events and for explanations, in addition to
+// upstream's.
 func (x *Search) advice(examined int) []string {
 	var list []string
 	examined -= x.rejectedByExtenders

@@ -11,12 +11,14 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Plan is a plan to make room on one node.
+// Plan is a set of victims that lets the pod fit on one node. It is valid for the state of the cluster that it
+// was found in.
 type Plan struct {
 	node    *state.NodeInfo
 	victims []placement.PlacedPod // by importance
 	Cost    Cost
-	tie     uint64
+	// tie orders plans of equal cost, the highest first; see placement.TieBreak.
+	tie uint64
 	// doubted: see Candidate.
 	doubted bool
 }
@@ -34,23 +36,25 @@ func (p *Plan) before(q *Plan) bool {
 	) < 0
 }
 
-// nodeTrial is a search for victims that make room on one node. Its view of the cluster is in the WhatIf.
+// nodeTrial is a search for victims that let the pod fit on one node. Its view of the cluster is in the WhatIf,
+// which it resets after each try.
 type nodeTrial struct {
 	*placement.WhatIf
-	search  *Search
-	target  *state.NodeInfo
+	search *Search
+	target *state.NodeInfo
+	// victims are those of the last try, the most important first.
 	victims []placement.PlacedPod
 	// violations is the number of victims that exceed budgets as kube-scheduler counts them.
 	violations int
-	// failed is the filter that rejected the node when all pods were removed.
+	// failed is the filter that rejected the node when all pods were removed, and reasons are its reasons.
 	failed  int16
 	reasons []string
 }
 
 // selectVictims searches for the fewest of the pods that have to be evicted. Source: plugins/defaultpreemption
-// SelectVictimsOnNode: all are removed, and then put back if the pod still fits, first those whose eviction exceeds
-// a budget, and the more important before the less important. Pods that are terminating anyway come last, unless
-// the profile charges for them.
+// SelectVictimsOnNode: all are removed, and then put back if the pod still fits, first those whose eviction
+// exceeds a budget, and the more important before the less important. Pods that are terminating anyway come last,
+// unless the profile charges for them. It is greedy: it does not look for the smallest set of victims.
 func (a *nodeTrial) selectVictims(pods []placement.PlacedPod) bool {
 	for _, s := range pods {
 		a.Remove(s)
@@ -71,7 +75,7 @@ func (a *nodeTrial) selectVictims(pods []placement.PlacedPod) bool {
 	return len(a.victims) > 0
 }
 
-// reprieve puts pods back for as long as the pod fits, and returns how many it could not.
+// reprieve puts pods back for as long as the pod fits, and returns how many it could not put back.
 func (a *nodeTrial) reprieve(pods []placement.PlacedPod) (lost int) {
 	for _, s := range pods {
 		a.Restore(s)
@@ -84,7 +88,7 @@ func (a *nodeTrial) reprieve(pods []placement.PlacedPod) (lost int) {
 	return lost
 }
 
-// found returns the plan after take has found victims.
+// found returns the plan after selectVictims has found victims.
 func (a *nodeTrial) found() Plan {
 	return Plan{
 		node: a.target, victims: slices.Clone(a.victims),
@@ -93,8 +97,9 @@ func (a *nodeTrial) found() Plan {
 	}
 }
 
-// selectWithinBudgets is take within the budgets. If the victims exceed a budget, it tries again with only as many of its pods
-// as it has left, the least important ones.
+// selectWithinBudgets is selectVictims within the budgets. If the victims exceed a budget, it tries again with
+// only as many of its pods as it has left, the least important ones. Where budgets are not respected, violations
+// only count in the cost.
 func (a *nodeTrial) selectWithinBudgets(pods []placement.PlacedPod) (Plan, bool) {
 	if !a.selectVictims(pods) {
 		return Plan{}, false

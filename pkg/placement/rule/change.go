@@ -13,9 +13,11 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/resources"
 )
 
-// Action is a set of ways in which an object changed, modelled on upstream's ActionType.
+// Action is a set of ways in which an object changed, modelled on upstream's ActionType (framework/types.go in
+// k8s.io/kube-scheduler). Its bits are in the order of actionNames.
 type Action uint16
 
+// The bits are upstream's names without their kind where that is clear. Their order is that of actionNames.
 const (
 	// Add means that the object appeared; for a pod, that it now occupies a node.
 	Add Action = 1 << iota
@@ -114,6 +116,7 @@ func PodChange(c state.PodChange) Change {
 	return change
 }
 
+// podUpdate returns what about a pod changed. UpdateOther stands for everything that no other action names.
 func podUpdate(before, after *state.Pod) Action {
 	var a Action
 	if !maps.Equal(before.Template.Labels, after.Template.Labels) {
@@ -164,6 +167,7 @@ func NodeChange(c state.NodeChange) Change {
 	return change
 }
 
+// nodeUpdate returns what about a node changed; 0 for a change that no rule reads, such as a heartbeat.
 func nodeUpdate(before, after *state.Node) Action {
 	var a Action
 	set := func(changed bool, action Action) {
@@ -182,6 +186,7 @@ func nodeUpdate(before, after *state.Node) Action {
 	return a
 }
 
+// conditions returns the status of each condition, without its times: heartbeats must not wake pods.
 func conditions(n *corev1.Node) map[corev1.NodeConditionType]corev1.ConditionStatus {
 	m := make(map[corev1.NodeConditionType]corev1.ConditionStatus, len(n.Status.Conditions))
 	for _, c := range n.Status.Conditions {

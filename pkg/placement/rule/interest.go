@@ -10,9 +10,12 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Interest describes what a rule's hints depend on for one waiting pod, for all changes other than changes of that
-// pod. It allows the queue to index many pods by what could wake them: hints are evaluated once for all pods of a
-// class, and only for changes within reach.
+// Interest describes what a rule's hints depend on for one waiting pod, for all changes other than changes of
+// that pod. It allows the queue to index many pods by what could wake them: hints are evaluated once for all pods
+// of a class, and only for changes within reach.
+//
+// Example: ten thousand pods wait, each for its own volume claim. Without reach, every claim that is created
+// would be compared with every pod. With the topic "claim ns/name", one look-up finds the pod that waits for it.
 type Interest struct {
 	// Class is the same for pods that get the same hint about every change.
 	Class string
@@ -42,9 +45,10 @@ type Classifier interface {
 func (c Change) Is(e Event) bool { return e.Kind == c.Kind && e.Actions&c.Actions != 0 }
 
 // Topics of changes. Those of a node change are its name, its current labels, the label keys that were added,
-// removed or changed their value, and whether the node is new. Those of a pod change are its namespace, and whether
-// the pod is gone and may have repelled others. Those of a device claim change identify the claim, its owner if it
-// is new, and whether devices have become free.
+// removed or changed their value, and whether the node is new. Those of a pod change are its namespace, and
+// whether the pod is gone and may have repelled others. Those of a device claim change identify the claim, its
+// owner if it is new, and whether devices have become free. Topics that end in a space or "of " are followed by a
+// name.
 const (
 	TopicName     = "name "
 	TopicLabel    = "label "
@@ -70,6 +74,7 @@ func (c Change) Topics() []string {
 	return nil
 }
 
+// podTopics returns the namespaces before and after the change, and TopicRepelled for a deleted pod with terms.
 func (c Change) podTopics() []string {
 	var list []string
 	for _, p := range []*state.Pod{c.OldPod, c.NewPod} {
@@ -83,6 +88,8 @@ func (c Change) podTopics() []string {
 	return list
 }
 
+// nodeTopics returns TopicName, a TopicLabel for every label that the node now has, and a TopicKey for every
+// label that changed. A change of a node without labels that concern a pod has no topic of that pod.
 func (c Change) nodeTopics() []string {
 	now := c.NewNode.Object.Labels
 	list := make([]string, 0, 2*len(now)+2)

@@ -102,6 +102,7 @@ var supplyNames = map[events.Kind]string{
 	events.KindDeviceClass:      "resource.k8s.io/DeviceClass",
 }
 
+// supplyUpdate classifies a change of storage or devices. Rules compare the objects themselves in their hints.
 func supplyUpdate(c state.ObjectChange) Action {
 	switch {
 	case c.Before == nil:

@@ -4,9 +4,11 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Code is the result of a rule for one node. The set is closed; unexpected failures are Go errors instead.
+// Code is the result of a rule for one node. The set is closed; unexpected failures are Go errors instead. Larger
+// codes are worse, so that the code of several checks is their maximum.
 type Code uint8
 
+// The codes, in the order of severity.
 const (
 	// Success lets the node pass.
 	Success Code = iota
@@ -28,7 +30,7 @@ func (c Code) String() string {
 	}
 }
 
-// Scores are normalised to MinScore..MaxScore before weights are applied.
+// Scores are normalised to MinScore..MaxScore before weights are applied. Source: framework.MaxNodeScore.
 const (
 	MinScore int64 = 0
 	MaxScore int64 = 100
@@ -140,6 +142,7 @@ func NormalizeReversed(scores []int64) {
 	}
 }
 
+// maxScore returns the largest score, 0 if there is none above 0.
 func maxScore(scores []int64) int64 {
 	var top int64
 	for _, s := range scores {

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Joined concatenates texts so that different lists give different results.
+// Joined concatenates texts so that different lists give different results: each is preceded by its length.
 func Joined(parts ...string) string {
 	var b strings.Builder
 	for _, p := range parts {
@@ -45,8 +45,8 @@ func BytesOf(pod *state.Pod, m marshaler) string {
 	return string(data)
 }
 
-// WholePod returns the class of pods that are alike in everything that rules may read. Names of volumes are
-// ignored: that of the token volume is random.
+// WholePod returns the class of pods that are alike in everything that rules may read: it is for rules that do
+// not implement Classifier. Names of volumes are ignored: that of the token volume is random.
 func WholePod(pod *state.Pod) string {
 	spec := pod.Template.Spec
 	spec.Volumes = slices.Clone(spec.Volumes)
@@ -64,7 +64,7 @@ func WholePod(pod *state.Pod) string {
 	return Joined(append(Pairs(pod.Template.Labels), pod.Namespace, own, Owner(pod), BytesOf(pod, &spec))...)
 }
 
-// Owner identifies the pod's controller, which default spreading uses.
+// Owner identifies the pod's controller, which default spreading uses; empty for none.
 func Owner(pod *state.Pod) string {
 	o := metav1.GetControllerOfNoCopy(pod.Template)
 	if o == nil {

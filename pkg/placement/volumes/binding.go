@@ -49,7 +49,9 @@ func NewBinding(args runtime.Object) (rule.Plugin, error) {
 // Name implements Plugin.
 func (binding) Name() string { return names.VolumeBinding }
 
-// Compile implements Plugin.
+// Compile implements Plugin. A claim that is missing, lost, being deleted or another pod's rejects the pod on all
+// nodes, and so does one that another component should bind first: no node changes that. Source:
+// volume_binding.go PreFilter.
 func (p binding) Compile(pod *state.Pod, objects rule.Objects) (rule.Compiled, error) {
 	uses := ClaimsOf(pod)
 	if len(uses) == 0 {
@@ -78,7 +80,7 @@ func (p binding) Compile(pod *state.Pod, objects rule.Objects) (rule.Compiled, e
 	return rule.Compiled{Filter: &d}, nil
 }
 
-// usable returns the claim of a volume, or why it is unusable now.
+// usable returns the claim of a volume, or why it is unusable now. The texts are upstream's.
 func usable(use claimUse, pod *state.Pod, objects rule.Objects) (claim *corev1.PersistentVolumeClaim, why string) {
 	claim, ok := findClaim(objects, pod.Namespace, use.Name)
 	switch {
@@ -97,17 +99,19 @@ func usable(use claimUse, pod *state.Pod, objects rule.Objects) (claim *corev1.P
 	return claim, ""
 }
 
-// Demand holds the requirements of a pod's claims on a node.
+// Demand holds the requirements of a pod's claims on a node. It is the filter of the rule for one pod.
 type Demand struct {
 	objects rule.Objects
-	bound   []boundTo
+	// bound holds the claims that have a volume.
+	bound []boundTo
 	// immediate reports that one of the claims should already have a volume, independent of the node, and has none.
 	immediate bool
 	// Delayed holds the claims that get a volume when the node is chosen; toMatch holds those of them that may be
 	// bound to an existing volume, the smallest first.
 	Delayed []*corev1.PersistentVolumeClaim
 	toMatch []matching
-	toMake  map[*corev1.PersistentVolumeClaim]*provisioning
+	// toMake holds, for every delayed claim, where a volume can be provisioned for it.
+	toMake map[*corev1.PersistentVolumeClaim]*provisioning
 }
 
 // boundTo is a claim that is bound; volume is nil if the volume does not exist.
@@ -119,7 +123,7 @@ type boundTo struct {
 	plugin string
 }
 
-// add classifies a claim. Source: volumebinding/binder.go GetPodVolumeClaims.
+// add classifies a claim as bound, delayed or immediate. Source: volumebinding/binder.go GetPodVolumeClaims.
 func (d *Demand) add(p binding, claim *corev1.PersistentVolumeClaim) error {
 	if claim.Spec.VolumeName != "" && metav1.HasAnnotation(claim.ObjectMeta, AnnotationBindCompleted) {
 		d.bound = append(d.bound, p.boundTo(claim.Spec.VolumeName, d.objects))
@@ -137,6 +141,8 @@ func (d *Demand) add(p binding, claim *corev1.PersistentVolumeClaim) error {
 	return nil
 }
 
+// boundTo looks up the volume of a claim, and how the CSI driver that may replace its plugin sees it. The
+// translation can change the volume's node affinity.
 func (p binding) boundTo(name string, objects rule.Objects) boundTo {
 	volume, ok := findVolume(objects, name)
 	if !ok {
@@ -155,6 +161,7 @@ type reach struct {
 	required *nodeaffinity.LazyErrorNodeSelector // nil for all
 }
 
+// newReach parses the node affinity of a volume once, for all nodes.
 func newReach(v *corev1.PersistentVolume) *reach {
 	r := &reach{volume: v}
 	if a := v.Spec.NodeAffinity; a != nil && a.Required != nil {
@@ -174,10 +181,13 @@ func (r *reach) includes(labelled *corev1.Node) bool {
 }
 
 // Pick is a claim in the pod's namespace that has no volume yet, its UID, and the name of the volume that it
-// gets; Volume is empty if one must be provisioned for it on the pod's node.
+// gets; Volume is empty if one must be provisioned for it on the pod's node. The binder writes the volume's
+// claimRef in the first case, and the annotation AnnotationSelectedNode in the second.
 type Pick struct{ Claim, UID, Volume string }
 
-// Verdict is the result of the rule for one node: one flag per reason.
+// Verdict is the result of the rule for one node: one flag per reason. elsewhere: a bound volume cannot be used
+// there; nothing: no volume can be found or provisioned; noSpace: the driver reports too little storage; missing:
+// a bound volume does not exist.
 type Verdict struct{ elsewhere, nothing, noSpace, missing bool }
 
 // Passes reports whether the node passes.
@@ -206,7 +216,10 @@ func (d *Demand) Explain(n *state.NodeInfo) []string {
 	return list
 }
 
-// Judge evaluates one node. The picks are valid only if it passes. Source: volumebinding/binder.go FindPodVolumes.
+// Judge evaluates one node. The picks are valid only if it passes. The order is upstream's: bound volumes, then
+// claims whose node is already selected, then existing volumes for the smallest claims first, then provisioning
+// for the claims that are left. It does not look for the best assignment of volumes to claims: like upstream's,
+// it is greedy. Source: volumebinding/binder.go FindPodVolumes.
 func (d *Demand) Judge(node *corev1.Node) (v Verdict, picks []Pick) {
 	labelled := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: node.Labels}}
 	v.elsewhere, v.missing = d.judgeBound(node.Name, labelled)
@@ -221,6 +234,7 @@ func (d *Demand) Judge(node *corev1.Node) (v Verdict, picks []Pick) {
 			lacking = append(lacking, claim)
 		}
 	}
+	// A volume that one claim of the pod takes is not there for the others.
 	taken := map[string]bool{}
 	for i := range d.toMatch {
 		m := &d.toMatch[i]
@@ -232,6 +246,7 @@ func (d *Demand) Judge(node *corev1.Node) (v Verdict, picks []Pick) {
 		taken[volume.Name] = true
 		picks = append(picks, Pick{m.claim.Name, string(m.claim.UID), volume.Name})
 	}
+	// What no existing volume serves must be provisioned.
 	for _, claim := range lacking {
 		made := d.toMake[claim].judge(labelled)
 		if !made.Passes() {
@@ -251,6 +266,7 @@ func (d *Demand) judgeBound(node string, labelled *corev1.Node) (elsewhere, miss
 			return false, true
 		}
 		volume := b.volume
+		// The kubelet of this node uses the CSI driver in place of the in-tree plugin.
 		if b.csi != nil && isMigrated(b.plugin, csiNodeOf(d.objects, node)) {
 			volume = b.csi
 		}
@@ -274,4 +290,5 @@ func isMigrated(plugin string, n *storagev1.CSINode) bool {
 	return false
 }
 
+// claimKey names a claim in errors.
 func claimKey(c *corev1.PersistentVolumeClaim) string { return c.Namespace + "/" + c.Name }

@@ -22,7 +22,8 @@ type claimUse struct {
 	Ephemeral bool
 }
 
-// ClaimsOf returns the claims of a pod, in the order of its volumes.
+// ClaimsOf returns the claims of a pod, in the order of its volumes. The claim of an ephemeral volume is named
+// after the pod and the volume. Source: component-helpers/storage/ephemeral VolumeClaimName.
 func ClaimsOf(pod *state.Pod) []claimUse {
 	if pod.Template == nil {
 		return nil
@@ -60,6 +61,7 @@ func HasEphemeral(spec *corev1.PodSpec) bool {
 	return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Ephemeral != nil })
 }
 
+// claimsVolume reports whether a volume is provided by a claim.
 func claimsVolume(v *corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil }
 
 // IsDisk reports an inline volume that only one node, or only a limited number per node, may use.
@@ -69,14 +71,17 @@ func IsDisk(v *corev1.Volume) bool {
 		v.PortworxVolume != nil
 }
 
+// findClaim looks up a claim by name.
 func findClaim(o rule.Objects, namespace, name string) (*corev1.PersistentVolumeClaim, bool) {
 	return rule.Find[*corev1.PersistentVolumeClaim](o, events.KindVolumeClaim, namespace, name)
 }
 
+// findVolume looks up a volume by name.
 func findVolume(o rule.Objects, name string) (*corev1.PersistentVolume, bool) {
 	return rule.Find[*corev1.PersistentVolume](o, events.KindPersistentVolume, "", name)
 }
 
+// findClass looks up a storage class by name. The empty name finds none.
 func findClass(o rule.Objects, name string) (*storagev1.StorageClass, bool) {
 	return rule.Find[*storagev1.StorageClass](o, events.KindStorageClass, "", name)
 }
@@ -87,15 +92,17 @@ func csiNodeOf(o rule.Objects, node string) *storagev1.CSINode {
 	return obj
 }
 
-// The API server's messages for objects that do not exist.
+// noClaim, noVolume and noClass are the API server's messages for objects that do not exist, which upstream
+// passes on.
 func noClaim(name string) string  { return fmt.Sprintf("persistentvolumeclaim %q not found", name) }
 func noVolume(name string) string { return fmt.Sprintf("persistentvolume %q not found", name) }
 func noClass(name string) string {
 	return fmt.Sprintf("storageclass.storage.k8s.io %q not found", name)
 }
 
-// misowned returns why a claim is not the one that was created for a pod's volume; empty if it is. Source:
-// component-helpers/storage/ephemeral VolumeIsForPod.
+// misowned returns why a claim is not the one that was created for a pod's volume; empty if it is. Another claim
+// can have the name by chance: "web-data" is both the volume data of the pod web and a claim that a user created.
+// Source: component-helpers/storage/ephemeral VolumeIsForPod.
 func misowned(claim *corev1.PersistentVolumeClaim, pod *state.Pod) string {
 	if owner := metav1.GetControllerOfNoCopy(claim); owner != nil && string(owner.UID) == pod.UID {
 		return ""
@@ -114,8 +121,9 @@ var migrated = map[string]bool{
 // dropped: decisions do not log.
 type inTree struct{ csitranslation.CSITranslator }
 
-// volume returns a volume as its CSI driver sees it, and the name of the in-tree plugin that it is written for; ok
-// is false for a volume that no driver replaces, or that cannot be translated.
+// volume returns a volume as its CSI driver sees it, and the name of the in-tree plugin that it is written for;
+// ok is false for a volume that no driver replaces, or that cannot be translated. An in-tree volume and the CSI
+// volume that replaces it count against the same limit.
 func (t inTree) volume(v *corev1.PersistentVolume) (csi *corev1.PersistentVolume, plugin string, ok bool) {
 	if !t.IsPVMigratable(v) {
 		return nil, "", false

@@ -11,7 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Events implements Plugin.
+// Events implements Plugin. Nearly every object of storage can be the missing one: a claim, its volume, its
+// class, the driver that limits it or the capacity that it publishes.
 func (binding) Events() []rule.Event {
 	return []rule.Event{
 		{Kind: events.KindStorageClass, Actions: rule.Add | rule.Update},
@@ -23,7 +24,9 @@ func (binding) Events() []rule.Event {
 	}
 }
 
-// Hint implements Plugin. Source: volumebinding/volume_binding.go isSchedulableAfter...
+// Hint implements Plugin. A claim helps only the pods that use it; the other objects may concern any pod with
+// claims, so that only changes without effect are left out. Source: volumebinding/volume_binding.go
+// isSchedulableAfter...
 func (binding) Hint(pod *state.Pod, c rule.Change) bool {
 	if c.Kind == events.KindNode || c.Kind == events.KindPersistentVolume {
 		return true
@@ -66,6 +69,7 @@ func mountsInline(pod *state.Pod, driver string) bool {
 	return false
 }
 
+// poolGrew reports whether a pool can have a larger volume than before.
 func poolGrew(old, now *storagev1.CSIStorageCapacity) bool {
 	was, is := mostOf(old), mostOf(now)
 	return is != nil && (was == nil || is.Value() > was.Value())

@@ -12,8 +12,11 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Limits keeps nodes from having more volumes of a CSI driver than the driver reports as its limit. Source:
-// plugins/nodevolumelimits, without VolumeLimitScaling (alpha, disabled).
+// Limits keeps nodes from having more volumes of a CSI driver than the driver reports as its limit in the CSINode
+// of the node. Source: plugins/nodevolumelimits, without VolumeLimitScaling (alpha, disabled).
+//
+// A volume counts once per node, however many pods there use it, and counts if it is attached even without such a
+// pod.
 type Limits struct{ inTree inTree }
 
 // Name implements Plugin.
@@ -34,7 +37,8 @@ func (p Limits) Compile(pod *state.Pod, objects rule.Objects) (rule.Compiled, er
 	return rule.Compiled{Filter: limitFilter{"node(s) exceed max volume count", p, objects, wanted}}, nil
 }
 
-// counts reports whether the pod has any volume that may count.
+// counts reports whether the pod has any volume that may count: a claim, or an inline volume that a CSI driver
+// serves.
 func (p Limits) counts(pod *state.Pod) bool {
 	if pod.Template == nil {
 		return false
@@ -47,12 +51,13 @@ func (p Limits) counts(pod *state.Pod) bool {
 	return false
 }
 
-// handle is one volume as its driver knows it.
+// handle is one volume as its driver knows it. Two claims with the same handle are one volume.
 type handle struct{ driver, volume string }
 
-// attachable returns the volumes of a pod on a node with a CSINode. (On a node without one nothing is limited.) For
-// an incoming pod it returns why it cannot determine them; for other pods, claims that do not exist or are not
-// theirs do not count.
+// attachable returns the volumes of a pod on a node with a CSINode. (On a node without one nothing is limited.)
+// For an incoming pod it returns why it cannot determine them; for other pods, claims that do not exist or are
+// not theirs do not count. Upstream fails the attempt where a pod on the node has an ephemeral claim of another
+// owner; here such a mistake does not keep other pods away.
 func (p Limits) attachable(pod *state.Pod, objects rule.Objects, incoming bool) (set map[handle]bool, why string) {
 	set = map[handle]bool{}
 	for _, use := range ClaimsOf(pod) {
@@ -100,6 +105,7 @@ func (p Limits) ofClaim(claim *corev1.PersistentVolumeClaim, objects rule.Object
 	return h, h.driver != "" && h.volume != ""
 }
 
+// ofClass returns the volume that will be provisioned for a claim: its driver, and a name that no volume has.
 func (p Limits) ofClass(claim *corev1.PersistentVolumeClaim, objects rule.Objects) (handle, bool) {
 	class, ok := findClass(objects, state.ClaimClass(claim))
 	if !ok {
@@ -116,6 +122,7 @@ func (p Limits) ofClass(claim *corev1.PersistentVolumeClaim, objects rule.Object
 	return handle{driver, "unbound " + claim.Namespace + "/" + claim.Name}, driver != ""
 }
 
+// limitFilter is the rule for one pod; wanted are the volumes that it brings.
 type limitFilter struct {
 	rule.Reason
 	rule    Limits
@@ -123,7 +130,12 @@ type limitFilter struct {
 	wanted  map[handle]bool
 }
 
-// Check implements Filter.
+// Check implements Filter. It counts the volumes of the pods on the node and the attached ones, and adds those
+// that the pod brings and the node does not have. It reads all pods on the node, but only on nodes that report a
+// limit for a driver of the pod's volumes.
+//
+// Example: a limit of 25 volumes; the pods on the node use 23, and one more is still attached although its pod is
+// gone. A pod with two volumes, one of which is among the 23, brings one: 24 + 1 <= 25, it passes.
 func (f limitFilter) Check(n *state.NodeInfo) rule.Code {
 	limits := f.limits(n.Node.Name)
 	if len(limits) == 0 {
@@ -149,6 +161,7 @@ func (f limitFilter) Check(n *state.NodeInfo) rule.Code {
 	for h := range there {
 		count[h.driver]++
 	}
+	// A driver of which the pod brings nothing new is not compared: the node may already exceed its limit.
 	for driver, limit := range limits {
 		if fresh[driver] > 0 && count[driver]+fresh[driver] > limit {
 			return rule.Unschedulable
@@ -172,6 +185,7 @@ func (f limitFilter) limits(node string) map[string]int {
 	return limits
 }
 
+// wants reports whether the pod brings a volume of a driver.
 func (f limitFilter) wants(driver string) bool {
 	for h := range f.wanted {
 		if h.driver == driver {
@@ -205,7 +219,7 @@ func (Limits) Events() []rule.Event {
 	}
 }
 
-// Hint implements Plugin.
+// Hint implements Plugin. Source: nodevolumelimits/csi.go isSchedulableAfter...
 func (p Limits) Hint(pod *state.Pod, c rule.Change) bool {
 	switch c.Kind {
 	case events.KindPod:
@@ -242,7 +256,8 @@ func (p Limits) detaches(pod *state.Pod, gone *state.Object) bool {
 	return false
 }
 
-// limitRose reports whether a node can have more volumes of some driver than before.
+// limitRose reports whether a node can have more volumes of some driver than before. A driver that is new on the
+// node counts if it reports a limit.
 func limitRose(before, after *state.Object) bool {
 	old, known := before.API.(*storagev1.CSINode)
 	now, knows := after.API.(*storagev1.CSINode)

@@ -17,11 +17,13 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// noProvisioner is the provisioner of classes whose volumes are not provisioned dynamically.
+// noProvisioner is the provisioner of classes whose volumes are not provisioned dynamically, such as local
+// volumes.
 const noProvisioner = "kubernetes.io/no-provisioner"
 
 // prepare finds, for every claim that gets its volume together with the node, the candidates on any node. Claims
-// are matched in the order of their size.
+// are matched in the order of their size: small claims get the smallest volumes that fit, which leaves the large
+// ones to large claims.
 func (d *Demand) prepare() error {
 	if len(d.Delayed) == 0 {
 		return nil
@@ -49,13 +51,14 @@ func (d *Demand) prepare() error {
 type matching struct {
 	claim *corev1.PersistentVolumeClaim
 	size  resource.Quantity
-	// promised holds the volumes that name the claim, by name; only the first of them is considered. others are
-	// free, the smallest first, then by name.
+	// promised holds the volumes that name the claim in spec.claimRef, by name; only the first of them is
+	// considered. others are free, the smallest first, then by name.
 	promised, others []*reach
 }
 
-// newMatching leaves out volumes that fit the claim on no node. Source: component-helpers/storage/volume
-// FindMatchingVolume.
+// newMatching leaves out volumes that fit the claim on no node: of another class, too small, of another mode,
+// without an access mode, or not selected by the claim. Volumes are found by an index on their class. Source:
+// component-helpers/storage/volume FindMatchingVolume.
 func newMatching(claim *corev1.PersistentVolumeClaim, objects rule.Objects) (matching, error) {
 	m := matching{claim: claim, size: claim.Spec.Resources.Requests[corev1.ResourceStorage]}
 	selector := labels.Everything()
@@ -70,6 +73,7 @@ func newMatching(claim *corev1.PersistentVolumeClaim, objects rule.Objects) (mat
 		if !ok || !suits(v, claim) {
 			continue
 		}
+		// A promised volume has been chosen already, so that its labels and access modes are not compared.
 		switch {
 		case v.Spec.ClaimRef != nil:
 			m.promised = append(m.promised, newReach(v))
@@ -84,7 +88,9 @@ func newMatching(claim *corev1.PersistentVolumeClaim, objects rule.Objects) (mat
 	return m, nil
 }
 
-// suits reports whether a volume may be bound to a claim, by the conditions that also apply to promised volumes.
+// suits reports whether a volume may be bound to a claim, by the conditions that also apply to promised volumes:
+// it is not promised to another claim, large enough, of the same mode and attributes class, and not being
+// deleted.
 func suits(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
 	size := capacityOf(v)
 	return (v.Spec.ClaimRef == nil || isFor(v.Spec.ClaimRef, claim)) &&
@@ -94,16 +100,18 @@ func suits(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool
 		v.DeletionTimestamp == nil
 }
 
+// capacityOf returns the size of a volume; zero if it has none.
 func capacityOf(v *corev1.PersistentVolume) resource.Quantity {
 	return v.Spec.Capacity[corev1.ResourceStorage]
 }
 
+// modeOf applies the default volume mode, Filesystem.
 func modeOf(mode *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {
 	return ptr.Deref(mode, corev1.PersistentVolumeFilesystem)
 }
 
 // isFor reports whether a volume's reference means the claim. A reference without UID means any claim with that
-// name.
+// name: an administrator has reserved the volume before the claim existed.
 func isFor(ref *corev1.ObjectReference, claim *corev1.PersistentVolumeClaim) bool {
 	return ref.Namespace == claim.Namespace && ref.Name == claim.Name && (ref.UID == "" || ref.UID == claim.UID)
 }
@@ -115,7 +123,9 @@ func grants(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) boo
 	})
 }
 
-// best returns the volume for the claim on a node, among those not taken; nil for none.
+// best returns the volume for the claim on a node, among those not taken; nil for none. A volume that names the
+// claim is the only choice, even if the node cannot reach it: the claim will be bound to it, as the volume
+// controller does.
 func (m *matching) best(labelled *corev1.Node, taken map[string]bool) *corev1.PersistentVolume {
 	for _, r := range m.promised {
 		if taken[r.volume.Name] {
@@ -134,8 +144,10 @@ func (m *matching) best(labelled *corev1.Node, taken map[string]bool) *corev1.Pe
 	return nil
 }
 
-// provisioning describes where a volume can be provisioned for a claim. Source: volumebinding/binder.go
-// checkVolumeProvisions, hasEnoughCapacity.
+// provisioning describes where a volume can be provisioned for a claim: in the topologies that the class allows,
+// and, if the driver publishes its capacity, where one pool has enough. Only the largest volume that a pool can
+// hold is compared: two claims of one pod may each fit and together not, as upstream. Source:
+// volumebinding/binder.go checkVolumeProvisions, hasEnoughCapacity.
 type provisioning struct {
 	// never means that volumes of the class are not provisioned at all.
 	never bool
@@ -146,12 +158,15 @@ type provisioning struct {
 	pools   []labels.Selector
 }
 
+// newProvisioning looks up the class of a claim, its allowed topologies and, if its driver publishes them, the
+// pools of storage (CSIStorageCapacity) that are large enough. An error means that the class does not exist.
 func newProvisioning(claim *corev1.PersistentVolumeClaim, objects rule.Objects) (*provisioning, error) {
 	class, ok := findClass(objects, state.ClaimClass(claim))
 	if !ok {
 		return nil, fmt.Errorf("claim %s: %s", claimKey(claim), noClass(state.ClaimClass(claim)))
 	}
 	p := &provisioning{never: class.Provisioner == "" || class.Provisioner == noProvisioner}
+	// A list of terms that all match nothing allows no node, unlike an absent list.
 	if len(class.AllowedTopologies) > 0 {
 		p.topologies = []labels.Selector{}
 	}
@@ -166,6 +181,7 @@ func newProvisioning(claim *corev1.PersistentVolumeClaim, objects rule.Objects) 
 	if !p.limited {
 		return p, nil
 	}
+	// One pool that is large enough is enough for a node in its topology.
 	for o := range objects.ObjectsOf(events.KindStorageCapacity, class.Name) {
 		c, ok := o.API.(*storagev1.CSIStorageCapacity)
 		if !ok || c.NodeTopology == nil {
@@ -200,6 +216,7 @@ func mostOf(c *storagev1.CSIStorageCapacity) *resource.Quantity {
 	return c.Capacity
 }
 
+// judge reports whether a volume can be provisioned on a node. Topologies come before capacity, as in upstream.
 func (p *provisioning) judge(labelled *corev1.Node) (v Verdict) {
 	matches := func(s labels.Selector) bool { return s.Matches(labels.Set(labelled.Labels)) }
 	switch {

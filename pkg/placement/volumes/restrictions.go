@@ -11,8 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Restrictions separates pods that use the same disk on one node, and pods that use a claim which only one
-// pod in the cluster may use. Source: plugins/volumerestrictions.
+// Restrictions separates pods that use the same disk on one node, and pods that use a claim which only one pod in
+// the cluster may use (ReadWriteOncePod). Source: plugins/volumerestrictions.
 type Restrictions struct{}
 
 const (
@@ -24,7 +24,8 @@ const (
 // Name implements Plugin.
 func (Restrictions) Name() string { return names.VolumeRestrictions }
 
-// Compile implements Plugin.
+// Compile implements Plugin. A missing claim rejects the pod on all nodes, because it is unknown whether it is
+// exclusive.
 func (Restrictions) Compile(pod *state.Pod, objects rule.Objects) (rule.Compiled, error) {
 	f := &restrictionFilter{namespace: pod.Namespace}
 	for _, v := range pod.Template.Spec.Volumes {
@@ -68,10 +69,13 @@ type restrictionFilter struct {
 	disks     []corev1.Volume
 	namespace string
 	claims    []string
-	inUse     int
+	// inUse counts the uses of claims by pods on any node. It is a count so that the removal of a user can be
+	// undone.
+	inUse int
 }
 
-// Survey implements ClusterFilter.
+// Survey implements ClusterFilter: a claim with ReadWriteOncePod is taken wherever its user runs, so that all
+// nodes count. Pods without such claims need no count.
 func (f *restrictionFilter) Survey(all []*state.NodeInfo) rule.Filter {
 	surveyed := *f
 	if len(f.claims) == 0 {
@@ -119,6 +123,7 @@ func (f *restrictionFilter) Explain(n *state.NodeInfo) []string {
 	return []string{claimTaken}
 }
 
+// diskIsTaken reports whether a pod on the node uses one of the disks.
 func (f *restrictionFilter) diskIsTaken(n *state.NodeInfo) bool {
 	if len(f.disks) == 0 {
 		return false
@@ -146,11 +151,15 @@ func sharesDisk(disks []corev1.Volume, pod *state.Pod) bool {
 	return false
 }
 
+// hasExclusiveDisk reports whether a volume is a disk that pods on one node cannot share unless they only read
+// it.
 func hasExclusiveDisk(v *corev1.Volume) bool {
 	return v.GCEPersistentDisk != nil || v.AWSElasticBlockStore != nil || v.RBD != nil || v.ISCSI != nil
 }
 
 // conflict reports whether two volumes are the same disk and not both read-only. (An EBS volume is never shared.)
+// RBD images are the same if pool, image and one of the monitors are. Source: volume_restrictions.go
+// isVolumeConflict.
 func conflict(a, b *corev1.Volume) bool {
 	if x, y := a.GCEPersistentDisk, b.GCEPersistentDisk; x != nil && y != nil &&
 		x.PDName == y.PDName && !(x.ReadOnly && y.ReadOnly) {
@@ -177,7 +186,7 @@ func (Restrictions) Events() []rule.Event {
 	}
 }
 
-// Hint implements Plugin.
+// Hint implements Plugin. A deleted pod helps if it used one of the disks or claims.
 func (Restrictions) Hint(pod *state.Pod, c rule.Change) bool {
 	switch c.Kind {
 	case events.KindVolumeClaim:

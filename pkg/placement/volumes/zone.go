@@ -14,7 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Zone keeps pods in the zones given by the labels of their bound volumes. Source: plugins/volumezone.
+// Zone keeps pods in the zones given by the labels of their bound volumes. It is mostly about volumes of in-tree
+// plugins, which have labels in place of node affinity. Source: plugins/volumezone.
 type Zone struct{}
 
 // topologyLabels are the labels of volumes and nodes that the rule evaluates, each with the name that replaced the
@@ -29,7 +30,7 @@ var topologyLabels = []struct{ name, now string }{
 // zoneDelimiter separates the zones of a volume that is in several.
 const zoneDelimiter = "__"
 
-// volumeZones are the values that one label of a volume allows.
+// volumeZones are the values that one label of a volume allows; now is the name that replaced the label's name.
 type volumeZones struct {
 	name, now string
 	values    map[string]bool
@@ -60,7 +61,7 @@ func (Zone) Compile(pod *state.Pod, objects rule.Objects) (rule.Compiled, error)
 }
 
 // boundVolume returns the volume that a claim names; nil if it is chosen together with the node. why explains why
-// there is none.
+// there is none. Source: volume_zone.go getPVbyPod.
 func boundVolume(pod *state.Pod, name string, objects rule.Objects) (volume *corev1.PersistentVolume, why string) {
 	if name == "" {
 		return nil, "PersistentVolumeClaim had no name"
@@ -92,6 +93,7 @@ func boundVolume(pod *state.Pod, name string, objects rule.Objects) (volume *cor
 	}
 }
 
+// noBindingMode is the error for a class that the API server has not defaulted.
 func noBindingMode(class string) string {
 	return fmt.Sprintf("VolumeBindingMode not set for StorageClass %q", class)
 }
@@ -116,12 +118,15 @@ func zonesOf(volume *corev1.PersistentVolume) []volumeZones {
 	return list
 }
 
+// zoneFilter is the rule for one pod: a node must satisfy every label of every volume.
 type zoneFilter struct {
 	rule.Reason
 	zones []volumeZones
 }
 
-// Check implements Filter. A node without any of the labels is taken to be in every zone.
+// Check implements Filter. A node without any of the labels is taken to be in every zone: clusters without zones
+// do not label nodes. A volume with the old label fits a node that has only the new one. Example: a volume
+// labelled zone=eu-1__eu-2 passes on nodes of both zones.
 func (f zoneFilter) Check(n *state.NodeInfo) rule.Code {
 	labels := n.Node.Object.Labels
 	constrained := false
@@ -154,7 +159,7 @@ func (Zone) Events() []rule.Event {
 	}
 }
 
-// Hint implements Plugin.
+// Hint implements Plugin. Source: volumezone/volume_zone.go isSchedulableAfter...
 func (Zone) Hint(pod *state.Pod, c rule.Change) bool {
 	switch c.Kind {
 	case events.KindStorageClass:
@@ -170,6 +175,7 @@ func (Zone) Hint(pod *state.Pod, c rule.Change) bool {
 	}
 }
 
+// zonesMoved reports whether a change of a volume changed the zones that its labels allow.
 func zonesMoved(before, after *state.Object) bool {
 	old, known := before.API.(*corev1.PersistentVolume)
 	now, knows := after.API.(*corev1.PersistentVolume)

@@ -48,7 +48,8 @@ func New(args runtime.Object) (rule.Plugin, error) {
 // Name implements Plugin.
 func (plugin) Name() string { return names.NodeResourcesFit }
 
-// Compile implements Plugin.
+// Compile implements Plugin. The filter always applies, because every pod needs one of the node's places for
+// pods.
 func (p plugin) Compile(pod *state.Pod, objects rule.Objects) (rule.Compiled, error) {
 	request := incomingRequest(pod.Template)
 	return rule.Compiled{
@@ -71,13 +72,14 @@ func (p plugin) ignores(name string) bool {
 	return slices.Contains(p.ignored, name) || slices.Contains(p.ignoredGroups, group)
 }
 
-// Filter compares a request with the free resources of a node. extended is sorted by name and holds no zero and
-// no ignored resource.
+// Filter compares a request with the free resources of a node. Extended is sorted by name and holds no zero and
+// no ignored resource. Amounts are in the units of resources.Resources.
 type Filter struct {
 	Request  resources.Resources
 	Extended []amount
 }
 
+// amount is a requested amount of an extended resource.
 type amount struct {
 	Name  string
 	Value int64
@@ -85,6 +87,7 @@ type amount struct {
 	devices bool
 }
 
+// newFitFilter returns the filter for a request, without the extended resources that are ignored.
 func newFitFilter(request resources.Resources, ignores func(string) bool) Filter {
 	f := Filter{Request: request}
 	for _, name := range slices.Sorted(maps.Keys(request.Extended)) {
@@ -105,7 +108,8 @@ func (f Filter) leave(resources []devices.Backed) Filter {
 	return f
 }
 
-// Check implements Filter.
+// Check implements Filter. A node whose capacity is too small is unresolvable: no eviction helps. Source: fit.go
+// fitsRequest.
 func (f Filter) Check(n *state.NodeInfo) rule.Code {
 	code := rule.Success
 	total, used := &n.Node.Allocatable, &n.Requested
@@ -117,6 +121,7 @@ func (f Filter) Check(n *state.NodeInfo) rule.Code {
 			}
 		}
 	}
+	// Too few places for pods count as resolvable, even on a node that has none at all, as upstream.
 	if int64(n.PodCount())+1 > total.Pods {
 		code = rule.Unschedulable
 	}
@@ -125,6 +130,7 @@ func (f Filter) Check(n *state.NodeInfo) rule.Code {
 	fits(f.Request.EphemeralStorage, total.EphemeralStorage, used.EphemeralStorage)
 	for i := range f.Extended {
 		e := &f.Extended[i]
+		// DynamicResources evaluates the resource on this node.
 		if e.devices && total.Extended[e.Name] == 0 {
 			continue
 		}
@@ -133,7 +139,7 @@ func (f Filter) Check(n *state.NodeInfo) rule.Code {
 	return code
 }
 
-// Explain implements Filter.
+// Explain implements Filter. It lists every resource of which there is too little, where Check returns one code.
 func (f Filter) Explain(n *state.NodeInfo) []string {
 	var reasons []string
 	total, used := n.Node.Allocatable, n.Requested
@@ -172,7 +178,9 @@ func (plugin) Events() []rule.Event {
 	}
 }
 
-// Hint implements Plugin.
+// Hint implements Plugin. A node helps if the pod would fit on it when it is empty, and if it is new or has grown
+// in something that the pod requests. A pod helps if it is gone, or requests less of something. Source: fit.go
+// isSchedulableAfter...
 func (plugin) Hint(pod *state.Pod, c rule.Change) bool {
 	if c.Kind == events.KindPod {
 		if c.NewPod == nil {
@@ -183,6 +191,7 @@ func (plugin) Hint(pod *state.Pod, c rule.Change) bool {
 	if c.Kind == events.KindDeviceClass {
 		return devices.ClassHelps(pod, c)
 	}
+	// The rest is about nodes.
 	request := incomingRequest(pod.Template)
 	empty := newFitFilter(request, func(string) bool { return false }).leave(devices.BackedResources(request, c.Objects))
 	if empty.Check(state.NewNodeInfo(c.NewNode)) != rule.Success {
@@ -214,7 +223,8 @@ func grew(request, before, after resources.Resources) bool {
 	return false
 }
 
-// Interest implements rule.Classifier.
+// Interest implements rule.Classifier. The request appears twice: as the rule computes it from the spec, and as
+// the state counts it, which Hint compares.
 func (plugin) Interest(pod *state.Pod) rule.Interest {
 	asks := amounts(incomingRequest(pod.Template))
 	counts := amounts(pod.Requests)
@@ -235,7 +245,7 @@ func amounts(r resources.Resources) []string {
 	return list
 }
 
-// Shortages calls add for every resource that the node has too little of.
+// Shortages calls add for every resource that the node has too little of, sorted by name.
 func (f Filter) Shortages(n *state.NodeInfo, add func(name string, asked, free int64)) {
 	compare := func(name string, asked, free int64) {
 		if asked > 0 && asked > free {

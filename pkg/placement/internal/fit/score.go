@@ -33,6 +33,7 @@ type strategy struct {
 // customMaxScore is the top of the score range in which users write shapes.
 const customMaxScore = 10
 
+// newStrategy checks the configuration; nil means LeastAllocated over cpu and memory with equal weights.
 func newStrategy(cfg *configv1.ScoringStrategy) (strategy, error) {
 	if cfg == nil {
 		cfg = &configv1.ScoringStrategy{}
@@ -56,6 +57,7 @@ func newStrategy(cfg *configv1.ScoringStrategy) (strategy, error) {
 	return s, nil
 }
 
+// leastAllocated is (capacity - requested) / capacity of MaxScore: an empty node scores highest.
 func leastAllocated(requested, capacity int64) int64 {
 	if requested > capacity {
 		return 0
@@ -63,11 +65,14 @@ func leastAllocated(requested, capacity int64) int64 {
 	return (capacity - requested) * rule.MaxScore / capacity
 }
 
+// mostAllocated is requested / capacity of MaxScore: a full node scores highest.
 func mostAllocated(requested, capacity int64) int64 {
 	return min(requested, capacity) * rule.MaxScore / capacity
 }
 
-// requestedToCapacity interpolates linearly between the points of shape.
+// requestedToCapacity interpolates linearly between the points of shape, in integers as upstream does. Left of
+// the first point and right of the last, the score is that of the point. Utilization is in percent, and 100 where
+// more is requested than there is. Source: helper.BuildBrokenLinearFunction.
 func requestedToCapacity(shape []configv1.UtilizationShapePoint) func(requested, capacity int64) int64 {
 	return func(requested, capacity int64) int64 {
 		utilization := int64(100)
@@ -92,8 +97,9 @@ func requestedToCapacity(shape []configv1.UtilizationShapePoint) func(requested,
 
 // Demand is one resource to score by, with the amount that the pod requests.
 type Demand struct {
-	Name    string
-	weight  int64
+	Name   string
+	weight int64
+	// request is in milli-CPU for cpu, otherwise in the resource's own unit; weight is that in the mean.
 	request int64
 	// devices, if not nil, counts the devices of class that provide the resource on nodes that do not list it.
 	devices *devices.Tally
@@ -142,7 +148,8 @@ func (s Scorer) Score(n *state.NodeInfo) int64 {
 	return s.OfShares(measureAll(room[:0], s.Demands, n, &n.NonZeroRequested))
 }
 
-// OfShares is Score computed from the node's share of each demand.
+// OfShares is Score computed from the node's share of each demand, in the order of Demands. The score is the
+// weighted mean over the resources that the node has.
 func (s *Scorer) OfShares(shares []Share) int64 {
 	var sum, weights int64
 	for i := range shares {
@@ -170,7 +177,8 @@ func (s *Scorer) OfShares(shares []Share) int64 {
 // Share is how much of one resource a node has, and how much of that is in use.
 type Share struct{ Capacity, Used int64 }
 
-// UsualDemands is the number of resources that are measured without an allocation.
+// UsualDemands is the number of resources that are measured without an allocation. Profiles rarely name more than
+// three.
 const UsualDemands = 8
 
 // measureAll appends the share of each demand.
@@ -201,7 +209,8 @@ func (d *Demand) measure(n *state.NodeInfo, use *resources.Resources) (capacity,
 }
 
 // balancedAllocation prefers nodes whose resources are used evenly, according to how much the pod improves the
-// balance. Source: plugins/noderesources/balanced_allocation.go.
+// balance. A node whose cpu is used up and whose memory is not cannot take another pod: unevenly used resources
+// are wasted. Source: plugins/noderesources/balanced_allocation.go.
 type balancedAllocation struct {
 	resources []configv1.ResourceSpec
 	compiled  *cel.Cache
@@ -251,14 +260,17 @@ func (s BalanceScorer) Score(n *state.NodeInfo) int64 {
 	return s.OfShares(measureAll(room[:0], s.Demands, n, &n.Requested))
 }
 
-// OfShares is 75 when the pod does not change the balance, up to 100 when the node becomes more balanced and down to
-// 50 when it becomes less balanced.
+// OfShares is 75 when the pod does not change the balance, up to 100 when the node becomes more balanced and down
+// to 50 when it becomes less balanced. Example: a node uses 75 % of its cpu and 25 % of its memory, a balance of
+// 75. A pod that takes half of the memory makes both equal, a balance of 100: 50 + (50 + 100 - 75) / 2 = 87
+// points.
 func (s *BalanceScorer) OfShares(shares []Share) int64 {
 	const half = rule.MaxScore / 2
 	return half + (half+s.balance(shares, true)-s.balance(shares, false))/2
 }
 
-// balance returns 100 times (1 - the standard deviation of the used fractions).
+// balance returns 100 times (1 - the standard deviation of the used fractions). It is 100 for a node on which all
+// resources are used to the same share.
 func (s *BalanceScorer) balance(shares []Share, withPod bool) int64 {
 	var buffer [UsualDemands]float64
 	fractions := buffer[:0]
@@ -278,6 +290,8 @@ func (s *BalanceScorer) balance(shares []Share, withPod bool) int64 {
 	return int64((1 - deviation(fractions, sum)) * float64(rule.MaxScore))
 }
 
+// deviation returns the standard deviation of fractions, given their sum. For two it is half of their difference,
+// which upstream computes in this way too, so that rounding is the same.
 func deviation(fractions []float64, sum float64) float64 {
 	switch len(fractions) {
 	case 0, 1:

@@ -51,7 +51,8 @@ func NewAffinity(args runtime.Object) (rule.Plugin, error) {
 // Name implements Plugin.
 func (affinity) Name() string { return names.NodeAffinity }
 
-// Compile implements Plugin.
+// Compile implements Plugin. Required terms that all name nodes (metadata.name) narrow the search down to these
+// nodes, as DaemonSet pods do. Source: node_affinity.go PreFilter.
 func (p affinity) Compile(pod *state.Pod, _ rule.Objects) (rule.Compiled, error) {
 	var c rule.Compiled
 	spec := &pod.Template.Spec
@@ -64,6 +65,7 @@ func (p affinity) Compile(pod *state.Pod, _ rule.Objects) (rule.Compiled, error)
 	if required != nil {
 		names, narrowed := namedNodes(required.NodeSelectorTerms)
 		switch {
+		// No term names a node that all of its requirements allow.
 		case narrowed && names.Len() == 0:
 			c.Rejection = "pod affinity terms conflict"
 		case narrowed:
@@ -75,6 +77,7 @@ func (p affinity) Compile(pod *state.Pod, _ rule.Objects) (rule.Compiled, error)
 	return c, nil
 }
 
+// requiredTerms returns the pod's required node affinity; nil for none.
 func requiredTerms(spec *corev1.PodSpec) *corev1.NodeSelector {
 	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil {
 		return nil
@@ -83,7 +86,9 @@ func requiredTerms(spec *corev1.PodSpec) *corev1.NodeSelector {
 }
 
 // namedNodes returns the node names that the terms allow. narrowed reports whether every term names nodes by
-// metadata.name; terms are ORed, and the requirements inside a term are ANDed.
+// metadata.name; terms are ORed, and the requirements inside a term are ANDed. Example: the terms "name in (a, b)
+// and name in (b, c)" or "name in (d)" allow b and d. A single term without names allows any node, so that
+// nothing is narrowed.
 func namedNodes(terms []corev1.NodeSelectorTerm) (names sets.Set[string], narrowed bool) {
 	for _, term := range terms {
 		var inTerm sets.Set[string]
@@ -106,6 +111,7 @@ func namedNodes(terms []corev1.NodeSelectorTerm) (names sets.Set[string], narrow
 	return names, names != nil
 }
 
+// affinityFilter is the required part of the rule for one pod.
 type affinityFilter struct {
 	added    *nodeaffinity.NodeSelector
 	required nodeaffinity.RequiredNodeAffinity
@@ -138,7 +144,8 @@ func (f affinityFilter) explain(node *corev1.Node) string {
 	return ""
 }
 
-// AffinityScorer sums up the weights of the preferred terms that match a node.
+// AffinityScorer sums up the weights of the preferred terms that match a node: the pod's own, 1 to 100 each, and
+// those that the profile adds. The sum is normalized to the best feasible node.
 type AffinityScorer struct {
 	added, own *nodeaffinity.PreferredSchedulingTerms
 }
@@ -178,7 +185,8 @@ func (affinity) Events() []rule.Event {
 	return []rule.Event{{Kind: events.KindNode, Actions: rule.Add | rule.UpdateNodeLabel}}
 }
 
-// Hint reports true where terms cannot be parsed, as upstream does, although no node can match.
+// Hint implements Plugin. A node helps if it matches now and did not before. Hint reports true where terms cannot
+// be parsed, as upstream does, although no node can match.
 func (p affinity) Hint(pod *state.Pod, c rule.Change) bool {
 	if p.added != nil && !p.added.Match(c.NewNode.Object) {
 		return false
@@ -192,7 +200,7 @@ func (p affinity) Hint(pod *state.Pod, c rule.Change) bool {
 	return err != nil || !matched
 }
 
-// Interest implements rule.Classifier.
+// Interest implements rule.Classifier. Pods that require a certain label are woken only by nodes that have it.
 func (affinity) Interest(pod *state.Pod) rule.Interest {
 	spec := &pod.Template.Spec
 	i := rule.Interest{Nodes: rule.Everything}
@@ -208,7 +216,9 @@ func (affinity) Interest(pod *state.Pod) rule.Interest {
 	return i
 }
 
-// necessary returns topics of which a node must have at least one to match; false if there is no such list.
+// necessary returns topics of which a node must have at least one to match; false if there is no such list. Terms
+// are ORed, so that each must contribute a topic; the requirements of a term are ANDed, so that one of them is
+// enough.
 func necessary(spec *corev1.PodSpec, required *corev1.NodeSelector) ([]string, bool) {
 	if len(spec.NodeSelector) > 0 {
 		key := tellingKey(spec.NodeSelector)
@@ -264,10 +274,11 @@ func necessaryForTerm(term *corev1.NodeSelectorTerm) ([]string, bool) {
 	return one(term.MatchExpressions, func(k, v string) string { return rule.TopicLabel + k + "=" + v })
 }
 
-// maxTopics bounds the number of topics that one pod is indexed by; with more, every change counts.
+// maxTopics bounds the number of topics that one pod is indexed by; with more, every change counts. A DaemonSet
+// pod has one, the name of its node.
 const maxTopics = 32
 
-// OnlyTraits reports whether the filter reads only traits of a node.
+// OnlyTraits reports that the filter reads more of a node than its traits: its labels and its name.
 func (affinityFilter) OnlyTraits() bool { return false }
 
 // Variant implements variant: 1 if affinity added by the profile rejects the node, 0 if the pod's own does.

@@ -20,6 +20,7 @@ type DeclaredFeatures struct{}
 // version has need no declaration.
 const featureVersion = "1.36.3"
 
+// featureFilter is the rule for one pod with the features that it needs.
 type featureFilter struct {
 	rule.Reason
 	needs nodedeclaredfeatures.FeatureSet
@@ -37,6 +38,7 @@ func (DeclaredFeatures) Compile(pod *state.Pod, _ rule.Objects) (rule.Compiled, 
 	return rule.Compiled{Filter: featureFilter{"node(s) didn't match Pod's required features", needs}}, nil
 }
 
+// featuresOf infers the features that a pod needs from its spec.
 func featuresOf(pod *state.Pod) (nodedeclaredfeatures.FeatureSet, error) {
 	info := &nodedeclaredfeatures.PodInfo{Spec: &pod.Template.Spec}
 	return nodedeclaredfeatures.DefaultFramework.InferForPodScheduling(info, version.MustParseGeneric(featureVersion))
@@ -81,5 +83,5 @@ func (DeclaredFeatures) Interest(*state.Pod) rule.Interest {
 	return rule.Interest{Nodes: rule.Everything}
 }
 
-// OnlyTraits reports whether the filter reads only traits of a node.
+// OnlyTraits reports that the filter reads only traits of a node: its declared features.
 func (featureFilter) OnlyTraits() bool { return true }

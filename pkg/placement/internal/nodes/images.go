@@ -12,7 +12,9 @@ import (
 // plugins/imagelocality.
 type ImageLocality struct{}
 
-// The range of image sizes that scores cover, in bytes; the upper end is per container.
+// The range of image sizes that scores cover, in bytes; the upper end is per container. Below the lower end,
+// pulling an image takes too little time to matter. Source: image_locality.go minThreshold,
+// maxContainerThreshold.
 const (
 	minImageBytes int64 = 23 << 20
 	maxImageBytes int64 = 1000 << 20
@@ -27,7 +29,7 @@ func (ImageLocality) Events() []rule.Event { return nil }
 // Hint implements Plugin.
 func (ImageLocality) Hint(*state.Pod, rule.Change) bool { return false }
 
-// Compile implements Plugin.
+// Compile implements Plugin. It scores for every pod, because every container has an image.
 func (ImageLocality) Compile(pod *state.Pod, _ rule.Objects) (rule.Compiled, error) {
 	spec := &pod.Template.Spec
 	s := ImageScorer{containers: int64(len(spec.InitContainers) + len(spec.Containers))}
@@ -45,7 +47,7 @@ func (ImageLocality) Compile(pod *state.Pod, _ rule.Objects) (rule.Compiled, err
 	return rule.Compiled{Scorer: s}, nil
 }
 
-// imageName adds the default tag.
+// imageName adds the default tag, latest, to a name without one.
 func imageName(name string) string {
 	if strings.LastIndex(name, ":") <= strings.LastIndex(name, "/") {
 		name += ":latest"
@@ -54,7 +56,7 @@ func imageName(name string) string {
 }
 
 // ImageScorer scores by the images that a node has. worth is per image, 0 for one that no node has; nil before
-// Survey.
+// Survey. Example: an image of 500 MiB that 20 of 100 nodes have is worth 100 MiB on each of these.
 type ImageScorer struct {
 	containers int64
 	Images     []string
@@ -103,7 +105,8 @@ func (s ImageScorer) Score(n *state.NodeInfo) int64 {
 	return s.Scale(sum)
 }
 
-// Scale scales the worth of a node's images to MinScore..MaxScore.
+// Scale scales the worth of a node's images to MinScore..MaxScore: 0 up to 23 MiB, 100 from 1000 MiB per
+// container.
 func (s *ImageScorer) Scale(sum int64) int64 {
 	top := maxImageBytes * s.containers
 	sum = min(max(sum, minImageBytes), top)

@@ -30,7 +30,7 @@ func (Idle) Events() []rule.Event { return nil }
 // Hint implements Plugin.
 func (Idle) Hint(*state.Pod, rule.Change) bool { return false }
 
-// Gates rejects gated pods. The queue does not offer them; if one is evaluated nevertheless, it is
+// Gates rejects gated pods (KEP-3521). The queue does not offer them; if one is evaluated nevertheless, it is
 // rejected. Source: plugins/schedulinggates.
 type Gates struct{}
 
@@ -100,7 +100,8 @@ func (Unschedulable) Events() []rule.Event {
 	}
 }
 
-// Hint implements Plugin.
+// Hint implements Plugin. A node helps if its cordon ends or it becomes known in full; the pod itself if it now
+// tolerates cordons.
 func (Unschedulable) Hint(pod *state.Pod, c rule.Change) bool {
 	if c.Kind == events.KindPod {
 		return c.IsOf(pod) && toleratesUnschedulable(c.NewPod)
@@ -112,6 +113,7 @@ func (Unschedulable) Hint(pod *state.Pod, c rule.Change) bool {
 	return was && !c.NewNode.Object.Spec.Unschedulable
 }
 
+// toleratesUnschedulable reports whether a pod tolerates the taint that stands for a cordon.
 func toleratesUnschedulable(pod *state.Pod) bool {
 	taint := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 	return tolerates(pod.Template.Spec.Tolerations, &taint)
@@ -126,6 +128,7 @@ func tolerates(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
 // Name enforces spec.Name, which a pod that is still to be placed rarely has. Source: plugins/nodename.
 type Name struct{}
 
+// nodeNameFilter passes the one node that the pod names.
 type nodeNameFilter struct {
 	rule.Reason
 	name string
@@ -156,9 +159,11 @@ func (Name) Events() []rule.Event { return []rule.Event{{Kind: events.KindNode, 
 // Hint implements Plugin.
 func (Name) Hint(*state.Pod, rule.Change) bool { return true }
 
-// Ports keeps pods with host ports apart. Source: plugins/nodeports.
+// Ports keeps pods with host ports apart. Two ports conflict if number and protocol are equal and the addresses
+// are equal or one of them is 0.0.0.0 (state.HostPort). Source: plugins/nodeports.
 type Ports struct{}
 
+// portsFilter is the rule for one pod. It has no OnlyTraits: its result depends on the pods on the node.
 type portsFilter struct {
 	rule.Reason
 	want []state.HostPort
@@ -188,7 +193,7 @@ func (Ports) Events() []rule.Event {
 	return []rule.Event{{Kind: events.KindPod, Actions: rule.Delete}, {Kind: events.KindNode, Actions: rule.Add}}
 }
 
-// Hint implements Plugin.
+// Hint implements Plugin. A deleted pod helps if it had one of the ports and was on a node.
 func (Ports) Hint(pod *state.Pod, c rule.Change) bool {
 	if c.Kind == events.KindNode {
 		return true

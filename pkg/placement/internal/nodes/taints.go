@@ -13,6 +13,7 @@ import (
 // untolerated PreferNoSchedule taints. Source: plugins/tainttoleration.
 type TaintToleration struct{}
 
+// taintFilter is the hard part of the rule: taints with the effect NoSchedule or NoExecute.
 type taintFilter struct {
 	rule.Reason
 	tolerations []corev1.Toleration
@@ -24,7 +25,7 @@ type TaintScorer struct{ tolerations []corev1.Toleration }
 // Name implements Plugin.
 func (TaintToleration) Name() string { return names.TaintToleration }
 
-// Compile implements Plugin.
+// Compile implements Plugin. Fewer untolerated soft taints are better, therefore the reversed scale.
 func (TaintToleration) Compile(pod *state.Pod, _ rule.Objects) (rule.Compiled, error) {
 	tolerations := pod.Template.Spec.Tolerations
 	return rule.Compiled{
@@ -86,7 +87,8 @@ func (TaintToleration) Events() []rule.Event {
 	}
 }
 
-// Hint implements Plugin.
+// Hint implements Plugin. A node helps if it is new or has lost its last untolerated taint; of the pod itself,
+// any change that Events lists does.
 func (TaintToleration) Hint(pod *state.Pod, c rule.Change) bool {
 	if c.Kind == events.KindPod {
 		return c.IsOf(pod)

@@ -5,12 +5,13 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Filter enforces the required terms of the pod, and the required anti-affinity of existing pods.
-// Source: plugins/interpodaffinity/filtering.go.
+// Filter enforces the required terms of the pod, and the required anti-affinity of existing pods. Before Survey
+// it holds the resolved terms, and after it the counts of one state of the cluster. Source:
+// plugins/interpodaffinity/filtering.go.
 type Filter struct {
 	Party
 	Affinity, AntiAffinity []Term
-	// Loose is affinity that also matches pods that may or may not match.
+	// Loose is Affinity that also matches pods that may or may not match.
 	Loose []Term
 
 	// Counts of Survey, by domain: attracting counts pods that match all of affinity, repelling terms of
@@ -22,7 +23,9 @@ type Filter struct {
 	self                                      bool
 }
 
-// Survey implements ClusterFilter.
+// Survey implements ClusterFilter. It looks at all pods only if the pod has terms of its own; otherwise only at
+// the pods with required anti-affinity, which nodes list separately. A filter without any count passes every
+// node.
 func (f *Filter) Survey(all []*state.NodeInfo) rule.Filter {
 	surveyed := *f
 	surveyed.attracting, surveyed.Repelling = domains{}, domains{}
@@ -78,7 +81,7 @@ func (f *Filter) countOwn(nodeLabels map[string]string, other *state.Pod, by int
 	}
 }
 
-// Check implements Filter.
+// Check implements Filter. It is a few look-ups per topology key.
 func (f *Filter) Check(n *state.NodeInfo) rule.Code {
 	code, _ := f.judge(n)
 	return code
@@ -90,6 +93,8 @@ func (f *Filter) Explain(n *state.NodeInfo) []string {
 	return []string{why}
 }
 
+// judge returns the first failure in upstream's order: affinity, anti-affinity of the pod, anti-affinity of
+// others. Only the first is unresolvable: evictions cannot bring a pod that attracts.
 func (f *Filter) judge(n *state.NodeInfo) (rule.Code, string) {
 	nodeLabels := n.Node.Object.Labels
 	switch {

@@ -41,12 +41,13 @@ func (p plugin) Hint(pod *state.Pod, c rule.Change) bool {
 // affinityHint is a pod that waits because of inter-pod affinity.
 type affinityHint struct {
 	Party
+	// own holds the pod's terms before their namespaces are looked up; never nil.
 	own                           *state.PodTerms
 	affinity, loose, antiAffinity []Term // as in Filter
 }
 
 // newAffinityHint resolves the pod's terms. Without objects, a namespace selector counts as matching all
-// namespaces.
+// namespaces: a wrong true costs an attempt, a wrong false leaves the pod waiting.
 func newAffinityHint(pod *state.Pod, objects rule.Objects) affinityHint {
 	h := affinityHint{Party: NewParty(pod, rule.OrNone(objects)), own: pod.Terms}
 	if h.own == nil {
@@ -88,7 +89,9 @@ func unparsedAgainst(p *state.Pod) bool {
 	return p.Terms != nil && len(p.RequiredAntiAffinity()) != len(p.Terms.RequiredAntiAffinity)
 }
 
-// podsMoved handles a pod that was added, deleted or changed its labels.
+// podsMoved handles a pod that was added, deleted or changed its labels. The pod may fit now if an attracting pod
+// came or one that excluded it as the first left, or if a pod that repelled it, or that it repelled, left or
+// changed its labels.
 func (h *affinityHint) podsMoved(c rule.Change) bool {
 	before, after := c.OldPod, c.NewPod
 	if before != nil && after != nil && after.UID == h.Pod.UID {
@@ -220,7 +223,8 @@ func reachOfTerms(terms *state.PodTerms) (pods, nodes rule.Reach) {
 	return pods, nodes
 }
 
-// CrossRules returns the pod's hard rules about pods on other nodes.
+// CrossRules returns the pod's hard rules about pods on other nodes: one per anti-affinity term, because each is
+// violated on its own, and one for all affinity terms together, because one pod has to match them all.
 func (plugin) CrossRules(pod *state.Pod, _ rule.Objects) ([]rule.CrossRule, error) {
 	own := pod.Terms
 	if own == nil || own.Err != nil { // a pod whose terms cannot be parsed is rejected

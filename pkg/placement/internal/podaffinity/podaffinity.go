@@ -18,13 +18,15 @@ import (
 // those of the pod, and the required anti-affinity and all preferred terms of existing pods. Source:
 // plugins/interpodaffinity.
 type plugin struct {
-	// hardWeight is the amount that an existing pod adds to a node's score by a required affinity term that the new pod
-	// matches, 0 to 100.
+	// hardWeight is the amount that an existing pod adds to a node's score by a required affinity term that the new
+	// pod matches, 0 to 100.
 	hardWeight int32
 	// ignoreExisting disables scoring for pods without preferred terms of their own.
 	ignoreExisting bool
 }
 
+// The default and the bound of hardPodAffinityWeight. Source: pkg/scheduler/apis/config/v1/defaults.go and
+// validation_pluginargs.go.
 const (
 	defaultHardAffinityWeight int32 = 1
 	maxHardAffinityWeight     int32 = 100
@@ -51,7 +53,8 @@ func New(args runtime.Object) (rule.Plugin, error) {
 // Name implements Plugin.
 func (plugin) Name() string { return names.InterPodAffinity }
 
-// Compile implements Plugin.
+// Compile implements Plugin. Terms that cannot be parsed reject the pod on all nodes. The filter applies to every
+// pod, because pods on nodes may have terms against it.
 func (p plugin) Compile(pod *state.Pod, objects rule.Objects) (rule.Compiled, error) {
 	own := pod.Terms
 	if own == nil {
@@ -64,6 +67,7 @@ func (p plugin) Compile(pod *state.Pod, objects rule.Objects) (rule.Compiled, er
 		}
 		return c, nil
 	}
+	// Affinity counts pods that certainly match, anti-affinity those that may.
 	party := NewParty(pod, objects)
 	c := rule.Compiled{Filter: &Filter{
 		Party:        party,
@@ -144,6 +148,8 @@ func (p *Party) Resolve(terms []state.AffinityTerm, selects selecting) []Term {
 	return list
 }
 
+// namespacesOf returns the names of a term's namespaces: those that it lists, and those that its selector matches
+// now.
 func namespacesOf(t *Term, objects rule.Objects) map[string]struct{} {
 	set := make(map[string]struct{}, len(t.Namespaces))
 	for _, name := range t.Namespaces {
@@ -180,7 +186,8 @@ func MatchesAll(terms []Term, other *state.Pod) bool {
 	return len(terms) > 0
 }
 
-// domains holds counts per topology domain: values by key. A missing entry counts 0.
+// domains holds counts per topology domain: values by key. A missing entry counts 0, and entries of 0 are
+// removed, so that an empty map means that no pod counts anywhere.
 type domains map[string]map[string]int
 
 // add adds to the node's domain of the key, if the node has the key.
@@ -228,7 +235,7 @@ func (d domains) hasAny(nodeLabels map[string]string) bool {
 	return false
 }
 
-// MatchesKind is the counterpart of matches for pods of a kind.
+// MatchesKind is the counterpart of MatchesPod for pods of a kind.
 func (t *Term) MatchesKind(k *state.Kind) bool {
 	if !t.everywhere {
 		if _, ok := t.NamespaceSet[k.Namespace]; !ok {

@@ -7,10 +7,12 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Scorer prefers the domains of pods that the pod prefers to be near. Source:
+// Scorer prefers the domains of pods that the pod prefers to be near. Raw scores are sums of weights and may be
+// negative; Normalize maps the lowest of the feasible nodes to 0 and the highest to 100. Source:
 // plugins/interpodaffinity/scoring.go.
 type Scorer struct {
 	Party
+	// HardWeight is the weight of a required affinity term of an existing pod that the pod matches; 0 for none.
 	HardWeight int64
 	// Attracted and repelled are the pod's own preferred terms.
 	Attracted, Repelled []Term
@@ -18,7 +20,9 @@ type Scorer struct {
 	weights map[string]map[string]int64
 }
 
-// Survey implements ClusterScorer. If no term matches a pod, all nodes are alike.
+// Survey implements ClusterScorer. If no term matches a pod, all nodes are alike, and the rule contributes
+// nothing. It looks at all pods only if the pod has preferred terms; otherwise only at pods with terms, which
+// nodes list separately.
 func (s *Scorer) Survey(all, _ []*state.NodeInfo) rule.Scorer {
 	surveyed := *s
 	surveyed.weights = map[string]map[string]int64{}
@@ -70,6 +74,7 @@ func (s *Scorer) addExisting(n *state.NodeInfo, theirs *state.PodTerms) {
 	}
 }
 
+// addIfMatched adds the weight of another pod's term if the term matches this pod.
 func (s *Scorer) addIfMatched(n *state.NodeInfo, t *state.AffinityTerm, weight int64) {
 	if s.MatchedBy(t) {
 		s.add(n, t, weight)

@@ -36,6 +36,7 @@ func DefaultSelector(pod *state.Pod, objects rule.Objects) labels.Selector {
 	if !ok {
 		return set.AsSelector()
 	}
+	// A Deployment does not select pods itself: its ReplicaSet is the controller.
 	switch c := controller.API.(type) {
 	case *corev1.ReplicationController:
 		maps.Copy(set, c.Spec.Selector)
@@ -57,8 +58,8 @@ var controllerKinds = map[ownerKind]events.Kind{
 	{"apps/v1", "StatefulSet"}:      events.KindStatefulSet,
 }
 
-// narrowed adds the selector of a controller. A selector that cannot be parsed, or that selects nothing, adds
-// nothing.
+// narrowed adds the selector of a controller to the selectors of services. A selector that cannot be parsed, or
+// that selects nothing, adds nothing.
 func narrowed(set labels.Set, by *metav1.LabelSelector) labels.Selector {
 	selector := set.AsSelector()
 	parsed, err := metav1.LabelSelectorAsSelector(by)

@@ -9,7 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Filter rejects nodes whose domain would exceed the domain with the fewest pods by too many. Source:
+// Filter rejects nodes whose domain would exceed the domain with the fewest pods by too many. Before Survey it
+// holds the constraints, and after it the counts of one state of the cluster. Source:
 // plugins/podtopologyspread/filtering.go.
 type Filter struct {
 	Spread
@@ -33,13 +34,15 @@ type Survey struct {
 	domains map[int]int
 }
 
-// Survey implements ClusterFilter.
+// Survey implements ClusterFilter: it counts the pods of all nodes, one pass for all constraints.
 func (f *Filter) Survey(all []*state.NodeInfo) rule.Filter {
 	surveyed := &Filter{Spread: f.Spread, Surveys: make([]Survey, len(f.Constraints))}
 	for i := range surveyed.Surveys {
 		surveyed.Surveys[i].pods = map[string]int{}
 	}
 	for _, n := range all {
+		// Pods that may or may not count lower the minimum wherever they are, so that nodes without the keys
+		// matter too.
 		surveyed.countUnsure(n)
 		nodeLabels := n.Node.Object.Labels
 		if !HasKeys(nodeLabels, f.Constraints) {
@@ -57,7 +60,7 @@ func (f *Filter) Survey(all []*state.NodeInfo) rule.Filter {
 	return surveyed
 }
 
-// countUnsure counts the pods of a node that may or may not count.
+// countUnsure counts the pods of a node that may or may not count, because some of their labels were cut.
 func (f *Filter) countUnsure(n *state.NodeInfo) {
 	for p := range n.Pods() {
 		for i := range f.Constraints {
@@ -72,11 +75,13 @@ func (f *Filter) countUnsure(n *state.NodeInfo) {
 // not count.
 func LeastOf(fewest, unsure int64) int64 { return max(0, fewest-unsure) }
 
-// Over returns by how many pods a domain would exceed the allowed skew if the pod were placed there.
+// Over returns by how many pods a domain would exceed the allowed skew if the pod were placed there; 0 or less if
+// it may be placed. Preemption evicts that many pods of the domain.
 func (s *Survey) Over(c *Constraint, domain string) int {
 	return s.pods[domain] + s.self - int(LeastOf(int64(s.fewest), int64(s.unsure))) - c.MaxSkew
 }
 
+// conclude determines the smallest domain and whether the pod itself counts, when all nodes have been counted.
 func (s *Survey) conclude(c *Constraint, podLabels map[string]string) {
 	if len(s.pods) >= c.MinDomains {
 		s.fewest = math.MaxInt32
@@ -106,7 +111,8 @@ func (f *Filter) Recount(n *state.Node, pod *state.Pod, by int) {
 	}
 }
 
-// move adds one pod to a domain, or removes one. The minimum over all domains then changes by at most one.
+// move adds one pod to a domain, or removes one. The minimum over all domains then changes by at most one: it
+// falls with the domain that falls below it, and rises if the last domain at the minimum rises.
 func (s *Survey) move(domain string, by, minDomains int) {
 	if s.domains == nil {
 		s.domains = map[int]int{}
@@ -127,7 +133,7 @@ func (s *Survey) move(domain string, by, minDomains int) {
 	}
 }
 
-// Check implements Filter.
+// Check implements Filter. A node without a key is unresolvable, whatever the other constraints say.
 func (f *Filter) Check(n *state.NodeInfo) rule.Code {
 	for i := range f.Surveys {
 		c, s := &f.Constraints[i], &f.Surveys[i]

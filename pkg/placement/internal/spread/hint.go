@@ -18,7 +18,7 @@ func (Plugin) Events() []rule.Event {
 	}
 }
 
-// Hint implements Plugin. Only hard constraints reject.
+// Hint implements Plugin. Only hard constraints reject. Source: podtopologyspread/plugin.go isSchedulableAfter...
 func (p Plugin) Hint(pod *state.Pod, c rule.Change) bool {
 	if c.Kind == events.KindPod && !mayCount(pod, c) {
 		return false
@@ -65,6 +65,7 @@ func countsMoved(pod *state.Pod, constraints []Constraint, c rule.Change) bool {
 	return false
 }
 
+// selectedByAny reports whether a constraint selects a pod.
 func selectedByAny(constraints []Constraint, p *state.Pod) bool {
 	for i := range constraints {
 		if constraints[i].Selector.Matches(labels.Set(p.Template.Labels)) {
@@ -74,7 +75,8 @@ func selectedByAny(constraints []Constraint, p *state.Pod) bool {
 	return false
 }
 
-// domainsMoved reports whether a node joined, left or changed domains, or changed its taints within one.
+// domainsMoved reports whether a node joined, left or changed domains, or changed its taints within one. A node
+// that leaves helps if its domain was the smallest.
 func domainsMoved(constraints []Constraint, c rule.Change) bool {
 	was := c.OldNode != nil && HasKeys(c.OldNode.Object.Labels, constraints)
 	is := c.NewNode != nil && HasKeys(c.NewNode.Object.Labels, constraints)
@@ -93,7 +95,7 @@ func domainsMoved(constraints []Constraint, c rule.Change) bool {
 	return !equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints)
 }
 
-// Interest implements rule.Classifier.
+// Interest implements rule.Classifier. Only pods of the pod's own namespace count.
 func (Plugin) Interest(pod *state.Pod) rule.Interest {
 	parts := append(rule.Pairs(pod.Template.Labels), pod.Namespace, rule.Owner(pod))
 	for i := range pod.Template.Spec.TopologySpreadConstraints {
@@ -105,7 +107,8 @@ func (Plugin) Interest(pod *state.Pod) rule.Interest {
 	}
 }
 
-// CrossRules returns the pod's hard rules about pods on other nodes.
+// CrossRules returns the pod's hard rules about pods on other nodes: its hard constraints, or the profile's
+// defaults.
 func (p Plugin) CrossRules(pod *state.Pod, objects rule.Objects) ([]rule.CrossRule, error) {
 	hard, err := p.constraints(pod, objects, corev1.DoNotSchedule)
 	if err != nil {

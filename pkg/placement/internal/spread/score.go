@@ -9,7 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Scorer prefers nodes in domains with few pods. Source: plugins/podtopologyspread/scoring.go.
+// Scorer prefers nodes in domains with few pods. Raw scores count pods, so that the lowest is best; Normalize
+// reverses them. Source: plugins/podtopologyspread/scoring.go.
 type Scorer struct {
 	Spread
 	// needAll leaves out nodes that lack the key of any constraint: they neither count nor score.
@@ -23,7 +24,7 @@ type Scorer struct {
 }
 
 // Survey implements ClusterScorer. A node without the label counts for the domain "", but scores nothing for it
-// (see Score).
+// (see Score). Only domains with a feasible node count: the others cannot be chosen.
 func (s *Scorer) Survey(all, feasible []*state.NodeInfo) rule.Scorer {
 	surveyed := *s
 	surveyed.ignored = make([]bool, len(feasible))
@@ -74,7 +75,10 @@ func (s *Scorer) countDomains(c *Constraint, all, feasible []*state.NodeInfo) ma
 
 // Score sums over the constraints the pods in the domain times the weight. The weight grows with the number of
 // domains, so that constraints with few domains do not lose influence. maxSkew-1 deliberately reduces the
-// differences between domains.
+// differences between domains. Source: scoreForCount in scoring.go.
+//
+// Example: one constraint over three zones with 4, 2 and 0 pods, maxSkew 1. The weight is ln(5) = 1.61, the raw
+// scores are 6, 3 and 0, and Normalize makes them 0, 50 and 100.
 func (s *Scorer) Score(n *state.NodeInfo) int64 {
 	if s.LeavesOut(n) {
 		return 0
@@ -97,7 +101,8 @@ func (s *Scorer) Score(n *state.NodeInfo) int64 {
 	return int64(math.Round(score))
 }
 
-// Normalize implements Normalizer: fewer pods are better, and nodes that are left out get nothing.
+// Normalize implements Normalizer: fewer pods are better, and nodes that are left out get nothing. The formula is
+// 100 * (high + low - score) / high. If no node has a pod, all get 100.
 func (s *Scorer) Normalize(scores []int64) {
 	low, high := int64(math.MaxInt64), int64(0)
 	for i, score := range scores {

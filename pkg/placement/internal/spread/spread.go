@@ -26,7 +26,7 @@ type Plugin struct {
 	system bool
 }
 
-// systemSpread returns the defaults of defaultingType System.
+// systemSpread returns the defaults of defaultingType System. Source: plugin.go systemDefaultConstraints.
 func systemSpread() []corev1.TopologySpreadConstraint {
 	return []corev1.TopologySpreadConstraint{
 		{TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway, MaxSkew: 3},
@@ -55,7 +55,8 @@ func New(args runtime.Object) (rule.Plugin, error) {
 	return p, checkSpread(p.Defaults)
 }
 
-// checkSpread checks what the evaluation of defaults assumes.
+// checkSpread checks what the evaluation of defaults assumes. Package config checks files more strictly; profiles
+// can be made without one.
 func checkSpread(defaults []corev1.TopologySpreadConstraint) error {
 	var errs []error
 	for i, c := range defaults {
@@ -81,7 +82,8 @@ func checkSpread(defaults []corev1.TopologySpreadConstraint) error {
 // Name implements Plugin.
 func (Plugin) Name() string { return names.PodTopologySpread }
 
-// Compile implements Plugin.
+// Compile implements Plugin. Constraints that cannot be parsed fail the attempt if they are hard, and scoring if
+// they are soft.
 func (p Plugin) Compile(pod *state.Pod, objects rule.Objects) (rule.Compiled, error) {
 	hard, err := p.constraints(pod, objects, corev1.DoNotSchedule)
 	soft, softErr := p.constraints(pod, objects, corev1.ScheduleAnyway)
@@ -98,7 +100,10 @@ func (p Plugin) Compile(pod *state.Pod, objects rule.Objects) (rule.Compiled, er
 
 // Constraint is one constraint of a pod.
 type Constraint struct {
-	Key                 string
+	// Key is the topology key; its values are the domains.
+	Key string
+	// MaxSkew is the largest allowed difference, 1 or more; MinDomains is 1 unless the constraint names a larger
+	// number.
 	MaxSkew, MinDomains int
 	Selector            labels.Selector
 	// honorAffinity and honorTaints leave out nodes that the pod's node affinity does not match, or with taints
@@ -128,6 +133,7 @@ func (p Plugin) constraints(
 	return list, nil
 }
 
+// newConstraints parses the constraints with one action. podLabels are the pod's, for matchLabelKeys.
 func newConstraints(
 	from []corev1.TopologySpreadConstraint, podLabels map[string]string, action corev1.UnsatisfiableConstraintAction,
 ) ([]Constraint, error) {
@@ -178,6 +184,7 @@ type Spread struct {
 	affinity    nodeaffinity.RequiredNodeAffinity
 }
 
+// newSpread returns what is needed to count by the constraints of a pod.
 func newSpread(pod *state.Pod, constraints []Constraint) Spread {
 	return Spread{Pod: pod, Constraints: constraints, affinity: nodeaffinity.GetRequiredNodeAffinity(pod.Template)}
 }
@@ -202,7 +209,7 @@ func (s *Spread) Includes(c *Constraint, n *state.Node) bool {
 	return !c.honorTaints || !nodes.HasUntolerated(n, s.Pod.Template.Spec.Tolerations)
 }
 
-// count returns how many pods on a node a constraint counts.
+// count returns how many pods on a node a constraint counts. An empty selector counts none, see Counts.
 func (s *Spread) count(c *Constraint, n *state.NodeInfo) int {
 	if c.Selector.Empty() {
 		return 0

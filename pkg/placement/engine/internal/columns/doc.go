@@ -15,10 +15,11 @@
 // records the change {Slot: 2, Kind: k, By: 1}, and each class that reads the journal calls Tally.Add(2, 1): the
 // sums are [2, 2].
 //
-// Who changes what: the engine calls SetNode, DropNode and ChangePods, which keep all arrays consistent and record the
-// change in the journal; it records changes of marks itself. Tallies belong to the classes of the engine, and each class
-// brings its own up to date from the journal. The fields are exported because the engine reads them for every node of
-// every decision; methods of this package alone change them, except Tally.Included, which the rules set.
+// Who changes what: the engine calls SetNode, DropNode and ChangePods, which keep all arrays consistent and record
+// the change in the journal; it records changes of marks itself. Tallies belong to the classes of the engine, and
+// each class brings its own up to date from the journal. The fields are exported because the engine reads them for
+// every node of every decision; methods of this package alone change them, except Tally.Included, which the rules
+// set.
 //
 // Nothing here is safe for concurrent use.
 package columns

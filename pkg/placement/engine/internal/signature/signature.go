@@ -61,8 +61,10 @@ func (s *Signature) Of(pod *state.Pod) (shape []byte, wide int, err error) {
 // text writes a string with its length.
 func (s *Signature) text(v string) { s.b = rule.AppendPart(s.b, v) }
 
+// number writes a count.
 func (s *Signature) number(n int) { s.b = binary.AppendUvarint(s.b, uint64(n)) }
 
+// flag writes a byte, 1 or 0.
 func (s *Signature) flag(on bool) {
 	if on {
 		s.b = append(s.b, 1)
@@ -104,6 +106,8 @@ func (s *Signature) strings(m map[string]string) {
 	}
 }
 
+// tolerations writes the tolerations in their order. Those of another order are equal to every rule, but few pods
+// differ in nothing else. TolerationSeconds is left out: it matters after placement only.
 func (s *Signature) tolerations(list []corev1.Toleration) {
 	s.number(len(list))
 	for i := range list {
@@ -202,7 +206,8 @@ func (s *Signature) volumes(pod *state.Pod) error {
 	return nil
 }
 
-// rare writes the fields that few pods have, as protocol buffers.
+// rare writes the fields that few pods have, as protocol buffers: node affinity and spread constraints. They have
+// too many parts to be written one by one. Marshaling is deterministic: the generated code sorts maps.
 func (s *Signature) rare(spec *corev1.PodSpec) error {
 	prefers := spec.Affinity != nil && spec.Affinity.NodeAffinity != nil
 	s.flag(prefers)
@@ -224,8 +229,8 @@ func (s *Signature) rare(spec *corev1.PodSpec) error {
 	return nil
 }
 
-// resized writes the status of a pod that has been resized in place: balance counts the resources allocated to its
-// containers, by name. Waiting pods have none.
+// resized writes the status of a pod that has been resized in place: balance counts the resources allocated to
+// its containers, by name. Waiting pods have none, so that it usually writes nothing.
 func (s *Signature) resized(pod *state.Pod) error {
 	status, spec := pod.Status(), &pod.Template.Spec
 	plain := status.Resources == nil && len(status.AllocatedResources) == 0

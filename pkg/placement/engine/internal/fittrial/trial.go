@@ -1,4 +1,4 @@
-package engine
+package fittrial
 
 import (
 	"math/bits"
@@ -11,30 +11,30 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// importanceColumn holds the pods of every node by importance, with the values that a dry run of preemption
+// Column holds the pods of every node by importance, with the values that a dry run of preemption
 // reads. The entries of a node are built when they are first needed after the node changed: a cluster in which no
 // pod preempts never builds any.
-type importanceColumn struct {
-	of []podsByImportance
+type Column struct {
+	of []nodePods
 }
 
-// podsByImportance holds the pods of one node, the most important first, as of the journal time made.
-type podsByImportance struct {
-	entries []podEntry
+// nodePods holds the pods of one node, the most important first, as of the journal time made.
+type nodePods struct {
+	entries []Entry
 	// made is the journal time as of which it is valid.
 	made uint64
 }
 
-// podEntry is a pod with its requests in plain numbers: milli-CPU, and bytes of memory and of ephemeral storage.
-type podEntry struct {
+// Entry is a pod with its requests in plain numbers: milli-CPU, and bytes of memory and of ephemeral storage.
+type Entry struct {
 	placement.PlacedPod
 	milliCPU, memory, storage int64
 }
 
-// at returns the entries of a slot that has a node. The slice is valid until the node changes.
-func (l *importanceColumn) at(cols *columns.Columns, slot int) []podEntry {
+// At returns the entries of a slot that has a node. The slice is valid until the node changes.
+func (l *Column) At(cols *columns.Columns, slot int) []Entry {
 	if lack := cols.Len() - len(l.of); lack > 0 {
-		l.of = columns.GrowBy(l.of, lack, podsByImportance{})
+		l.of = columns.GrowBy(l.of, lack, nodePods{})
 	}
 	one := &l.of[slot]
 	if one.made > 0 && one.made >= cols.Journal.ChangedAt[slot] {
@@ -44,32 +44,35 @@ func (l *importanceColumn) at(cols *columns.Columns, slot int) []podEntry {
 	one.entries = one.entries[:0]
 	n := cols.Infos[slot]
 	for p := range n.Pods() {
-		one.entries = append(one.entries, podEntry{
+		one.entries = append(one.entries, Entry{
 			PlacedPod: preempt.PlacedPodOf(n, p), milliCPU: p.Requests.MilliCPU, memory: p.Requests.Memory,
 			storage: p.Requests.EphemeralStorage,
 		})
 	}
-	slices.SortFunc(one.entries, func(a, b podEntry) int { return preempt.ByImportance(a.PlacedPod, b.PlacedPod) })
+	slices.SortFunc(one.entries, func(a, b Entry) int { return preempt.ByImportance(a.PlacedPod, b.PlacedPod) })
 	return one.entries
 }
 
-// fitTrial is the search of preempt.nodeTrial for victims, computed in numbers, for a pod that only
+// Trial is the search of preempt.nodeTrial for victims, computed in numbers, for a pod that only
 // NodeResourcesFit keeps off a node. It neither clones a node nor calls a rule. Source: plugins/defaultpreemption
 // SelectVictimsOnNode.
-type fitTrial struct {
+type Trial struct {
 	fit *fit.Filter
 	// free holds the free resources of the node: the basic resources, then those of fit.Extended, then the number
 	// of pods.
 	free []int64
-	// victims are those of the last take, the most important first.
-	victims []placement.PlacedPod
+	// Victims are those of the last Take, the most important first.
+	Victims []placement.PlacedPod
 }
 
-// basicResources counts cpu, memory and ephemeral storage, which come first in fitTrial.free.
+// New returns a trial of the filter, which may request at most 60 extended resources: the bits of lacks are 64.
+func New(f *fit.Filter) *Trial { return &Trial{fit: f} }
+
+// basicResources counts cpu, memory and ephemeral storage, which come first in Trial.free.
 const basicResources = 3
 
-// begin starts with the node as it is.
-func (t *fitTrial) begin(n *state.NodeInfo) {
+// Begin starts with the node as it is.
+func (t *Trial) Begin(n *state.NodeInfo) {
 	total, used := &n.Node.Allocatable, &n.Requested
 	t.free = append(t.free[:0],
 		total.MilliCPU-used.MilliCPU, total.Memory-used.Memory, total.EphemeralStorage-used.EphemeralStorage)
@@ -81,7 +84,7 @@ func (t *fitTrial) begin(n *state.NodeInfo) {
 }
 
 // move removes a pod from the node (by is 1: its requests become free) or puts it back (-1).
-func (t *fitTrial) move(r *podEntry, by int64) {
+func (t *Trial) move(r *Entry, by int64) {
 	t.free[0] += by * r.milliCPU
 	t.free[1] += by * r.memory
 	t.free[2] += by * r.storage
@@ -92,7 +95,7 @@ func (t *fitTrial) move(r *podEntry, by int64) {
 }
 
 // lacks returns a bit for every resource of which there is too little, in the order of free; 0 if the pod fits.
-func (t *fitTrial) lacks() (mask uint64) {
+func (t *Trial) lacks() (mask uint64) {
 	want := &t.fit.Request
 	for i, v := range [basicResources]int64{want.MilliCPU, want.Memory, want.EphemeralStorage} {
 		if v > 0 && v > t.free[i] {
@@ -110,30 +113,30 @@ func (t *fitTrial) lacks() (mask uint64) {
 	return mask
 }
 
-// take searches for the fewest pods that have to be evicted. All are removed; then, from the most important to
+// Take searches for the fewest pods that have to be evicted. All are removed; then, from the most important to
 // the least, each is put back if the pod still fits. It returns what the pod lacks when all of them are removed,
 // 0 if that is enough. Example: with 2 CPUs free, pods of 4, 3 and 1 CPUs and a request of 4, the pods of 4 and 1
 // are put back, and the pod of 3 is the victim.
-func (t *fitTrial) take(entries []podEntry) (lacks uint64) {
+func (t *Trial) Take(entries []Entry) (lacks uint64) {
 	for i := range entries {
 		t.move(&entries[i], 1)
 	}
 	if lacks = t.lacks(); lacks != 0 {
 		return lacks
 	}
-	t.victims = t.victims[:0]
+	t.Victims = t.Victims[:0]
 	for i := range entries {
 		t.move(&entries[i], -1)
 		if t.lacks() != 0 {
 			t.move(&entries[i], 1)
-			t.victims = append(t.victims, entries[i].PlacedPod)
+			t.Victims = append(t.Victims, entries[i].PlacedPod)
 		}
 	}
 	return 0
 }
 
-// reasons returns those of fit.Filter.Explain for what is lacking.
-func (t *fitTrial) reasons(lacks uint64) []string {
+// Reasons returns those of fit.Filter.Explain for what is lacking.
+func (t *Trial) Reasons(lacks uint64) []string {
 	list := make([]string, 0, bits.OnesCount64(lacks))
 	if lacks>>(len(t.free)-1)&1 == 1 {
 		list = append(list, fit.TooManyPods)
@@ -149,17 +152,4 @@ func (t *fitTrial) reasons(lacks uint64) []string {
 		}
 	}
 	return list
-}
-
-// newFitTrial returns nil if rules other than NodeResourcesFit read the pods on a node, or if that rule reads too
-// many resources for the bits of lacks.
-func (p *plan) newFitTrial() *fitTrial {
-	if len(p.uses) != 1 || p.uses[0].fit == nil {
-		return nil
-	}
-	fit, ok := p.filters[p.uses[0].index].Filter.(fit.Filter)
-	if !ok || len(fit.Extended) > maxNeeds {
-		return nil
-	}
-	return &fitTrial{fit: &fit}
 }
