@@ -13,8 +13,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// answer returns this replica's answer to a question. It reports false if this replica does not lead, or if ctx ended
-// first.
+// answer returns this replica's answer to a question about a pod or about the queue as a whole. The facts and the core
+// are read at two moments, and a pod may have moved in between: the answer is for people. It reports false if this
+// replica does not lead, or if ctx ended first.
 func (q *Queue) answer(ctx context.Context, question explain.Question) (explain.QueueAnswer, bool) {
 	if question.Status {
 		return q.statusAnswer(ctx)
@@ -68,6 +69,7 @@ func podOf(s *state.Snapshot, about string) (*state.Pod, bool) {
 	return s.Pod(about)
 }
 
+// whereIs returns what the facts show of a pod's place.
 func whereIs(p *state.Pod) explain.Where {
 	return explain.Where{
 		UID: p.UID, Namespace: p.Namespace, Name: p.Name, SchedulerName: p.SchedulerName, Priority: p.Priority,

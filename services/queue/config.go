@@ -112,6 +112,8 @@ type Deps struct {
 	Clock clock.WithTicker
 }
 
+// withDefaults returns the configuration with a value in every field. NoBackoff becomes a PodMaxBackoff of 0, which
+// only package decide reads as "no backoff": in a Config, 0 is the default.
 func (c Config) withDefaults() Config {
 	c.PodInitialBackoff = or(c.PodInitialBackoff, DefaultPodInitialBackoff)
 	c.PodMaxBackoff = or(c.PodMaxBackoff, DefaultPodMaxBackoff)
@@ -128,6 +130,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// or returns a value, or another one instead of the zero value.
 func or[T comparable](value, instead T) T {
 	var zero T
 	if value == zero {
@@ -200,6 +203,7 @@ func (c Config) profiles(hints map[string]placement.Hints) (map[string]*placemen
 	return ready, nil
 }
 
+// complete reports the first dependency that is missing, and sets the defaults of the optional ones.
 func (d *Deps) complete() error {
 	missing := ""
 	switch {

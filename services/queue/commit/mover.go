@@ -55,6 +55,7 @@ func (m *Mover) Run(ctx context.Context) error {
 	}
 }
 
+// write commits one round of moves as one transaction without compares: requests are advice, and the newest one counts.
 func (m *Mover) write(ctx context.Context, moves []balance.Move) error {
 	wants := make(map[int32]string, len(moves))
 	for _, move := range moves {

@@ -27,6 +27,12 @@ var recordBackoff = wait.Backoff{
 
 // Recorder appends the queue's own decisions to the log, in order. A decision may be appended twice when an answer of
 // the log is lost: readers identify decisions by their token.
+//
+// The queue records two kinds of decisions: that a pod is in quarantine or too large, from which the binder informs the
+// pod's owner, and that a pod may leave its quota gate, which the binder carries out. Losing the former costs an
+// explanation. Losing the latter costs time: the core requests the removal again.
+//
+// Record and Depose may be called while Run runs.
 type Recorder struct {
 	log     eventlog.Log
 	logger  *slog.Logger
@@ -78,6 +84,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 }
 
+// append appends one decision and retries until it is stored, the log refuses it, its term has ended, or ctx ends.
 func (r *Recorder) append(ctx context.Context, d record) {
 	backoff, msgs := recordBackoff, []eventlog.Message{events.EncodeDecision(d.Decision)}
 	for !r.deposed(d) {

@@ -42,7 +42,8 @@ type Reporter struct {
 	mover    *Mover
 	tracer   trace.Tracer
 	logger   *slog.Logger
-	// shards and rejectors are the values last set on the gauges.
+	// shards and rejectors are the values last set on the gauges. Series that are gone must be set to 0, which only a
+	// comparison with the last values finds.
 	shards    map[string]int
 	rejectors map[waiting.Rejector]int
 	// evicted finds the evicted pod that a pod replaces.
@@ -81,8 +82,8 @@ func (r *Reporter) Carry(effect decide.Effect, took time.Duration) {
 	}
 }
 
-// counted updates the counters. The core does not measure time, so each hint counts for the mean of the step's time
-// per hint.
+// counted updates the counters that have kube-scheduler's names. The core does not measure time, so each hint counts
+// for the mean of the step's time per hint.
 func counted(n decide.Counted, took time.Duration) {
 	for in, pods := range n.Incoming {
 		if name, ok := metricQueues[in.Pool]; ok {

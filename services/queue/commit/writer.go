@@ -27,8 +27,8 @@ var unknownBackoff = wait.Backoff{
 // that long is broken.
 const readBackTimeout = 10 * time.Second
 
-// minAtomicBatch is the number of facts from which one atomic batch is faster than single appends in sequence: a log that
-// syncs takes about 9 ms for any batch, and one or two for a single fact.
+// minAtomicBatch is the number of facts from which one atomic batch is faster than single appends in sequence: a log
+// that syncs takes about 9 ms for any batch, and one or two for a single fact.
 const minAtomicBatch = 6
 
 // DivergedError reports that the log is not as the writer last left it: another writer appended, or the log lost a
@@ -53,7 +53,7 @@ type Round struct {
 }
 
 // An epoch consists of the second in which its round began, the lowest bits of the term, and those of the round's
-// number.
+// number: 34, 14 and 16 of its 64 bits, which suffice for seconds until the year 2514.
 const (
 	numberBits = 16
 	termBits   = 14
@@ -78,6 +78,9 @@ func (r Round) Epoch(before uint64) uint64 {
 }
 
 // Writer is the one fenced writer of facts, for one round. Run is for one goroutine.
+//
+// It knows the end of the stream as it left it, and each append names that end, so it can append only to a log that
+// nothing else has touched. It never reads the log unless the outcome of an append is unknown.
 type Writer struct {
 	log    eventlog.Log
 	logger *slog.Logger
@@ -144,6 +147,7 @@ func (w *Writer) store(ctx context.Context, facts []eventlog.Message) error {
 	return nil
 }
 
+// encode returns a fact as a message, in the round's epoch.
 func (w *Writer) encode(f events.Fact) eventlog.Message {
 	f.Epoch = w.epoch
 	return events.EncodeFact(f)
@@ -161,7 +165,9 @@ func (w *Writer) receive(ctx context.Context, facts <-chan events.Fact) ([]event
 	return w.gather(batch, facts), nil
 }
 
-// gather adds the facts that are waiting, up to one batch.
+// gather adds the facts that are waiting, up to one batch: at most eventlog.MaxBatch facts, and none after the batch
+// has exceeded eventlog.BatchBytes. It does not wait for more: under load facts wait anyway, and without load a fact
+// that waits for company is only late.
 func (w *Writer) gather(batch []eventlog.Message, facts <-chan events.Fact) []eventlog.Message {
 	size := 0
 	for i := range batch {
@@ -234,6 +240,11 @@ func (w *Writer) resolve(ctx context.Context, batch []eventlog.Message, failure 
 }
 
 // compare checks the records behind last. An error other than *DivergedError means that the log could not be read.
+//
+// If the log ends where this writer left it, the batch is not stored, provided that the last record is still this
+// writer's own: a log that has lost a tail and was then written to the same length looks the same by its sequence. If
+// it ends before the batch would, the log has lost a tail or another writer has appended, because a batch is stored as
+// a whole. Otherwise the records are compared one by one.
 func (w *Writer) compare(ctx context.Context, batch []eventlog.Message) (stored bool, err error) {
 	last, err := w.log.Last(ctx, eventlog.Facts)
 	if err != nil {
@@ -272,7 +283,8 @@ func (w *Writer) checkTail(ctx context.Context) error {
 	return err
 }
 
-// readBack reports whether the records behind last are the batch.
+// readBack reports whether the records behind last are the batch. The log may have more records behind them: then
+// another writer has appended after this batch, which the next append will notice.
 func (w *Writer) readBack(ctx context.Context, batch []eventlog.Message) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, readBackTimeout)
 	defer cancel()
@@ -307,6 +319,7 @@ func equal(stored, sent eventlog.Message) bool {
 	return sent.Header.SubsetOf(stored.Header)
 }
 
+// sleep waits. It fails if ctx ends first.
 func sleep(ctx context.Context, c clock.Clock, d time.Duration) error {
 	timer := c.NewTimer(d)
 	defer timer.Stop()

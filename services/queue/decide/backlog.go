@@ -8,6 +8,10 @@ import (
 
 // backlog decides what a fact, an answer or an occurrence means for the pods that wait to be placed, and moves them
 // between the pools.
+//
+// To follow a fact: podChanged decides whether the pod is new, changed or no longer the queue's. A new pod goes through
+// podAdded and Pools.Resume, a changed one through podUpdated and Pools.Updated; from there on, package waiting chooses
+// the pool (place.go). What the same fact means to other pods is decided afterwards, in changed (wake.go).
 type backlog struct {
 	cfg     *Config
 	world   *waiting.World
@@ -17,6 +21,7 @@ type backlog struct {
 	// unseen holds what is known of attempts at pods that the facts have not shown.
 	unseen unseenPods
 
+	// pods holds the entry of each pod that is in a pool, by UID.
 	pods  map[string]*waiting.Entry
 	pools *waiting.Pools
 	// serial is that of the last pod that arrived.
@@ -46,7 +51,9 @@ func (b *backlog) podChanged(p *state.Pod, now waiting.Moment) {
 	}
 }
 
-// podAdded puts a pod that has just become known into the pool where its last answer left it.
+// podAdded puts a pod that has just become known into the pool where its last answer left it. That answer may have been
+// read before the pod itself (unseenPods), and so may its reservation (reservations): a replica that starts reads three
+// logs at once.
 func (b *backlog) podAdded(p *state.Pod, now waiting.Moment) {
 	e := b.unseen.take(p.UID)
 	b.serial++
@@ -63,7 +70,7 @@ func (b *backlog) podAdded(p *state.Pod, now waiting.Moment) {
 	b.pools.Resume(e, now)
 }
 
-// podUpdated applies a change of a pod that waits to be placed.
+// podUpdated applies a change of a pod that waits to be placed. A fact that repeats the known version changes nothing.
 func (b *backlog) podUpdated(e *waiting.Entry, p *state.Pod, now waiting.Moment) {
 	old := e.Pod
 	if p.ResourceVersion == old.ResourceVersion {

@@ -25,8 +25,8 @@ func (c *Core) expire(now waiting.Moment) {
 	c.leases.forgetSilent(c.cfg.ShardTimeout, now)
 }
 
-// ownersChanged records the holders of the partitions. It ends the leases of pods whose partition has left the shard that
-// works on them: the shard's transactions can no longer succeed, so there is nothing to wait for.
+// ownersChanged records the holders of the partitions. It ends the leases of pods whose partition has left the shard
+// that works on them: the shard's transactions can no longer succeed, so there is nothing to wait for.
 func (c *Core) ownersChanged(owners *[ledger.Partitions]string, now waiting.Moment) {
 	c.world.Owners = *owners
 	c.leases.setOwners(owners)
@@ -69,7 +69,9 @@ func (c *Core) recordQuarantine(e *waiting.Entry, message string) {
 	}})
 }
 
-// dispatch offers pods to the shards that hold their partitions, up to each shard's window.
+// dispatch offers pods to the shards that hold their partitions, up to each shard's window. A pod whose partition has
+// no holder stays active. Shards are visited in the order of their ids, and each is filled before the next: they do
+// not compete, because a partition has one holder.
 func (c *Core) dispatch(now waiting.Moment) {
 	pools := c.backlog.pools
 	if !c.leases.leading || !c.decisions.caughtUp || pools.Offerable() == 0 {
@@ -110,7 +112,8 @@ func (c *Core) nextFor(s *shard) *waiting.Entry {
 	return c.backlog.pools.FirstEarly(s.partitions)
 }
 
-// lease moves a pod to offered and makes the offer.
+// lease moves a pod to offered and makes the offer. A pod that leaves its backoff early passes through the active pods
+// first, so that it is counted there, and takes a permit of its lane.
 func (c *Core) lease(e *waiting.Entry, s *shard, now waiting.Moment) work.Offer {
 	pools := c.backlog.pools
 	early := e.In == pools.Backoff

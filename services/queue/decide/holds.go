@@ -27,13 +27,14 @@ import (
 // holds applies what the ledger shows of reservations: which pods are held, which of those settle, and whom the end of
 // a reservation could help.
 type holds struct {
-	world   *waiting.World
+	world *waiting.World
+	// live is shared with the backlog, which only updates the pods in it.
 	live    reservations
 	backlog *backlog
 }
 
-// protectionEnded wakes the pods that could preempt pods which until now could not be victims. What they wait for is equivalent
-// to the deletion of a disruption budget that protected those pods.
+// protectionEnded wakes the pods that could preempt pods which until now could not be victims. What they wait for is
+// equivalent to the deletion of a disruption budget that protected those pods.
 func (h *holds) protectionEnded(above int32, now waiting.Moment) {
 	h.record(waiting.Occurrence{
 		Change: rule.Change{Kind: events.KindDisruptionBudget, Actions: rule.Delete}, Blind: true,
@@ -48,6 +49,7 @@ func (h *holds) placesFreed(now waiting.Moment) {
 	}, now)
 }
 
+// record passes an occurrence in the ledger to the backlog. Its position in the facts is that of now.
 func (h *holds) record(o waiting.Occurrence, now waiting.Moment) {
 	o.Sequence, o.At = h.world.Facts.Sequence, now
 	h.backlog.occurred(&o, now)
@@ -67,6 +69,7 @@ func (h *holds) reset(list []Hold, now waiting.Moment) (gone int) {
 	return len(uids)
 }
 
+// keysNotIn visits the keys of m that other does not have, or has as false.
 func keysNotIn(m map[string]*state.Pod, other map[string]bool) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		for k := range m {
@@ -136,7 +139,10 @@ func (h *holds) newGeneration(now waiting.Moment) {
 	h.settle(now)
 }
 
-// settle frees the held pods whose reservation is certainly gone.
+// settle frees the held pods whose reservation is certainly gone, in the order of their arrival. Where a pod goes
+// depends on how the reservation ended: after an answer to where the answer puts it, at once into the active pods if
+// the place could never have been bound, and otherwise into backoff like after a failed bind. Pods that could use the
+// place are woken afterwards, because the place is certainly free only now.
 func (h *holds) settle(now waiting.Moment) {
 	settling := h.backlog.pools.Settling
 	if len(settling) == 0 {
@@ -169,6 +175,9 @@ func (h *holds) settle(now waiting.Moment) {
 	}
 }
 
+// unsettled reports whether it is still open what has become of a pod's reservation: the ledger's view has not reached
+// the revision at which a message reported it, or the facts have not reached the high-water of the document that had
+// it.
 func (h *holds) unsettled(e *waiting.Entry, now waiting.Moment) bool {
 	f := h.world.Facts
 	return e.Hold.Revision > h.world.Revision && now < e.Hold.Until ||

@@ -28,9 +28,9 @@ type leases struct {
 
 // shard is the queue's knowledge of one shard, from its requests and the partitions it holds.
 type shard struct {
-	id     string
-	window int
-	leased int
+	id string
+	// window is how many pods the shard has last asked for at a time, 0 once it is silent. leased counts its leases.
+	window, leased int
 	// earlyLeases counts those leases whose pods left their backoff early.
 	earlyLeases int
 	lastSeen    waiting.Moment

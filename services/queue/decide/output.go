@@ -9,7 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/decide/waiting"
 )
 
-// output collects the effects of a step.
+// output collects the effects of a step. Parts of the core add to it through the methods, and Core.Step returns them as
+// one list. A core that does not lead emits no effect about a pod: each such report must come from one replica.
 type output struct {
 	// clock dates the effects. leading means that this replica leads, and traces that PodWaited is wanted. They outlive
 	// the step.
@@ -76,6 +77,7 @@ func (o *output) Entered(pool waiting.Pool, event string) {
 	o.counts.Incoming[Incoming{Pool: pool, Event: event}]++
 }
 
+// hinted counts hints that were evaluated, by rule, event and result.
 func (o *output) hinted(hints map[waiting.HintCount]int) {
 	if o.counts.Hints == nil {
 		o.counts.Hints = hints
@@ -86,6 +88,7 @@ func (o *output) hinted(hints map[waiting.HintCount]int) {
 	}
 }
 
+// effects returns what the step has collected. The order is fixed, so that equal steps give equal lists.
 func (o *output) effects() []Effect {
 	var out []Effect
 	for _, e := range o.offers {
@@ -115,11 +118,13 @@ func (o *output) effects() []Effect {
 	return out
 }
 
+// any reports whether any counter is to be raised.
 func (n *Counted) any() bool {
 	return len(n.Incoming)+len(n.Hints)+n.Offered+n.Expired+n.Returned+n.Quarantined+n.Flushed+n.Caught > 0
 }
 
-// clock converts between times and moments.
+// clock converts between times and moments. A moment has a third of the size of a time, and the pools hold several for
+// each of up to a million pods.
 type clock struct {
 	origin time.Time
 	// now is the latest moment, nextTick the one last requested.

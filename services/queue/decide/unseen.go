@@ -6,7 +6,8 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/decide/waiting"
 )
 
-// unseenLimit bounds the unseen pods. Each that is dropped is an attempt that is not counted.
+// unseenLimit bounds the unseen pods, to about the pods of the largest clusters. Each that is dropped is an attempt
+// that is not counted: the pod is tried once more than necessary.
 const unseenLimit = 1 << 20
 
 // unseenPods holds what is known of attempts at pods that the facts have not shown yet. Facts and decisions are two

@@ -28,8 +28,8 @@ func (b *backlog) changed(change rule.Change, now waiting.Moment) {
 	b.occurred(&o, now)
 }
 
-// anyRuleListens reports whether any rule of any profile listens to changes of this sort. Most, such as heartbeats, can be
-// dropped at once (upstream's isEventOfInterest).
+// anyRuleListens reports whether any rule of any profile listens to changes of this sort. Most, such as heartbeats,
+// can be dropped at once (upstream's isEventOfInterest).
 func (c *Config) anyRuleListens(change rule.Change) bool {
 	for _, p := range c.Profiles {
 		if p.Heeds(change) {
@@ -49,6 +49,7 @@ func concernsOthers(change rule.Change) bool {
 	return change.Actions != rule.UpdateOther && (holdsPlace(change.OldPod) || holdsPlace(change.NewPod))
 }
 
+// holdsPlace reports whether a pod takes room on a node, or is about to.
 func holdsPlace(p *state.Pod) bool {
 	return p != nil && (p.NodeName != "" || p.Status().NominatedNodeName != "")
 }
@@ -62,7 +63,14 @@ func (b *backlog) ownChangeMatters(change rule.Change) bool {
 	return known && waiting.SpecMoved(change.OldPod, change.NewPod)
 }
 
-// occurred records an occurrence and wakes the parked pods that it could help.
+// occurred records an occurrence and wakes the parked pods that it could help:
+//
+//  1. It is added to the journal, for the pods that are being tried now: their verdicts may not know of it.
+//  2. The rules that have rejected pods are marked as concerned, so that verdicts of lanes from before no longer cover.
+//  3. The index of parked pods finds those whose rules' hints ask for another attempt.
+//  4. Of these, the ones whose verdict already knew of the occurrence stay parked: the shard may have been ahead.
+//
+// An occurrence that matters only to the changed pod ends after step 1: the pools have moved that pod already.
 func (b *backlog) occurred(o *waiting.Occurrence, now waiting.Moment) {
 	b.journal.Add(*o)
 	if !o.Own {

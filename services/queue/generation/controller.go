@@ -34,7 +34,7 @@ const (
 // errOvertaken means that another process has changed the generation concurrently.
 var errOvertaken = errors.New("queue: the ledger generation changed concurrently")
 
-// Evidence is what a leader knows of the ledger before a round, besides what the Controller reads itself.
+// Evidence holds a leader's knowledge of the ledger before a round that the Controller cannot read itself.
 type Evidence struct {
 	// Claimed means that the ledger belonged to the cluster before this leader claimed it.
 	Claimed bool
@@ -80,7 +80,7 @@ type APIServer interface {
 	Versions(ctx context.Context) (map[events.Kind]uint64, error)
 }
 
-// Deps are what a Controller works with. All are required.
+// Deps holds the external systems and the ports of a Controller. All are required.
 type Deps struct {
 	Ledger   ledger.Store
 	Log      eventlog.Log

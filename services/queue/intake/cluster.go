@@ -27,7 +27,7 @@ const (
 	identifyTimeout = 5 * time.Second
 )
 
-// Cluster is the queue's only Kubernetes client. It is safe for concurrent use.
+// Cluster is the queue's only Kubernetes client. It only reads. It is safe for concurrent use.
 type Cluster struct {
 	client  kubernetes.Interface
 	metrics metricsclient.MetricsV1beta1Interface
@@ -36,7 +36,9 @@ type Cluster struct {
 	release atomic.Pointer[Release]
 }
 
-// Connect makes the client, without a request to the server. It copies the configuration.
+// Connect makes the client, without a request to the server. It copies the configuration. Objects are transferred as
+// protobuf, which costs a fraction of JSON's time in a large cluster; JSON is accepted for groups that have no
+// protobuf.
 func Connect(config *rest.Config) (*Cluster, error) {
 	if config == nil {
 		return nil, errors.New("queue: no Kubernetes client configuration: want a kubeconfig, or run in a cluster")

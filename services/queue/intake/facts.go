@@ -12,8 +12,13 @@ import (
 )
 
 // Facts turns steps of the facts into inputs of the core. It is for one goroutine.
+//
+// A store that is rebuilt, because the log has lost a tail or retention has cut it, starts from an older state and then
+// catches up. The core must not go back in between: it would offer pods that it knows to be bound. So the steps until
+// the barrier are withheld, and then the core gets the whole state at once (FactsReset).
 type Facts struct {
-	facts  *state.Snapshot
+	facts *state.Snapshot
+	// behind means that the state is older than what the core has known, or that there is no state yet.
 	behind bool
 	// barrier is the sequence to reach before the core gets a rebuilt state: until then it is older than what the core
 	// may have known. The first state is passed on at once: the core knows nothing yet, and learns of later changes from
@@ -64,6 +69,7 @@ func (f *Facts) reset() decide.FactsReset {
 	}
 }
 
+// corePosition returns what the core uses of a position: of the progress only that of pods.
 func corePosition(p state.Position) waiting.Position {
 	progress, ok := p.Progress(events.KindPod)
 	return waiting.Position{Sequence: p.Sequence, Epoch: p.Epoch, PodProgress: progress, ProgressKnown: ok}

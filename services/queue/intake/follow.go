@@ -80,7 +80,9 @@ func Decisions(
 	return nil
 }
 
-// decisionReader is one run of Decisions.
+// decisionReader is one run of Decisions. It is for one goroutine. Three positions matter: next is where reading
+// continues, target where the log ended when reading began (everything up to there is history), and through what the
+// core has been given.
 type decisionReader struct {
 	log   eventlog.Log
 	out   chan<- DecisionBatch
@@ -89,8 +91,9 @@ type decisionReader struct {
 	// time.
 	next, target uint64
 	// through is the Through of the last batch, and stored is when the log stored that record.
-	through  uint64
-	stored   time.Time
+	through uint64
+	stored  time.Time
+	// caughtUp means that everything up to target has been delivered. It never becomes false again.
 	caughtUp bool
 	// rereading means that the log is being read from its beginning once more.
 	rereading  bool
@@ -114,7 +117,8 @@ func (r *decisionReader) skipGap(ctx context.Context, gap *eventlog.ErrGap) erro
 	return nil
 }
 
-// restart reports that the log has lost records that were read, and reads it once more.
+// restart reports that the log has lost records that were read, and reads it once more, from decisionsBack before its
+// end: the log does not show which of its records have taken sequences that were used before.
 func (r *decisionReader) restart(ctx context.Context, last uint64) error {
 	r.rereading = true
 	r.stored = time.Time{}
@@ -127,6 +131,10 @@ func (r *decisionReader) restart(ctx context.Context, last uint64) error {
 	return r.deliver(ctx, DecisionBatch{Shortened: &last, Through: r.through})
 }
 
+// read delivers records until an error ends it; the caller decides about the error, and calls it again. The first call
+// determines where to start, and whether the record behind which to read is still the one that was read before. If
+// there is nothing to read, an empty batch reports at once that the reader has caught up: a queue with an empty log
+// must not wait for the first decision before it offers pods.
 func (r *decisionReader) read(ctx context.Context) error {
 	if r.next == 0 {
 		last, err := r.log.Last(ctx, eventlog.Decisions)
@@ -176,6 +184,7 @@ func (r *decisionReader) read(ctx context.Context) error {
 	}
 }
 
+// send completes a batch with how far the log has been read, and delivers it.
 func (r *decisionReader) send(ctx context.Context, batch DecisionBatch) error {
 	r.caughtUp = r.caughtUp || r.next > r.target
 	r.through = r.next - 1
@@ -212,6 +221,7 @@ func (r *decisionReader) verifyBegin(ctx context.Context, last uint64) error {
 	}
 }
 
+// deliver hands a batch over and waits as long as necessary: a full buffer slows the reader down.
 func (r *decisionReader) deliver(ctx context.Context, batch DecisionBatch) error {
 	select {
 	case r.out <- batch:
@@ -221,8 +231,8 @@ func (r *decisionReader) deliver(ctx context.Context, batch DecisionBatch) error
 	}
 }
 
-// Work subscribes to the shards' requests for work until stop is called. Requests that cannot be decoded or do not
-// fit are dropped and counted.
+// Work subscribes to the shards' requests for work until stop is called. The bus delivers each request to every
+// replica at most once. Requests that cannot be decoded or do not fit are dropped and counted.
 func Work(bus eventlog.Bus) (requests <-chan work.Request, stop func(), err error) {
 	ch := make(chan work.Request, workBuffer)
 	stop, err = bus.Subscribe(work.SubjectWork, func(data []byte) {

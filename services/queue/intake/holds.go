@@ -14,6 +14,9 @@ import (
 )
 
 // Holds turns the ledger's watch into inputs of the core. It is for one goroutine.
+//
+// The view has what the ledger contains; an input must say what has changed for the pods that wait. So Holds remembers,
+// next to the view, what has disappeared from it: where a reservation was, and how many claims a budget had.
 type Holds struct {
 	view *replica.View
 	// last is where a pod's reservation was last seen, and in which state.
@@ -22,6 +25,7 @@ type Holds struct {
 	claims map[string]int
 }
 
+// lastHold is a pod's reservation as it was last seen.
 type lastHold struct {
 	nodeUID string
 	state   ledger.State
@@ -37,7 +41,8 @@ func NewHolds() *Holds {
 // View returns the ledger as of the last batch. The caller must only read it.
 func (h *Holds) View() *replica.View { return h.view }
 
-// Fold applies one batch. facts is used to check whether a pod is bound.
+// Fold applies one batch and returns what it means to the core. facts is used to check whether a pod is bound, and of
+// which priority a pod is that may be evicted again; it may be older or newer than the ledger.
 func (h *Holds) Fold(b replica.Batch, facts *state.Snapshot) (decide.LedgerMoved, error) {
 	changes, err := h.view.Fold(b)
 	if err != nil {
@@ -48,6 +53,7 @@ func (h *Holds) Fold(b replica.Batch, facts *state.Snapshot) (decide.LedgerMoved
 		pods = slices.Sorted(h.view.Reserved())
 		h.last = make(map[string]lastHold, len(pods))
 	}
+	// Every pod whose reservation may have changed is reported, also if it has not: to apply a hold again is harmless.
 	out := decide.LedgerMoved{
 		Reset: changes.Reset, Generation: changes.Generation, Revision: h.view.Revision(), Freed: h.freed(changes, facts),
 	}
@@ -145,6 +151,8 @@ func protects(e *ledger.Entry) bool {
 	return e.Role == ledger.RoleVictim || e.Role == ledger.RoleKeeper || e.State == ledger.Held
 }
 
+// hold returns what the view shows of a pod's reservation. If it shows none any more, the result describes how the last
+// one ended: whether it could have been bound, and up to where the facts must come to show that it was not.
 func (h *Holds) hold(uid string, facts *state.Snapshot) decide.Hold {
 	if doc, e, ok := h.view.Entry(uid); ok {
 		h.last[uid] = lastHold{doc.NodeUID, e.State, txns.IsPrepared(e.Plan)}
@@ -164,6 +172,7 @@ func (h *Holds) hold(uid string, facts *state.Snapshot) decide.Hold {
 	return hold
 }
 
+// owners returns the member that holds each partition.
 func (h *Holds) owners() *[ledger.Partitions]string {
 	var out [ledger.Partitions]string
 	for p, owner := range h.view.Roster().Owners() {
@@ -172,6 +181,7 @@ func (h *Holds) owners() *[ledger.Partitions]string {
 	return &out
 }
 
+// wanted returns the member that should hold each partition, where the queue has requested one.
 func (h *Holds) wanted() *[ledger.Partitions]string {
 	var out [ledger.Partitions]string
 	for p, member := range h.view.Roster().Wanted() {

@@ -15,7 +15,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// watched is one kind to list and watch.
+// watched is one kind to list and watch: its name in facts, its resource in the API, an empty object of its type for
+// the reflector, and the client of its group.
 type watched struct {
 	kind     events.Kind
 	resource string
@@ -23,7 +24,9 @@ type watched struct {
 	group    func(kubernetes.Interface) cache.Getter
 }
 
-// kinds are the kinds that the queue watches on every API server. A new kind must be added here and in pkg/state.
+// kinds are the kinds that the queue watches on every API server. A new kind must be added here and in pkg/state, and
+// the queue's role must allow to list and watch it. A kind costs one watch and one list at each begin of a round;
+// kinds that no rule reads are left out.
 var kinds = []watched{
 	{events.KindPod, "pods", &corev1.Pod{}, coreGroup},
 	{events.KindNode, "nodes", &corev1.Node{}, coreGroup},
@@ -59,6 +62,8 @@ var deviceKinds = []watched{
 	{events.KindResourceSlice, "resourceslices", &resourcev1.ResourceSlice{}, resourceGroup},
 	{events.KindDeviceClass, "deviceclasses", &resourcev1.DeviceClass{}, resourceGroup},
 }
+
+// These return the clients of the groups.
 
 func coreGroup(c kubernetes.Interface) cache.Getter       { return c.CoreV1().RESTClient() }
 func schedulingGroup(c kubernetes.Interface) cache.Getter { return c.SchedulingV1().RESTClient() }

@@ -42,6 +42,12 @@ type Metrics struct {
 }
 
 // sampler publishes actual usage as metrics.k8s.io samples it. It is for one goroutine.
+//
+// The API has neither watches nor resourceVersions nor UIDs. A poll is therefore compared with the one before it, and
+// each difference becomes a fact: its version is the time of the poll in milliseconds, or one more than the last if the
+// clock has not advanced, and its UID is made from kind, namespace and name. The facts carry no progress, because no
+// high-water depends on usage. Pods are published in pages (podsOfPage), because they are many times as many as
+// nodes.
 type sampler struct {
 	Metrics
 	client metricsclient.MetricsV1beta1Interface
@@ -114,6 +120,8 @@ func (s *sampler) warnOnce(trouble string) {
 	}
 }
 
+// fetch requests the usage of all nodes and pods, in two requests. A request may take as long as an interval: a late
+// answer is better than none, and polls do not overlap.
 func (s *sampler) fetch(ctx context.Context) (map[events.Kind][]object, error) {
 	ctx, cancel := context.WithTimeout(ctx, max(s.Every, identifyTimeout))
 	defer cancel()

@@ -108,7 +108,7 @@ func (c *Cluster) Release() Release {
 	return Release{}
 }
 
-// requestRelease requests the version, once. A server that does not report it is not an error.
+// requestRelease requests the version, once, and records the answer. A server that does not report it is not an error.
 func (c *Cluster) requestRelease(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
@@ -140,7 +140,8 @@ func (c *Cluster) awaitRelease(ctx context.Context, logger klog.Logger) error {
 	return err
 }
 
-// followRelease requests the version periodically until ctx ends.
+// followRelease requests the version periodically until ctx ends, so that the log shows an upgrade of the API server
+// that brings fields which the rules do not know. The kinds to watch are not determined again before the next round.
 func (c *Cluster) followRelease(ctx context.Context, logger klog.Logger) {
 	tick := time.NewTicker(releaseEvery)
 	defer tick.Stop()

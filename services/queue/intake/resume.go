@@ -24,7 +24,8 @@ type resumption struct {
 	refused bool
 }
 
-// begin begins a watch or a streamed list for the reflector.
+// begin begins a watch or a streamed list for the reflector. It first compares, and lets the reflector list again
+// where a watch alone could not show that the API server has gone back and advanced again.
 func (r *resumption) begin(ctx context.Context, options metav1.ListOptions) (begun watch.Interface, err error) {
 	lists := options.SendInitialEvents != nil
 	if was := r.store.versionReached(); was > 0 {

@@ -10,8 +10,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// served returns the kinds that the API server serves. It retries until it gets an answer; an error is that of ctx.
-// It also logs what the server's version leaves out by default.
+// served returns the kinds that the API server serves. Core groups are always there. The groups for volumes and
+// devices are asked for, because a cluster may have them in part or not at all, and a reflector for a kind that is not
+// served would never list, so that the epoch would never end. It retries until it gets an answer; an error is that of
+// ctx. It also logs what the server's version leaves out by default.
 func (c *Cluster) served(ctx context.Context, logger klog.Logger) ([]watched, error) {
 	list := slices.Clone(kinds)
 	if err := c.awaitRelease(ctx, logger); err != nil {

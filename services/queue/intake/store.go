@@ -35,6 +35,14 @@ var errStopped = errors.New("queue: the watch of this term has ended")
 
 // kindStore is the store of one kind's reflector. It keeps no objects, but turns the reflector's calls into facts. It
 // is for the reflector's one goroutine.
+//
+// A reflector calls it as follows. A streamed list: Transformer for each object as it arrives, then Replace with what
+// Transformer has returned. A list in pages: Replace with all objects. A watch: Add, Update or Delete, then
+// UpdateResourceVersion; a bookmark calls the latter alone. After an error of the connection, the reflector resumes the
+// watch or lists again, and calls Replace again.
+//
+// The store's state is the future content of the log: facts still wait in the channel and in the writer. If
+// they are not stored, the round ends, and the next one begins with a store that is made from the log.
 type kindStore struct {
 	kind  events.Kind
 	cause string
@@ -44,13 +52,15 @@ type kindStore struct {
 	logger klog.Logger
 	// tooLarge are the UIDs of objects that were logged as too large for the log in this round.
 	tooLarge map[string]bool
-	// logged is the content of the log once everything handed over is stored.
+	// logged is the content of the log, by UID, once everything handed over is stored.
 	logged map[string]loggedObject
 	// progress is the progress that the log then claims for this kind.
 	progress uint64
 	// reached is a resourceVersion that the API server had reached before the round.
 	reached uint64
-	listed  bool
+	// listed means that the first list of the round is complete. Later lists are of the same round: the watch was
+	// interrupted for longer than the API server keeps its history.
+	listed bool
 	// onListed is called after the closing marker of the first list.
 	onListed func() error
 	// fail ends the round with an error.
@@ -87,7 +97,8 @@ func (e *WentBackError) Error() string {
 		e.Kind, e.Namespace, e.Name, e.Is, e.Was)
 }
 
-// noteOlder records an object of a list that is older than in the log.
+// noteOlder records an object of a list that is older than in the log. Of several it records the one whose version in
+// the log is the lowest.
 func (s *kindStore) noteOlder(o metav1.Object, version uint64) {
 	was := s.logged[string(o.GetUID())].version
 	if version >= was || s.older != nil && s.older.Was <= was {
@@ -160,7 +171,13 @@ func (s *kindStore) Delete(obj any) error {
 	return s.remove(uid, was, version, max(s.progress, version), causeWatch)
 }
 
-// Replace is called with a whole list.
+// Replace is called with a whole list: of the first list of a round, and of every later one. The steps:
+//
+//  1. A list at a resourceVersion that the API server had passed before, or with an object that is older than in the
+//     log, ends the round: Kubernetes was restored from a backup.
+//  2. Objects that the list no longer has are deleted in the log.
+//  3. Objects that are new or have changed are published.
+//  4. A marker raises the progress to that of the list, now that everything up to there precedes it in the log.
 func (s *kindStore) Replace(list []any, resourceVersion string) error {
 	listVersion, err := s.version(resourceVersion)
 	if err != nil {
@@ -219,7 +236,8 @@ func (s *kindStore) removeMissing(items map[string]item, listVersion uint64) err
 // Resync is never called, because the reflector's resync period is 0.
 func (s *kindStore) Resync() error { return nil }
 
-// UpdateResourceVersion is called after every event, bookmarks included. Only a bookmark advances the version past
+// UpdateResourceVersion is called after every event, bookmarks included. Bookmarks keep the progress of a kind current
+// that rarely changes. Only a bookmark advances the version past
 // that of the events.
 func (s *kindStore) UpdateResourceVersion(resourceVersion string) {
 	version, err := s.version(resourceVersion)
@@ -230,12 +248,13 @@ func (s *kindStore) UpdateResourceVersion(resourceVersion string) {
 	_ = s.mark(version, causeBookmark)
 }
 
-// item is one object of a list.
+// item is one object of a list. One that was published while the list was streamed has no object.
 type item struct {
 	object  object
 	version uint64
 }
 
+// readAll returns the items of a list by UID. It fails with the first object that cannot become a fact.
 func (s *kindStore) readAll(list []any) (map[string]item, error) {
 	items := make(map[string]item, len(list))
 	for _, obj := range list {
@@ -254,6 +273,9 @@ func (s *kindStore) readAll(list []any) (map[string]item, error) {
 	return items, nil
 }
 
+// upsert publishes an object at its version. progress is the claim of the fact: within a list the progress from before
+// it, from a watch the object's own version. The object is changed: fields that facts do not need are removed, and one
+// that is too large for the log is reduced.
 func (s *kindStore) upsert(o object, version, progress uint64, cause string) error {
 	s.strip(o)
 	data, err := o.Marshal()
@@ -302,7 +324,8 @@ func (s *kindStore) reduce(o object, size int) (data []byte, kept bool) {
 	return data, kept
 }
 
-// leaveOut makes readers forget an object, or never see it.
+// leaveOut makes readers forget an object, or never see it. The progress is raised all the same: waiting for an object
+// that cannot be published would stop the whole kind.
 func (s *kindStore) leaveOut(uid string, version, progress uint64, cause string) error {
 	if was, ok := s.logged[uid]; ok {
 		return s.remove(uid, was, version, progress, cause)
@@ -313,6 +336,8 @@ func (s *kindStore) leaveOut(uid string, version, progress uint64, cause string)
 	return nil
 }
 
+// remove publishes the deletion of an object. version is that of the deletion or, if a list no longer has the object,
+// that of the list.
 func (s *kindStore) remove(uid string, was loggedObject, version, progress uint64, cause string) error {
 	err := s.send(events.Fact{
 		Kind: s.kind, Op: events.OpDelete, UID: uid, Namespace: was.namespace, Name: was.name,
@@ -324,6 +349,7 @@ func (s *kindStore) remove(uid string, was loggedObject, version, progress uint6
 	return err
 }
 
+// mark publishes a fact without an object, which only raises the progress.
 func (s *kindStore) mark(version uint64, cause string) error {
 	return s.send(events.Fact{Kind: s.kind, Op: events.OpProgress, Progress: version, Cause: cause})
 }
@@ -364,6 +390,7 @@ func (s *kindStore) read(obj any) (object, uint64, error) {
 	return o, version, err
 }
 
+// version parses a resourceVersion. Facts are ordered by it, so one that is not a decimal number ends the round.
 func (s *kindStore) version(text string) (uint64, error) {
 	version, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {

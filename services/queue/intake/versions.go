@@ -17,7 +17,9 @@ var VersionedKinds = []events.Kind{
 }
 
 // Versions returns the resourceVersion that the API server has reached for each of VersionedKinds that it serves, by
-// a consistent read.
+// a consistent read of at most one object each. The kinds are read one after another, so the result is not of one
+// moment; it is only compared with versions that were reached before the first read. It fails if any kind cannot be
+// read.
 func (c *Cluster) Versions(ctx context.Context) (map[events.Kind]uint64, error) {
 	versions := map[events.Kind]uint64{}
 	for _, kind := range VersionedKinds {
@@ -38,6 +40,8 @@ func (c *Cluster) Versions(ctx context.Context) (map[events.Kind]uint64, error) 
 	return versions, nil
 }
 
+// listOne lists at most one object of a kind. A list without a resourceVersion is a consistent read, and its own
+// resourceVersion is that of the storage at that moment, even if there is no object.
 func (c *Cluster) listOne(ctx context.Context, kind events.Kind) (metav1.ListInterface, error) {
 	one := metav1.ListOptions{Limit: 1}
 	switch kind {

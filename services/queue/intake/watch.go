@@ -22,7 +22,8 @@ var reflectorBackoff = wait.Backoff{
 	Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Cap: 2 * time.Second, Steps: 5,
 }
 
-// Round is one life of the watches: from a state of the log until something ends it.
+// Round is one life of the watches: from a state of the log until something ends it. All kinds end together, and the
+// next round compares all of them with the log again.
 type Round struct {
 	// Base is the state of the log; nothing may have been appended since.
 	Base *state.Snapshot
@@ -40,7 +41,9 @@ type Round struct {
 }
 
 // Watch lists and watches every served kind and sends facts to out until ctx ends, when it returns nil, or until
-// something arrives that cannot become a fact. The facts carry no epoch: the writer sets it. When every kind has been
+// something arrives that cannot become a fact. It returns the error of the first store that has ended the round,
+// *WentBackError for a restored API server. Facts of different kinds are in no order; those of one kind are in the
+// order of its watch. The facts carry no epoch: the writer sets it. When every kind has been
 // listed once, OpEpochEnd is sent. Reflectors keep retrying while the API server cannot be reached.
 func (c *Cluster) Watch(ctx context.Context, r Round, out chan<- events.Fact) error {
 	kinds, err := c.served(ctx, r.Logger)
@@ -112,7 +115,8 @@ func (r Round) stores(
 	return stores
 }
 
-// KindStore is the store of one kind for a reflector, which passes it the lists and the watch.
+// KindStore is the store of one kind for a reflector, which passes it the lists and the watch. It is the part of
+// kindStore that the simulation drives, so that it tests the same comparisons without an API server.
 type KindStore interface {
 	cache.ReflectorStore
 	UpdateResourceVersion(resourceVersion string)

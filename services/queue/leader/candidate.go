@@ -58,7 +58,7 @@ type Decider interface {
 	StepDown(ctx context.Context) bool
 }
 
-// Deps are what a candidate works with. All are required.
+// Deps holds the external systems and the ports of a candidate. All are required.
 type Deps struct {
 	Log         eventlog.Log
 	Snapshots   eventlog.Snapshots

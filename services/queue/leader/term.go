@@ -32,7 +32,7 @@ var holePauses = wait.Backoff{Duration: retryPause, Factor: 2, Steps: 20, Cap: t
 type cause struct {
 	// label is the cause of the facts that are published first.
 	label string
-	// evidence is what is known of the ledger before the round.
+	// evidence is the knowledge of the ledger before the round.
 	evidence generation.Evidence
 }
 

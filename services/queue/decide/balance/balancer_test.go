@@ -22,7 +22,10 @@ func TestABacklogMovesToAnIdleShard(t *testing.T) {
 		Owners:  &owners,
 		Waiting: func(p int32) int { return map[int32]int{0: 9, 1: 3}[p] },
 		Shards: []Shard{
-			{ID: "busy", Window: 4, Leased: 4, Pods: 12, Responsive: true, Partitions: []int32{0, 1}, Pinned: 0, Record: &records[0]},
+			{
+				ID: "busy", Window: 4, Leased: 4, Pods: 12, Responsive: true, Partitions: []int32{0, 1}, Pinned: 0,
+				Record: &records[0],
+			},
 			{ID: "idle", Window: 4, Responsive: true, Partitions: []int32{2}, Pinned: -1, Record: &records[1]},
 		},
 	}

@@ -64,6 +64,7 @@ type decoder struct {
 	texts  []string
 }
 
+// take applies one field of a memory. Texts come before the pods that refer to them, as the Writer has written them.
 func (d *decoder) take(field protowire.Number, number uint64, bytes []byte) error {
 	m := d.memory
 	switch field {
@@ -95,6 +96,7 @@ func (d *decoder) take(field protowire.Number, number uint64, bytes []byte) erro
 	return nil
 }
 
+// takeLeaving decodes a pod that was let go.
 func (d *decoder) takeLeaving(data []byte) error {
 	uid, decided := "", quota.DecidedAt{}
 	err := fields(data, func(field protowire.Number, number uint64, bytes []byte) error {
@@ -118,6 +120,7 @@ func (d *decoder) takeLeaving(data []byte) error {
 	return nil
 }
 
+// takePod decodes a pod.
 func (d *decoder) takePod(data []byte) error {
 	var p Pod
 	err := fields(data, func(field protowire.Number, number uint64, bytes []byte) error {
@@ -139,6 +142,7 @@ func (d *decoder) takePod(data []byte) error {
 	return nil
 }
 
+// takeNumber applies a field of a pod that is a number, or the number of a text.
 func (d *decoder) takeNumber(p *Pod, field protowire.Number, number uint64) {
 	switch field {
 	case podAttemptsField:

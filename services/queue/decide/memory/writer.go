@@ -6,7 +6,7 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/decide/quota"
 )
 
-// Writer encodes a memory.
+// Writer encodes a memory. The order of calls: NewWriter, any number of Live, Leaving and Pod, Finish.
 type Writer struct{ encoder encoder }
 
 // NewWriter returns a writer that has written the head.
@@ -74,6 +74,8 @@ type encoder struct {
 	data  []byte
 	texts map[string]uint64
 }
+
+// These append one field each. A number that is zero is left out, as protobuf does.
 
 func (e *encoder) number(field protowire.Number, v uint64) {
 	if v != 0 {

@@ -46,10 +46,12 @@ func New() *Budgets {
 	return &Budgets{namespaces: map[string]*namespace{}, gated: map[string]*waiter{}, Leaving: newDepartures()}
 }
 
+// namespaceOf returns a namespace by name. One that is not known is added, without a limit.
 func (b *Budgets) namespaceOf(name string) *namespace {
 	s, ok := b.namespaces[name]
 	if !ok {
-		s = &namespace{name: name, budget: unlimited, waiting: heap.New(waitsBefore, func(w *waiter) *int32 { return &w.index })}
+		at := func(w *waiter) *int32 { return &w.index }
+		s = &namespace{name: name, budget: unlimited, waiting: heap.New(waitsBefore, at)}
 		b.namespaces[name] = s
 	}
 	return s
@@ -158,6 +160,7 @@ func (b *Budgets) enqueue(w *waiter) {
 	b.enqueueTurn(s)
 }
 
+// dequeue takes a pod out of the queue of its namespace, if it is in it.
 func (b *Budgets) dequeue(w *waiter) {
 	if !w.waits {
 		return

@@ -17,5 +17,17 @@
 // not delay the others while the binders are busy. For a pod that was let go and still has its gate after RemovalTime,
 // the removal is requested again before other pods of its namespace are let go.
 //
-// Start reading at Budgets, then Budgets.Admit.
+// A namespace gets a turn when something about it has changed: its budget, its usage, the head of its queue, or a
+// removal that is overdue. Admit serves the turns and nothing else, so a step in which no namespace has changed costs
+// nothing, however many pods wait.
+//
+// Start reading at Budgets, then Budgets.Admit. Budgets owns the queues and the turns; namespace has one budget and its
+// queue; Departures has the pods that were let go, and alone changes what they count. The caller reports every pod of
+// every scheduler (PodChanged), the pods with gates (Enter, Update, Reorder, Leave), the decisions that the log has
+// (Recorded), and the begin and end of its term (Lead, StepDown).
+//
+// For example, a namespace with the budget pods=10 has ten running pods, and an eleventh has the quota gate. It is
+// entered and waits. A pod ends: PodChanged lowers the usage, and the namespace gets a turn. Admit returns the eleventh
+// pod, which counts from now on as one that leaves, and the caller records the decision. The binder removes the gate;
+// PodChanged shows the pod without it, and the pod counts as used instead.
 package quota

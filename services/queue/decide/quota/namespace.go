@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/decide/heap"
 )
 
-// namespaceOf is one namespace.
+// namespace is one namespace: its budget, what counts against it, and the pods that wait for room.
 type namespace struct {
 	name string
 	// used is the usage of the namespace's pods, and leaving that of the pods whose gate is about to be removed.
@@ -21,8 +21,11 @@ type namespace struct {
 	// overdue holds the UIDs of pods whose removal a leader must request again, the longest overdue first. It may also
 	// hold some that are gone.
 	overdue []string
+	// deficit is the milli-CPU that the namespace may still release in its turns. It is 0 while there is no turn, so that
+	// a namespace cannot save for later.
 	deficit int64
-	inTurn  bool
+	// inTurn means that the namespace is in the list of turns.
+	inTurn bool
 }
 
 // waiter is a pod with gates. It waits for room if the quota gate is its last one and it has not been let go.
@@ -46,6 +49,9 @@ func waitsBefore(a, b *waiter) bool {
 	return a.serial < b.serial
 }
 
+// readBudget applies the annotation of a namespace. Without one, the namespace is not limited; with one that cannot be
+// parsed, it has a problem and releases no further pod: to ignore a limit that someone has set would be worse than to
+// wait.
 func (s *namespace) readBudget(from *state.Object) {
 	text, ok := from.API.GetAnnotations()[Annotation]
 	if !ok {
@@ -59,6 +65,7 @@ func (s *namespace) readBudget(from *state.Object) {
 	s.budget = budget
 }
 
+// hasRoom reports whether the budget has room for a pod, in addition to what is used and what is about to be.
 func (s *namespace) hasRoom(w *waiter) bool {
 	return s.problem == "" && s.used.Plus(s.leaving).Plus(Requests(w.pod)).Within(s.budget)
 }

@@ -110,7 +110,8 @@ type Attempt struct {
 	Shard string
 }
 
-// Verdict is the last answer to an attempt.
+// Verdict is the last answer to an attempt. It outlives the next attempts until one of them is answered: the backoff,
+// the lane and what a pod waits for follow from it.
 type Verdict struct {
 	// Kind is the kind of the answer; empty before the first one.
 	Kind events.DecisionKind
@@ -188,6 +189,8 @@ func Before(a, b *Entry) bool {
 	}
 	return a.Serial < b.Serial
 }
+
+// These order the pools in which pods wait for a time or for an event, with arrival as the tie-break.
 
 func enteredBefore(a, b *Entry) bool {
 	if a.Entered != b.Entered {

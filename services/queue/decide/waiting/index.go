@@ -29,7 +29,8 @@ type ruleGroups struct {
 	pods, nodes, claims reach
 }
 
-// group holds pods that get the same hints.
+// group holds pods that get the same hints, because the rule's interest in them is of the same class. A hint is
+// evaluated for one member on behalf of all.
 type group struct {
 	rule     *ruleGroups
 	interest rule.Interest
@@ -91,6 +92,7 @@ func (w *wakeIndex) remove(e *Entry) {
 	e.groups = nil
 }
 
+// rule returns the groups of a rule, new ones if it holds no pod back yet.
 func (w *wakeIndex) rule(key ruleKey, profile *placement.Profile) *ruleGroups {
 	r, ok := w.rules[key]
 	if !ok {
@@ -100,6 +102,7 @@ func (w *wakeIndex) rule(key ruleKey, profile *placement.Profile) *ruleGroups {
 	return r
 }
 
+// dropGroup drops a group without members, and its rule if that has no other: classes come and go with the workloads.
 func (w *wakeIndex) dropGroup(g *group) {
 	r := g.rule
 	delete(r.groups, g.interest.Class)
@@ -111,6 +114,7 @@ func (w *wakeIndex) dropGroup(g *group) {
 	}
 }
 
+// group returns the group of a class, a new one if no pod of it is parked yet.
 func (r *ruleGroups) group(interest rule.Interest) *group {
 	g, ok := r.groups[interest.Class]
 	if !ok {
@@ -123,6 +127,7 @@ func (r *ruleGroups) group(interest rule.Interest) *group {
 	return g
 }
 
+// put indexes a group by the topics that its rule has named, or among those that every change reaches.
 func (r *reach) put(g *group, of rule.Reach) {
 	if of.All {
 		if r.all == nil {

@@ -49,7 +49,8 @@ func LaterThan(o *Occurrence, v *Verdict) bool {
 	return o.Sequence > v.FactSequence
 }
 
-// Journal holds occurrences, and when each rule was last concerned.
+// Journal holds occurrences, and when each rule was last concerned. Occurrences in the facts and in the ledger are kept
+// apart, because a verdict names a position in each of them, and the two are not ordered against each other.
 type Journal struct {
 	facts  []Occurrence // by sequence
 	ledger []Occurrence
@@ -137,6 +138,7 @@ func (j *Journal) Trim(now Moment) {
 	}
 }
 
+// forget drops the first n occurrences of a list, and records where the forgotten ones end.
 func (j *Journal) forget(list *[]Occurrence, n int) {
 	for _, o := range (*list)[:n] {
 		j.Revision = max(j.Revision, o.Revision)

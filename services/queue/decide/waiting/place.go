@@ -60,7 +60,8 @@ func (p *Pools) Park(e *Entry, now Moment) {
 	p.Enter(e, p.Parked, EventAttemptFailure, now)
 }
 
-// Requeue puts a pod into backoff, or frees it at once if its backoff has ended.
+// Requeue puts a pod into backoff, or frees it at once if its backoff has ended. Unlike Free it respects the backoff of
+// the last answer: a pod that every event wakes is still not tried more often than its backoff allows.
 func (p *Pools) Requeue(e *Entry, event string, now Moment) {
 	if e.Hold.Live || e.Pod.Gated || e.Ready() <= now {
 		p.Free(e, event, now)
@@ -113,7 +114,9 @@ func (p *Pools) holdBack(e *Entry, plugin, what, event string, now Moment) {
 	p.Enter(e, p.Parked, event, now)
 }
 
-// Enter moves a pod into a pool.
+// Enter moves a pod into a pool: the only way into one. event names the reason in metrics and traces. The order
+// matters: the report of the wait needs the old pool, the lane must be updated before the bag is chosen, and the key
+// by which the new bag is sorted must be set before the pod is put into it.
 func (p *Pools) Enter(e *Entry, to *Bag, event string, now Moment) {
 	p.report.Waited(e, event, now)
 	p.Detach(e)
@@ -153,7 +156,8 @@ func (p *Pools) index(e *Entry) {
 	}
 }
 
-// Detach removes a pod from its pool and the indexes of the pool, if it is in one.
+// Detach removes a pod from its pool and the indexes of the pool, if it is in one. For an offered pod, the lease ends.
+// Between Detach and Enter the pod is in no pool, which no caller may let last beyond a step.
 func (p *Pools) Detach(e *Entry) {
 	from := e.In
 	if from == nil {
@@ -324,8 +328,8 @@ func (p *Pools) Released(e *Entry, now Moment) {
 // Settle makes a held pod wait until facts and ledger show what has become of its reservation.
 func (p *Pools) Settle(e *Entry) { p.Settling[e] = struct{}{} }
 
-// OpenLanes visits the lanes in which something moved. Pods that a verdict covers are parked, or are not offered
-// early; the next pods get the permits.
+// OpenLanes visits the lanes in which something moved. Visiting only these keeps a step cheap with any number of
+// lanes. Pods that a verdict covers are parked, or are not offered early; the next pods get the permits.
 func (p *Pools) OpenLanes(now Moment) {
 	for l := range p.lanes.dirty {
 		for e := l.blocked.First(); e != nil && (l.permits < l.width || p.lanes.covers(e)); e = l.blocked.First() {

@@ -40,7 +40,7 @@ func (r rejectors) count(e *Entry, plugins []string, change int) {
 	}
 }
 
-// Settings are the part of the configuration that the pools use.
+// Settings are the part of package decide's Config that the pools use.
 type Settings struct {
 	// Profiles are the profiles whose pods are queued, by scheduler name.
 	Profiles map[string]*placement.Profile
@@ -50,7 +50,7 @@ type Settings struct {
 	FlushAfter time.Duration
 }
 
-// Ports are the receivers of what happens in the pools.
+// Ports are the receivers of what happens in the pools. They are called in the middle of a move and must not call back.
 type Ports struct {
 	Report Report
 	Gates  Gates
@@ -90,8 +90,12 @@ type Pools struct {
 	world   *World
 	journal *Journal
 
-	Active                                            [ledger.Partitions]*Bag
-	ActiveCount                                       int
+	// Active holds the active pods of each partition, in the order in which they are offered. ActiveCount counts all
+	// active pods, those that wait for a permit of their lane included.
+	Active      [ledger.Partitions]*Bag
+	ActiveCount int
+	// The other pools are one bag each: Gated and Held in the order of entry, Backoff by the end of the wait, Parked by
+	// the flush, Offered by the deadline of the lease. Quarantine is a part of the parked pool, in the order of entry.
 	Gated, Backoff, Parked, Quarantine, Offered, Held *Bag
 	lanes                                             lanes
 	// byRule indexes the parked pods by what could wake them.
@@ -99,7 +103,8 @@ type Pools struct {
 	// Settling holds the held pods without a live reservation; see Settle.
 	Settling map[*Entry]struct{}
 	// TooLarge holds the gated pods whose owners must still be informed that they are too large.
-	TooLarge  map[*Entry]struct{}
+	TooLarge map[*Entry]struct{}
+	// Rejectors counts the pods that each rule holds back, for metrics.
 	Rejectors rejectors
 }
 

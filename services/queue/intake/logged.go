@@ -14,8 +14,9 @@ type loggedObject struct {
 	namespace, name string
 }
 
-// loggedObjects reads the objects of one kind from a snapshot, by UID. The version of a reduced object (see reduce.Reduce)
-// is not known: each round publishes it again, because an earlier queue may have reduced it differently.
+// loggedObjects reads the objects of one kind from a snapshot, by UID. The version of a reduced object (see
+// reduce.Reduce) is not known: each round publishes it again, because an earlier queue may have reduced it
+// differently.
 func loggedObjects(s *state.Snapshot, kind events.Kind) map[string]loggedObject {
 	out := map[string]loggedObject{}
 	switch kind {
@@ -39,6 +40,8 @@ func loggedObjects(s *state.Snapshot, kind events.Kind) map[string]loggedObject 
 	return out
 }
 
+// versionUnless returns the version of an object, or 0 for a reduced one: no object has version 0, so that the next
+// list publishes it again.
 func versionUnless(reduced bool, version uint64) uint64 {
 	if reduced {
 		return 0

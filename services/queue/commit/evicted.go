@@ -16,8 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/decide"
 )
 
-// maxDeparted bounds the pods whose replacements are tracked; the oldest are forgotten first. That many pods leave within
-// minutes only when whole clusters are emptied.
+// maxDeparted bounds the pods whose replacements are tracked; the oldest are forgotten first. That many pods leave
+// within minutes only when whole clusters are emptied.
 const maxDeparted = 4096
 
 // evicted finds the pods that replace those which Berth has evicted, to link their traces: a replacement is a pod
@@ -34,8 +34,8 @@ type evictedPods struct {
 	awaiting map[types.UID][]*departedPod
 }
 
-// departedPod is a pod that is gone, is being deleted, or was evicted. It is owed a replacement once both its eviction and
-// its end are known.
+// departedPod is a pod that is gone, is being deleted, or was evicted. It is owed a replacement once both its eviction
+// and its end are known.
 type departedPod struct {
 	uid                string
 	owner              types.UID
@@ -61,6 +61,7 @@ func (s *evictedPods) get(uid string) *departedPod {
 	return l
 }
 
+// forget drops a pod, from the pods that await a replacement as well.
 func (s *evictedPods) forget(uid string) {
 	l, known := s.byUID[uid]
 	if !known {
@@ -105,6 +106,8 @@ func (s *evictedPods) decided(d *events.Decision) {
 	}
 }
 
+// await makes a pod await its replacement once both its eviction and its end are known. Either may be known first: the
+// decision is in one log, the end of the pod in another.
 func (s *evictedPods) await(l *departedPod) {
 	if l.evicted && !l.placeKept && l.owner != "" {
 		s.awaiting[l.owner] = append(s.awaiting[l.owner], l)
@@ -146,8 +149,8 @@ func (r *Reporter) Decided(decisions []events.SequencedDecision) {
 	}
 }
 
-// linkReplacement adds a span to the trace of an evicted pod when its replacement is bound, and returns the links back from
-// the replacement.
+// linkReplacement adds a span to the trace of an evicted pod when its replacement is bound, and returns the links back
+// from the replacement.
 func (r *Reporter) linkReplacement(ctx context.Context, e decide.PodBound) []trace.Link {
 	victim := r.evicted.replacedBy(e.Pod, e.Seen)
 	if victim == "" {

@@ -26,7 +26,8 @@ func Stands(ctx context.Context, log eventlog.Log, p state.Position) error {
 	return nil
 }
 
-// Base is the starting point of a round: the record behind which it begins, and the epoch of that record.
+// Base is the starting point of a round: the record behind which it begins, and the epoch of that record. The zero
+// value is the base of a round on an empty log.
 type Base struct {
 	// Tail is the log's end, and Epoch the epoch of the fact there (0 for none).
 	Tail  eventlog.Tail
