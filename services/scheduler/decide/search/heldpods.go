@@ -79,7 +79,7 @@ func (x *Searcher) counts(rules []*crossnode.Matcher, podUID string) bool {
 func (x *Searcher) requireWithoutHolds(
 	a *attempt.Attempt, p *placement.Profile, v claims.Supply, r record.Evaluation, held map[string]bool,
 ) record.Evaluation {
-	if len(held) == 0 || r.Err != nil || len(r.Feasible) == 0 {
+	if r.Err != nil || len(r.Feasible) == 0 {
 		return r
 	}
 	in := placement.Input{

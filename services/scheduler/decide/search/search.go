@@ -55,6 +55,9 @@ func (x *Searcher) Find(
 	done := x.Shard.LookUp(v)
 	found := x.evaluate(profile, a, scope{avoided: avoided, whole: len(onHold) > 0})
 	done()
+	if len(onHold) == 0 {
+		return found
+	}
 	return x.requireWithoutHolds(a, profile, v, found, onHold)
 }
 
