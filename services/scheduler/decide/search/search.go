@@ -26,8 +26,8 @@ type Searcher struct {
 	// Extend adds the answers of extenders and plugins to a query, or extends it to the nodes that they must be
 	// asked about.
 	Extend func(engine.Query, *attempt.Attempt) engine.Query
-	// Held returns the nodes with held places, by UID.
-	Held func() map[string]int32
+	// HeldNodes returns the nodes with held places, by UID.
+	HeldNodes func() map[string]int32
 	// Start is where the next search of a profile that samples begins: among all nodes, and among the home nodes.
 	Start [2]int
 	home  homeNodes
