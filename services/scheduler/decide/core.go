@@ -79,7 +79,7 @@ func New(cfg Config) *Core {
 	c.terms = &crossnode.Terms{Shard: c.shard, Life: c.life, Slot: c.slot, Rules: c.rules}
 	c.search = &search.Searcher{
 		Shard: c.shard, Record: recorder, Rules: c.rules, Extend: c.consults.Extend,
-		Held: func() map[string]int32 { return c.preempt.Holds.Promised() },
+		HeldNodes: func() map[string]int32 { return c.preempt.Holds.HeldNodes() },
 	}
 	c.turns = &ownTurns{
 		Turns: avoid.NewTurns(c.shard.Avoid, cfg.Shard, c.shard.IsHome),
@@ -95,7 +95,7 @@ func New(cfg Config) *Core {
 	c.admitter = &reserve.Admitter{Shard: c.shard, Slot: c.slot}
 	c.reserver = &reserve.Reserver{
 		Shard: c.shard, Attempts: c.attempts, Record: recorder, Effects: c.effects, Life: c.life, Slot: c.slot,
-		Settle: c.performing.Settle, ReleaseUnfit: c.preempt.ReleaseUnfit, RequestTurn: c.turns.request,
+		OnCommitted: c.performing.OnCommitted, ReleaseUnfit: c.preempt.ReleaseUnfit, RequestTurn: c.turns.request,
 	}
 	c.placer = &placer{
 		shard: c.shard, attempts: c.attempts, effects: c.effects, record: recorder, life: c.life,

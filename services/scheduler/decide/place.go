@@ -40,7 +40,7 @@ type placer struct {
 func (p *placer) try(a *attempt.Attempt) {
 	t := trial{attempt: a}
 	o := p.admit(&t)
-	if o.is == open {
+	if o.is == undecided {
 		o = p.place(&t)
 	}
 	p.finish(&t, o)
@@ -77,8 +77,8 @@ type outcome struct {
 type ending uint8
 
 const (
-	// open: not decided yet.
-	open ending = iota
+	// undecided: not decided yet.
+	undecided ending = iota
 	// placed: has a node and counts there.
 	placed
 	// deferred: is decided again once something has changed.
@@ -89,8 +89,8 @@ const (
 	returned
 	// rejected: fits nowhere.
 	rejected
-	// passed: another part has put the attempt where it waits, or has ended it.
-	passed
+	// handedOver: another part has put the attempt where it waits, or has ended it.
+	handedOver
 )
 
 // failure returns the outcome of an attempt that cannot be decided: the error is in the pod or its objects.
@@ -111,7 +111,7 @@ func (p *placer) finish(t *trial, o outcome) {
 		p.life.GiveBack(a)
 	case rejected:
 		p.reject(a, t.profile, t.found)
-	case open, passed:
+	case undecided, handedOver:
 	}
 }
 
@@ -146,22 +146,22 @@ func (p *placer) admit(t *trial) outcome {
 // nodes that pass.
 func (p *placer) place(t *trial) outcome {
 	o := p.demands(t) // 1. what the pod's claims and its rules about other nodes require
-	if o.is == open {
+	if o.is == undecided {
 		o = p.takeKept(t) // 2. a place that is kept for it
 	}
-	if o.is == open {
+	if o.is == undecided {
 		o = p.find(t) // 3. the nodes that it may be placed on
 	}
-	if o.is == open {
-		o = p.ask(t) // 4. the opinions of extenders and plugins about them
+	if o.is == undecided {
+		o = p.askAdvice(t) // 4. the opinions of extenders and plugins about them
 	}
-	if o.is == open {
+	if o.is == undecided {
 		o = p.choose(t) // 5. the best node on which its rules can be guaranteed
 	}
-	if o.is == open {
+	if o.is == undecided {
 		o = p.supply(t) // 6. volumes and devices for its claims there, and the registration of its terms
 	}
-	if o.is == open {
+	if o.is == undecided {
 		o = p.stage(t) // 7. counted on that node until its transaction has been answered
 	}
 	return o
@@ -194,7 +194,7 @@ func (p *placer) takeKept(t *trial) outcome {
 		return outcome{}
 	}
 	if p.preempt.Places.Place(t.attempt, t.profile, &t.concern, t.avoided) {
-		return outcome{is: passed}
+		return outcome{is: handedOver}
 	}
 	return outcome{}
 }
@@ -213,25 +213,25 @@ func (p *placer) find(t *trial) outcome {
 	return outcome{}
 }
 
-// ask makes an attempt wait for extenders and plugins, if they have to be asked. It is passed twice: without answers
-// it sends the question, and in the second trial the search has used the answers. With no node left, the pod's fate
-// is decided in nowhere, unless some nodes have not been asked about.
-func (p *placer) ask(t *trial) outcome {
+// askAdvice makes an attempt wait for extenders and plugins, if they have to be asked. It is passed twice: without
+// answers it sends the question, and in the second trial the search has used the answers. With no node left, the
+// pod's fate is decided in outcomeWithoutNode, unless some nodes have not been asked about.
+func (p *placer) askAdvice(t *trial) outcome {
 	none := len(t.found.Feasible) == 0
 	if none && p.consults.Reconsult(t.attempt, t.found.Diagnosis) ||
 		t.profile.Extended(t.attempt.Pod) && p.consults.AskAboutNodes(t.attempt, t.profile, t.found) {
-		return outcome{is: passed}
+		return outcome{is: handedOver}
 	}
 	if none {
-		return p.nowhere(t)
+		return p.outcomeWithoutNode(t)
 	}
 	return outcome{}
 }
 
-// nowhere returns the outcome of an attempt that found no node. If the pod would fit on a node that it only avoids
-// for now, that is no verdict that an event could change: the attempt waits briefly, or fails with an error, and the
-// queue retries it after a while.
-func (p *placer) nowhere(t *trial) outcome {
+// outcomeWithoutNode returns the outcome of an attempt that found no node. If the pod would fit on a node that it
+// only avoids for now, that is no verdict that an event could change: the attempt waits briefly, or fails with an
+// error, and the queue retries it after a while.
+func (p *placer) outcomeWithoutNode(t *trial) outcome {
 	t.found.Unsettled = t.volumes.MaybeLater()
 	seed := attempt.Seed(t.attempt.Pod.UID, t.attempt.Offer.Attempt)
 	h, held := p.search.FitsOnAvoided(t.profile, t.attempt, seed, t.avoided)
@@ -275,7 +275,7 @@ func (p *placer) supply(t *trial) outcome {
 	}
 	t.volumes = v
 	if !p.terms.Registered(a, t.needs, v) {
-		return outcome{is: passed}
+		return outcome{is: handedOver}
 	}
 	return outcome{}
 }

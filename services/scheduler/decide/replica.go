@@ -29,15 +29,15 @@ type Replica struct {
 	core *Core
 	// facts turns batches of the log into steps, as the feed of a running shard does.
 	facts *feed.Folder
-	// made are the remade choices by their order number; staged the orders that count at present.
-	made   map[uint64]made
-	staged map[uint64]bool
+	// choices are the remade choices by their order number; staged the orders that count at present.
+	choices map[uint64]choice
+	staged  map[uint64]bool
 	// oldest is the smallest order that may still be in made.
 	oldest uint64
 }
 
-// made is a choice: the pod, its node, and the placeholder that it replaces.
-type made struct {
+// choice is a choice of a node: the pod, its node, and the placeholder that it replaces.
+type choice struct {
 	pod     *state.Pod
 	node    string
 	instead ledger.Token
@@ -58,7 +58,7 @@ func (e *NotRemadeError) Error() string { return "cannot be made again: " + e.Re
 // NewReplica returns a Replica without any state. It uses Shard, Profiles and Home of cfg.
 func NewReplica(cfg Config) *Replica {
 	cfg.NoEvidence = false
-	r := &Replica{core: New(cfg), facts: feed.NewFolder(), made: map[uint64]made{}, staged: map[uint64]bool{}}
+	r := &Replica{core: New(cfg), facts: feed.NewFolder(), choices: map[uint64]choice{}, staged: map[uint64]bool{}}
 	r.core.shard.View.TxnFacts().KeepFates()
 	return r
 }
@@ -102,22 +102,22 @@ func (r *Replica) Members(role string) map[string]string {
 	return versions
 }
 
-// Note accepts a recorded choice that is not remade: later decisions may have counted it.
-func (r *Replica) Note(d events.Decision) {
+// KeepRecorded accepts a recorded choice that is not remade: later decisions may have counted it.
+func (r *Replica) KeepRecorded(d events.Decision) {
 	if pod, ok := r.core.shard.View.Pod(d.Pod.UID); ok && d.NodeName != "" {
-		r.remember(d.Evidence.Order, made{pod: pod, node: d.NodeName})
+		r.remember(d.Evidence.Order, choice{pod: pod, node: d.NodeName})
 	}
 }
 
 // remember keeps a choice under its order, and drops those that are too old. Choices without an order were made
 // without evidence, and no record refers to them.
-func (r *Replica) remember(order uint64, m made) {
+func (r *Replica) remember(order uint64, m choice) {
 	if order == 0 {
 		return
 	}
-	r.made[order] = m
+	r.choices[order] = m
 	for ; r.oldest+rememberOrders < order; r.oldest++ {
-		delete(r.made, r.oldest)
+		delete(r.choices, r.oldest)
 	}
 }
 
@@ -139,7 +139,7 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 	if err := r.stage(d.Evidence.Staged); err != nil {
 		return events.Decision{}, err
 	}
-	if err := r.leaveAlone(b.LeftAlone); err != nil {
+	if err := r.setAvoided(b.LeftAlone); err != nil {
 		return events.Decision{}, err
 	}
 	c.search.Start = [2]int{int(b.Start), int(b.HomeStart)}
@@ -148,10 +148,10 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 		Offer: work.Offer{Pod: d.Pod, Attempt: d.Attempt, Token: d.Token}, Pod: pod, Received: c.shard.Now,
 	}
 	c.attempts.Begin(a)
-	if a.Turn, err = r.turn(b.Preferred); err != nil {
+	if a.Turn, err = r.grantedTurn(b.Preferred); err != nil {
 		return events.Decision{}, err
 	}
-	if err := r.avoid(pod, b.Avoided); err != nil {
+	if err := r.setOwnerAvoided(pod, b.Avoided); err != nil {
 		return events.Decision{}, err
 	}
 	defer r.clear(a)
@@ -159,7 +159,7 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 	case evidence.WayHeld:
 		return r.remakeVictimSearch(a, profile, d)
 	case evidence.WayOusted:
-		err = r.remakeDisplacement(a, profile)
+		err = r.remakeDisplaceKept(a, profile)
 	default:
 		t := trial{attempt: a, profile: profile}
 		c.placer.finish(&t, c.placer.place(&t))
@@ -213,12 +213,12 @@ func (r *Replica) subject(d events.Decision) (*state.Pod, *placement.Profile, er
 func (r *Replica) stage(orders []uint64) error {
 	for order := range r.staged {
 		if !slices.Contains(orders, order) {
-			r.core.shard.View.Unstage(r.made[order].pod.UID)
+			r.core.shard.View.Unstage(r.choices[order].pod.UID)
 			delete(r.staged, order)
 		}
 	}
 	for _, order := range orders {
-		m, known := r.made[order]
+		m, known := r.choices[order]
 		switch {
 		case !known:
 			return &NotRemadeError{fmt.Sprintf("it counted choice %d of the shard, of which there is no record", order)}
@@ -234,8 +234,8 @@ func (r *Replica) stage(orders []uint64) error {
 	return nil
 }
 
-// leaveAlone makes exactly these nodes the ones that are left alone.
-func (r *Replica) leaveAlone(names []string) error {
+// setAvoided makes exactly these nodes the ones that are left alone.
+func (r *Replica) setAvoided(names []string) error {
 	uids, err := r.uidsOf(names)
 	if err == nil {
 		r.core.shard.Avoid.SetAvoided(uids)
@@ -264,8 +264,8 @@ func (r *Replica) uidOf(name string) (string, error) {
 	return n.UID, nil
 }
 
-// turn returns a granted turn at a node, none if name is empty.
-func (r *Replica) turn(name string) (attempt.OwnTurn, error) {
+// grantedTurn returns a granted turn at a node, none if name is empty.
+func (r *Replica) grantedTurn(name string) (attempt.OwnTurn, error) {
 	if name == "" {
 		return attempt.OwnTurn{}, nil
 	}
@@ -273,8 +273,8 @@ func (r *Replica) turn(name string) (attempt.OwnTurn, error) {
 	return attempt.OwnTurn{NodeUID: uid, Granted: true}, err
 }
 
-// avoid makes the pods of a workload avoid exactly these nodes.
-func (r *Replica) avoid(pod *state.Pod, names []string) error {
+// setOwnerAvoided makes the pods of a workload avoid exactly these nodes.
+func (r *Replica) setOwnerAvoided(pod *state.Pod, names []string) error {
 	uids, err := r.uidsOf(names)
 	if err == nil {
 		r.core.shard.Avoid.SetOwners(avoid.Workload(pod), uids, r.core.shard.Now.Add(forever))
@@ -282,9 +282,9 @@ func (r *Replica) avoid(pod *state.Pod, names []string) error {
 	return err
 }
 
-// remakeDisplacement searches again for a place that is kept for a less important pod.
-func (r *Replica) remakeDisplacement(a *attempt.Attempt, profile *placement.Profile) error {
-	if err := r.core.preempt.RemakeOusting(a, profile); err != nil {
+// remakeDisplaceKept searches again for a place that is kept for a less important pod.
+func (r *Replica) remakeDisplaceKept(a *attempt.Attempt, profile *placement.Profile) error {
+	if err := r.core.preempt.RemakeDisplaceKept(a, profile); err != nil {
 		return &NotRemadeError{err.Error()}
 	}
 	return nil
@@ -326,14 +326,14 @@ func (r *Replica) chosen(a *attempt.Attempt, b evidence.Basis) (events.Decision,
 	return d, nil
 }
 
-// Keep remembers the decision that Remake returned as the choice with this order number, on the given node: the node
-// of the record, if the remade decision differs and must not be relied on.
-func (r *Replica) Keep(order uint64, remade events.Decision, node string) {
+// KeepChoice remembers the decision that Remake returned as the choice with this order number, on the given node: the
+// node of the record, if the remade decision differs and must not be relied on.
+func (r *Replica) KeepChoice(order uint64, remade events.Decision, node string) {
 	pod, ok := r.core.shard.View.Pod(remade.Pod.UID)
 	if !ok || node == "" {
 		return
 	}
-	m := made{pod: pod, node: node}
+	m := choice{pod: pod, node: node}
 	if e := remade.Evidence; e != nil && (e.Basis.Way == evidence.WayKept || e.Basis.Way == evidence.WayOusted) {
 		m.instead = r.keptBy(pod, node)
 	}
@@ -370,7 +370,7 @@ func (r *Replica) clear(a *attempt.Attempt) {
 	_ = c.effects.Take()
 	for order := range r.staged {
 		// The pod itself may count, by a choice before this one that a record says counted.
-		if r.made[order].pod.UID == a.Offer.Pod.UID {
+		if r.choices[order].pod.UID == a.Offer.Pod.UID {
 			delete(r.staged, order)
 		}
 	}

@@ -216,14 +216,14 @@ func remake(t *testing.T, w *world, s *shard) (n tally) {
 		b := d.Evidence.Basis
 		switch {
 		case b.Way == evidence.WayHeld && again.NodeName == d.NodeName:
-			p.replica.Keep(d.Evidence.Order, again, again.NodeName)
+			p.replica.KeepChoice(d.Evidence.Order, again, again.NodeName)
 			n.held++
 		case again.NodeName != d.NodeName || again.NodesFeasible != d.NodesFeasible ||
 			again.Evidence != nil && b.Way != evidence.WayHeld && again.Evidence.Class != d.Evidence.Class:
 			t.Fatalf("%s %s of %s: %s of %d again, %s of %d recorded\n%+v\n%+v", s.id, d.Kind, d.Pod.Name, again.NodeName,
 				again.NodesFeasible, d.NodeName, d.NodesFeasible, d, *d.Evidence)
 		default:
-			p.replica.Keep(d.Evidence.Order, again, again.NodeName)
+			p.replica.KeepChoice(d.Evidence.Order, again, again.NodeName)
 			n.same++
 		}
 		n.count(d)
@@ -278,7 +278,7 @@ func differs(t *testing.T, w *world, s *shard, forget func(*evidence.Evidence)) 
 	p := newPast(t, w, s)
 	for _, d := range records(s) {
 		if d.Evidence.Basis.Way == evidence.WayHeld {
-			p.replica.Note(d)
+			p.replica.KeepRecorded(d)
 			continue
 		}
 		less := blind(d)
@@ -292,7 +292,7 @@ func differs(t *testing.T, w *world, s *shard, forget func(*evidence.Evidence)) 
 		if err != nil || again.NodeName != d.NodeName || again.NodesFeasible != d.NodesFeasible {
 			return true
 		}
-		p.replica.Keep(d.Evidence.Order, again, d.NodeName)
+		p.replica.KeepChoice(d.Evidence.Order, again, d.NodeName)
 	}
 	return false
 }

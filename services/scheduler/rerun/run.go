@@ -167,11 +167,11 @@ func (job Job) remakeOne(ctx context.Context, shard *Shard, i item, d events.Dec
 	}
 	switch {
 	case job.Strict && v.Remade != nil && remade.NodeName != "":
-		shard.replica.Keep(d.Evidence.Order, remade, remade.NodeName)
+		shard.replica.KeepChoice(d.Evidence.Order, remade, remade.NodeName)
 	case !job.Strict && v.Remade != nil:
-		shard.replica.Keep(d.Evidence.Order, remade, d.NodeName)
+		shard.replica.KeepChoice(d.Evidence.Order, remade, d.NodeName)
 	case !job.Strict:
-		shard.replica.Note(d)
+		shard.replica.KeepRecorded(d)
 	}
 	if i.wanted && job.Each != nil {
 		return job.Each(v)
@@ -205,7 +205,7 @@ func (s *Shard) note(ctx context.Context, d events.Decision) error {
 		}
 		return err
 	}
-	s.replica.Note(d)
+	s.replica.KeepRecorded(d)
 	return nil
 }
 

@@ -208,9 +208,9 @@ func (pl *Plugins) refusal(a *attempt.Attempt, r *step.Refusal) events.Decision 
 	return d
 }
 
-// Settle continues with the plugins of an attempt whose reservation has been committed at revision; false if plugins
-// have work left before the bind.
-func (pl *Plugins) Settle(a *attempt.Attempt, revision int64) (bindable bool) {
+// OnCommitted continues with the plugins of an attempt whose reservation has been committed at revision; false if
+// plugins have work left before the bind.
+func (pl *Plugins) OnCommitted(a *attempt.Attempt, revision int64) (bindable bool) {
 	d := a.Plugins
 	a.Plugins = nil
 	switch {

@@ -128,8 +128,8 @@ type Alternative struct {
 // KeptPlace is the placeholder that a pick takes over.
 type KeptPlace struct {
 	// Token is the token of the placeholder, 0 for none. Ousted: the place was not kept for this pod.
-	Token  ledger.Token
-	Ousted bool
+	Token     ledger.Token
+	Displaces bool
 	// Replacement is the relation of the pod to the placeholder that it takes over.
 	Replacement ledger.Replacement
 	// Moved is the UID of the pod for whose replacement the place was kept.
@@ -142,7 +142,7 @@ func (p *Pick) Enter(d ledger.NodeDoc, e ledger.Entry) (ledger.NodeDoc, error) {
 	switch {
 	case p.Kept.Token == 0:
 		return txns.Place(d, e)
-	case p.Kept.Ousted:
+	case p.Kept.Displaces:
 		return txns.Oust(d, p.Kept.Token, e)
 	default:
 		return txns.TakeOver(d, p.Kept.Replacement, p.Kept.Token, e)

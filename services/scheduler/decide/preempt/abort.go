@@ -156,7 +156,7 @@ func (a *abort) Done(revision int64) {
 	rc.budgets.stale = true
 	if !txns.IsPrepared(a.plan) {
 		rc.effects.Plan(step.PlanReport{
-			What: step.PlanWithdrawn, Pod: podRef(a.entry), Node: a.doc.NodeName, Held: rc.shard.Now.Sub(a.since),
+			What: step.PlanWithdrawn, Pod: podRef(a.entry), Node: a.doc.NodeName, Held: rc.shard.Now.Sub(a.firstSeen),
 			Detail: a.reason,
 		})
 	}

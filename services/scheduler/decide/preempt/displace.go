@@ -41,7 +41,7 @@ func (nm *nominator) displaceable(s seeker) (takeover, bool) {
 		return takeover{}, false
 	}
 	var nodes []string
-	for uid, least := range nm.holds.promised {
+	for uid, least := range nm.holds.heldNodes {
 		if least < s.pod.Priority {
 			nodes = append(nodes, uid)
 		}

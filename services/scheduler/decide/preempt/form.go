@@ -24,7 +24,7 @@ func (rc *reconciler) form(s holdState) inspection {
 	if ok && r.State == ledger.PlanReady {
 		return inspectionOpen
 	}
-	if !ok || r.State != ledger.PlanForming || len(s.rest) == 0 {
+	if !ok || r.State != ledger.PlanForming || len(s.remaining) == 0 {
 		return rc.giveUp(s, withdrawal{reason: "its plan was not completed"})
 	}
 	mandate, mine := rc.shard.Mandate(s.entry.Partition())
@@ -80,7 +80,7 @@ func (rc *reconciler) unclaimed(s holdState, claimed []ledger.Entry) []txns.Node
 		known[e.PodUID] = true
 	}
 	var part []txns.NodeEntry
-	for _, v := range s.rest {
+	for _, v := range s.remaining {
 		if !known[v.Entry.PodUID] && len(part) < victimsPerPart {
 			part = append(part, v)
 		}

@@ -18,18 +18,18 @@ type hold struct {
 	// podUID, nodeUID, plan and token identify the entry. A hold with another token or plan is another hold.
 	podUID, nodeUID, plan string
 	token                 ledger.Token
-	// since is when this shard first saw it; moved is when its plan last changed: a claim was marked or dropped, or
-	// a victim began to leave or left. The patience of the reconciler is measured from moved, so that a plan that
-	// makes progress is never given up.
-	since, moved time.Time
-	// refused is when an eviction of the plan was last taken back because it failed; zero if none was.
-	refused time.Time
+	// firstSeen is when this shard first saw it; lastProgress is when its plan last changed: a claim was marked or
+	// dropped, or a victim began to leave or left. The patience of the reconciler is measured from lastProgress, so
+	// that a plan that makes progress is never given up.
+	firstSeen, lastProgress time.Time
+	// lastRefusal is when an eviction of the plan was last taken back because it failed; zero if none was.
+	lastRefusal time.Time
 	// attempt and traceParent are those of the offer, if this shard got the offer.
 	attempt     int32
 	traceParent string
-	// rest are the victims that a plan with a record must still claim.
-	rest     []txns.NodeEntry
-	yielding yielding
+	// remaining are the victims that a plan with a record must still claim.
+	remaining []txns.NodeEntry
+	yielding  yielding
 	// plugins is the agreement of its plugins, nil for none.
 	plugins *attempt.PluginBinding
 	// begun: a binder has begun to evict for it, or no pod has to be evicted, as of the last inspection. Holds

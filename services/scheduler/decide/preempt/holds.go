@@ -38,10 +38,10 @@ type Holds struct {
 	due     map[string]struct{}
 	queue   []string
 	orphans map[string]struct{}
-	// promised are the nodes with holds of any shard, by UID; kept are the nodes with places for the replacements of
+	// heldNodes are the nodes with holds of any shard, by UID; keptNodes are those with places for the replacements of
 	// moved pods. Both give the priority of the least important pod there: a pod that is not more important finds
 	// nothing to take over on the node, and its document need not be read.
-	promised, kept map[string]int32
+	heldNodes, keptNodes map[string]int32
 	// protected are the nodes, by UID, on which the engine protects pods from being victims. It is kept because the
 	// engine must also be called when the last protected pod of a node is gone, and should not be called for all
 	// others.
@@ -55,13 +55,13 @@ func newHolds(s *shard.State) *Holds {
 	return &Holds{
 		shard: s, held: map[string]*hold{}, byPlan: map[string]*hold{}, due: map[string]struct{}{},
 		orphans: map[string]struct{}{}, protected: map[string]struct{}{},
-		promised: map[string]int32{}, kept: map[string]int32{},
+		heldNodes: map[string]int32{}, keptNodes: map[string]int32{},
 	}
 }
 
-// Promised returns the UIDs of the nodes with held places, with the priority of the least important pod there. The
+// HeldNodes returns the UIDs of the nodes with held places, with the priority of the least important pod there. The
 // caller must not change the map.
-func (hs *Holds) Promised() map[string]int32 { return hs.promised }
+func (hs *Holds) HeldNodes() map[string]int32 { return hs.heldNodes }
 
 // Count returns how many places are held for pods of this shard.
 func (hs *Holds) Count() int { return len(hs.held) }
@@ -72,9 +72,9 @@ func (hs *Holds) Count() int { return len(hs.held) }
 func (hs *Holds) FollowLedger(changes replica.Changes) {
 	hs.budgets.followLedger(changes.Reset || len(changes.Budgets) > 0)
 	if changes.Reset {
-		hs.promised, hs.kept = map[string]int32{}, map[string]int32{}
+		hs.heldNodes, hs.keptNodes = map[string]int32{}, map[string]int32{}
 		for d := range hs.shard.Ledger.Docs() {
-			hs.updatePromised(d)
+			hs.updateHeldNodes(d)
 			hs.protect(d.NodeUID)
 		}
 	}
@@ -94,16 +94,16 @@ func (hs *Holds) FollowLedger(changes replica.Changes) {
 	}
 }
 
-// updatePromised reads from a document which places are held or kept on its node.
-func (hs *Holds) updatePromised(d ledger.NodeDoc) {
-	delete(hs.promised, d.NodeUID)
-	delete(hs.kept, d.NodeUID)
+// updateHeldNodes reads from a document which places are held or kept on its node.
+func (hs *Holds) updateHeldNodes(d ledger.NodeDoc) {
+	delete(hs.heldNodes, d.NodeUID)
+	delete(hs.keptNodes, d.NodeUID)
 	for i := range d.Entries {
 		e := &d.Entries[i]
-		least := hs.promised
+		least := hs.heldNodes
 		switch {
 		case e.Role == ledger.RoleMove:
-			least = hs.kept
+			least = hs.keptNodes
 		case !shard.IsHold(e):
 			continue
 		}
@@ -123,7 +123,7 @@ func (hs *Holds) followDoc(d *replica.DocChange) {
 	nodeUID := max(d.Before.NodeUID, d.After.NodeUID)
 	after := d.After
 	after.NodeUID = nodeUID
-	hs.updatePromised(after)
+	hs.updateHeldNodes(after)
 	hs.protect(nodeUID)
 	hs.followYields(d)
 	for i := range d.After.Entries {
@@ -135,16 +135,16 @@ func (hs *Holds) followDoc(d *replica.DocChange) {
 		hs.due[h.podUID] = struct{}{}
 		was, known := d.Before.Victim(e.PodUID)
 		if e.Role == ledger.RoleVictim && (!known || was.State != e.State) {
-			h.moved = hs.shard.Now
+			h.lastProgress = hs.shard.Now
 			if was.State == ledger.Evicting {
-				h.refused = hs.shard.Now
+				h.lastRefusal = hs.shard.Now
 			}
 		}
 	}
 	for i := range d.Before.Entries {
 		v := &d.Before.Entries[i]
 		if h, mine := hs.byPlan[v.Plan]; mine && v.Role == ledger.RoleVictim && !d.After.Claimed(v.PodUID) {
-			hs.touch(h)
+			hs.noteProgress(h)
 		}
 	}
 }
@@ -161,9 +161,9 @@ func concernsPlans(d *ledger.NodeDoc) bool {
 	return false
 }
 
-// touch notes that a plan has made progress, and makes its hold due.
-func (hs *Holds) touch(h *hold) {
-	h.moved = hs.shard.Now
+// noteProgress notes that a plan has made progress, and makes its hold due.
+func (hs *Holds) noteProgress(h *hold) {
+	h.lastProgress = hs.shard.Now
 	hs.due[h.podUID] = struct{}{}
 }
 
@@ -189,7 +189,7 @@ func (hs *Holds) followHold(uid string) {
 
 // addHold adds a hold, in place of any other hold of its pod. It is due and not begun.
 func (hs *Holds) addHold(h *hold) {
-	h.since, h.moved = hs.shard.Now, hs.shard.Now
+	h.firstSeen, h.lastProgress = hs.shard.Now, hs.shard.Now
 	if old, known := hs.held[h.podUID]; known {
 		hs.setBegun(old, true)
 	}
@@ -275,7 +275,7 @@ func (hs *Holds) followPod(pod *state.PodChange) {
 	}
 	hs.due[h.podUID] = struct{}{}
 	if pod.After == nil || !isLeaving(pod.Before) {
-		h.moved = hs.shard.Now
+		h.lastProgress = hs.shard.Now
 	}
 }
 
@@ -395,7 +395,7 @@ func (hs *Holds) holdPlace(d *attempt.PluginBinding) {
 // gone, or belongs to a later agreement.
 func (hs *Holds) prepared(d *attempt.PluginBinding) {
 	if h, held := hs.held[d.Attempt.Offer.Pod.UID]; held && h.plugins == d {
-		hs.touch(h)
+		hs.noteProgress(h)
 	}
 }
 

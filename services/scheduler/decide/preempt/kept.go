@@ -108,7 +108,7 @@ func (ps *Places) stageIn(a *attempt.Attempt, concern *guard.Concern, k view.Kep
 	basis := ps.record.Basis(profile, ps.shard.Avoid.AvoidedBy(a.Pod, ps.shard.Now))
 	found := record.Evaluation{Result: placement.Result{Feasible: one}, Basis: basis}
 	found.Basis.Way = evidence.WayKept
-	if r.Ousted {
+	if r.Displaces {
 		found.Basis.Way = evidence.WayOusted
 	}
 	a.Pick.Evidence = ps.record.NumberChoice(ps.record.Evidence(a, profile, found, 0))
@@ -139,7 +139,7 @@ func (ps *Places) displaceKept(
 	slices.SortStableFunc(list, func(x, y view.Kept) int { return int(x.Entry.Priority) - int(y.Entry.Priority) })
 	for _, k := range list[:min(len(list), maxDisplacements)] {
 		if ps.fitsKept(a.Pod, profile, concern, k) {
-			ps.stageIn(a, concern, k, attempt.KeptPlace{Token: k.Entry.Token, Ousted: true})
+			ps.stageIn(a, concern, k, attempt.KeptPlace{Token: k.Entry.Token, Displaces: true})
 			return true
 		}
 	}
@@ -149,7 +149,7 @@ func (ps *Places) displaceKept(
 // keepingBelow returns the UIDs of the nodes on which a place is kept for a pod of lower priority.
 func (ps *Places) keepingBelow(priority int32) []string {
 	var nodes []string
-	for uid, least := range ps.holds.kept {
+	for uid, least := range ps.holds.keptNodes {
 		if least < priority {
 			nodes = append(nodes, uid)
 		}

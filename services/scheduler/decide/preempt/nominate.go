@@ -175,7 +175,7 @@ func (nm *nominator) sendFirstPart(d *nomination, n txns.Nomination) bool {
 	n.Docs = docs
 	change, err := txns.FormPlan(n, len(all))
 	if err == nil {
-		d.plan, d.rest = n.RecordedPlan(), all
+		d.plan, d.remaining = n.RecordedPlan(), all
 		nm.pickFor(a, d.node, &d.Decision)
 		if err = nm.slot.Launch(d, change, a); err == nil {
 			return true
@@ -240,9 +240,9 @@ type nomination struct {
 	plan    string
 	token   ledger.Token
 	victims int
-	// rest are the victims that are claimed later (of a plan with a record).
-	rest     []txns.NodeEntry
-	yielding yielding
+	// remaining are the victims that are claimed later (of a plan with a record).
+	remaining []txns.NodeEntry
+	yielding  yielding
 }
 
 func (n *nomination) Kind() string { return "T2" }
@@ -273,7 +273,7 @@ func (n *nomination) Done(revision int64) {
 	nm.life.Drop(a)
 	nm.holds.addHold(&hold{
 		podUID: a.Pod.UID, nodeUID: n.node.UID, plan: n.plan, token: n.token,
-		attempt: a.Offer.Attempt, traceParent: a.Offer.TraceParent, rest: n.rest, yielding: n.yielding,
+		attempt: a.Offer.Attempt, traceParent: a.Offer.TraceParent, remaining: n.remaining, yielding: n.yielding,
 	})
 }
 

@@ -96,7 +96,7 @@ func (rc *reconciler) checkGuards(s holdState, f *promotionBasis) inspection {
 	switch {
 	case ready:
 		return inspectionOpen
-	case rc.shard.Now.Sub(s.moved) > holdPatience:
+	case rc.shard.Now.Sub(s.lastProgress) > holdPatience:
 		return rc.giveUp(s, withdrawal{reason: "what its rules about other pods need has not come to stand"})
 	}
 	return inspectionRepeats
@@ -127,12 +127,12 @@ func (rc *reconciler) checkFit(s holdState, f *promotionBasis) inspection {
 // plan as a failure, while the room alone does not. A plan whose room was cleared for another pod is given up at
 // once if it had no victims of its own that were evicted.
 func (rc *reconciler) checkOtherHolds(s holdState, in placement.Input, f *promotionBasis) inspection {
-	takes := rc.takesPromised(s, f.profile, in)
+	takes := rc.takesHeldRoom(s, f.profile, in)
 	rests := rc.search.DependsOnHolds(in, f.profile, &f.concern, f.node, nil)
 	switch {
 	case takes && s.yielding.alone:
 		return rc.giveUp(s, withdrawal{reason: "the room that is left there is promised to another pod"})
-	case (takes || rests) && rc.shard.Now.Sub(s.moved) <= holdPatience:
+	case (takes || rests) && rc.shard.Now.Sub(s.lastProgress) <= holdPatience:
 		return inspectionWaits // until the other pod has its place, or gives it up
 	case rests:
 		return rc.giveUp(s, withdrawal{reason: "pods that it is spread with have not come to stand", failed: true})
@@ -193,7 +193,7 @@ func (rc *reconciler) sendPromotion(s holdState, f promotionBasis) inspection {
 	}
 	target, _ := txns.Finish(s.doc, rc.shard.View.TxnFacts())
 	p := txns.Promotion{
-		Authority: mandate, Target: target.Cover(ledger.KindNode, f.node.Node.ResourceVersion), Docs: s.others,
+		Authority: mandate, Target: target.Cover(ledger.KindNode, f.node.Node.ResourceVersion), Docs: s.otherDocs,
 		PodUID: s.podUID, Token: s.token, PodRV: s.pod.ResourceVersion, Wish: s.pod.Wish(),
 		Fits: true, Guards: f.guards, Facts: rc.shard.View.TxnFacts(),
 		Volumes: f.volumes.Volumes, Devices: f.volumes.Devices, Exclusives: f.exclusives,
@@ -260,11 +260,11 @@ func (p *promotion) Done(revision int64) {
 	d.NodesFeasible = 1
 	rc.effects.Decide(d)
 	rc.effects.Report(step.Attempt{
-		Pod: d.Pod, Received: p.since, Decided: rc.shard.Now, Profile: p.pod.SchedulerName, Number: p.attempt,
+		Pod: d.Pod, Received: p.firstSeen, Decided: rc.shard.Now, Profile: p.pod.SchedulerName, Number: p.attempt,
 		Outcome: step.Scheduled, NodeName: d.NodeName, Feasible: 1, Nodes: int(d.NodesTotal), Held: true,
 	})
 	rc.effects.Plan(step.PlanReport{
-		What: step.PlanPromoted, Pod: d.Pod, Node: d.NodeName, Held: rc.shard.Now.Sub(p.since),
+		What: step.PlanPromoted, Pod: d.Pod, Node: d.NodeName, Held: rc.shard.Now.Sub(p.firstSeen),
 	})
 }
 

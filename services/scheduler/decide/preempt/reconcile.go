@@ -63,7 +63,7 @@ func (rc *reconciler) inspect(h *hold) inspection {
 	}
 	for _, d := range rc.shard.Ledger.Plans().Docs(h.plan) {
 		if d.NodeUID != s.doc.NodeUID {
-			s.others = append(s.others, d)
+			s.otherDocs = append(s.otherDocs, d)
 		}
 	}
 	progress := rc.shard.View.TxnFacts().PodProgress()
@@ -92,7 +92,7 @@ func (rc *reconciler) inspect(h *hold) inspection {
 		return rc.await(s, grace)
 	}
 	rc.holds.setBegun(s.hold, true)
-	for _, d := range append(s.others, s.doc) {
+	for _, d := range append(s.otherDocs, s.doc) {
 		if progress < d.HighWater(ledger.KindPod) {
 			return inspectionRepeats
 		}
@@ -107,7 +107,7 @@ func (rc *reconciler) prepared(s holdState) inspection {
 	switch d := s.plugins; {
 	case d == nil || d.Ended && d.Outcome == nil:
 		return rc.giveUp(s, withdrawal{reason: noPlace})
-	case d.Outcome == nil && rc.shard.Now.Sub(s.since) > txns.PreparedFor:
+	case d.Outcome == nil && rc.shard.Now.Sub(s.firstSeen) > txns.PreparedFor:
 		return rc.giveUp(s, withdrawal{reason: fmt.Sprintf("plugins have not come to an end within %v", txns.PreparedFor)})
 	case d.Outcome == nil:
 		return inspectionWaits

@@ -57,9 +57,9 @@ func (p *Preemption) RemakeSearch(a *attempt.Attempt, profile *placement.Profile
 	return plan.Node.Node.Name, nil
 }
 
-// RemakeOusting stages an attempt in a place that is kept for a less important pod. An error means that there is
+// RemakeDisplaceKept stages an attempt in a place that is kept for a less important pod. An error means that there is
 // none where it fits.
-func (p *Preemption) RemakeOusting(a *attempt.Attempt, profile *placement.Profile) error {
+func (p *Preemption) RemakeDisplaceKept(a *attempt.Attempt, profile *placement.Profile) error {
 	s, err := p.nominator.seekerOf(a, profile)
 	if err != nil {
 		return err

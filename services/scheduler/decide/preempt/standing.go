@@ -72,8 +72,8 @@ type holdState struct {
 	doc   ledger.NodeDoc
 	entry ledger.Entry
 	pod   *state.Pod
-	// others are the other documents of its plan.
-	others []ledger.NodeDoc
+	// otherDocs are the other documents of its plan.
+	otherDocs []ledger.NodeDoc
 }
 
 // decision returns a decision about the pod of a hold, as of the current facts and ledger. The attempt is 0 if

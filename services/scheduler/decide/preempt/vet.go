@@ -17,7 +17,7 @@ func (rc *reconciler) vetPlace(s holdState, profile *placement.Profile, node *st
 		return inspectionOpen
 	case v.id != 0:
 		return inspectionWaits
-	case v.answered && v.err != nil && rc.shard.Now.Sub(s.moved) > holdPatience:
+	case v.answered && v.err != nil && rc.shard.Now.Sub(s.lastProgress) > holdPatience:
 		return rc.giveUp(s, withdrawal{reason: v.err.Error()})
 	case v.answered && v.err == nil && v.opinion.Rejected:
 		return rc.giveUp(s, withdrawal{reason: refusedBy(v.opinion), failed: true})

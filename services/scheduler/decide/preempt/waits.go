@@ -43,7 +43,7 @@ const (
 // there. It also returns the longest grace period of these victims. A victim counts as gone when the facts show that
 // it is deleted or has ended; that it is being deleted is not enough, as its containers still run.
 func (rc *reconciler) victimsLeft(s holdState) (left bool, grace time.Duration) {
-	for _, v := range victimsOf(append(s.others, s.doc), s.plan) {
+	for _, v := range victimsOf(append(s.otherDocs, s.doc), s.plan) {
 		if fate, _ := rc.shard.View.TxnFacts().VictimFate(v.PodUID, v.PodRV); fate != txns.Left {
 			left, grace = true, max(grace, rc.graceOf(v.PodUID))
 		}
@@ -78,18 +78,18 @@ func (rc *reconciler) graceOf(podUID string) time.Duration {
 //     with the pod, so it is no failure, but the victims are spared as well;
 //   - when the pod fits elsewhere without an eviction, as long as none is in progress: then no pod has to be evicted.
 func (rc *reconciler) await(s holdState, grace time.Duration) inspection {
-	idle := rc.shard.Now.Sub(s.moved)
+	idle := rc.shard.Now.Sub(s.lastProgress)
 	marked := rc.anyMarked(s)
 	rc.holds.setBegun(s.hold, marked || !rc.anyToEvict(s))
 	switch {
 	case idle > holdPatience+grace:
 		return rc.giveUp(s, withdrawal{reason: "pods that have to go are still there", failed: true})
-	case !s.refused.IsZero() && !marked && rc.shard.Now.Sub(s.refused) > refusedPatience:
+	case !s.lastRefusal.IsZero() && !marked && rc.shard.Now.Sub(s.lastRefusal) > refusedPatience:
 		return rc.giveUp(s, withdrawal{reason: "pods that have to go cannot be evicted", failed: true, spare: true})
 	case !s.begun && idle > unmarkedPatience:
 		// No pod was evicted for it, so it does not count as a failure of the pod.
 		return rc.giveUp(s, withdrawal{reason: "the eviction of pods that have to go is not begun", spare: true})
-	case !marked && rc.shard.Now.Sub(s.since) > secondCheckAfter && rc.secondChecks > 0:
+	case !marked && rc.shard.Now.Sub(s.firstSeen) > secondCheckAfter && rc.secondChecks > 0:
 		rc.secondChecks--
 		if node := rc.fitsElsewhere(s); node != "" {
 			return rc.giveUp(s, withdrawal{reason: "the pod fits on node " + node + " as it is"})
@@ -101,7 +101,7 @@ func (rc *reconciler) await(s holdState, grace time.Duration) inspection {
 // anyMarked reports whether an eviction of a plan may be in progress: a binder has marked a claim before it sends
 // the eviction.
 func (rc *reconciler) anyMarked(s holdState) bool {
-	return slices.ContainsFunc(victimsOf(append(s.others, s.doc), s.plan), func(v ledger.Entry) bool {
+	return slices.ContainsFunc(victimsOf(append(s.otherDocs, s.doc), s.plan), func(v ledger.Entry) bool {
 		return v.State == ledger.Evicting
 	})
 }
@@ -109,7 +109,7 @@ func (rc *reconciler) anyMarked(s holdState) bool {
 // anyToEvict reports whether a plan has a victim that is not leaving yet. Victims that leave by themselves need no
 // binder.
 func (rc *reconciler) anyToEvict(s holdState) bool {
-	return slices.ContainsFunc(victimsOf(append(s.others, s.doc), s.plan), func(v ledger.Entry) bool {
+	return slices.ContainsFunc(victimsOf(append(s.otherDocs, s.doc), s.plan), func(v ledger.Entry) bool {
 		pod, known := rc.shard.View.Pod(v.PodUID)
 		return known && !isLeaving(pod)
 	})
@@ -171,7 +171,7 @@ func (rc *reconciler) handleUnfit(
 	s holdState, profile *placement.Profile, in placement.Input, o obstacle,
 ) inspection {
 	switch {
-	case o.why.LacksDevices() && rc.shard.Now.Sub(s.moved) <= claimPatience:
+	case o.why.LacksDevices() && rc.shard.Now.Sub(s.lastProgress) <= claimPatience:
 		s.awaitsClaims = true
 		return inspectionWaits
 	case rc.fitsWhenYielded(s, profile, in, o.node):
@@ -205,11 +205,11 @@ func (rc *reconciler) fitsWhenYielded(
 	return err == nil && fits
 }
 
-// takesPromised reports whether a victim that was only reserved has been bound after all, and the remaining room is
+// takesHeldRoom reports whether a victim that was only reserved has been bound after all, and the remaining room is
 // free only because pods were evicted for another pod, whose place is held. It asks whether the pod fits on the node
 // as it will be once the other plans there have ended: with their holds, and without their victims (view.Future).
 // Kept places do not count in that question.
-func (rc *reconciler) takesPromised(s holdState, profile *placement.Profile, in placement.Input) bool {
+func (rc *reconciler) takesHeldRoom(s holdState, profile *placement.Profile, in placement.Input) bool {
 	stayed := slices.ContainsFunc(s.yielding.reserved, func(uid string) bool {
 		pod, ok := rc.shard.View.Pod(uid)
 		return ok && pod.NodeName == s.doc.NodeName && !isLeaving(pod)

@@ -13,7 +13,7 @@ import (
 // placed ends attempts whose reservations have been committed at revision.
 func (r *Reserver) placed(attempts []*attempt.Attempt, revision int64) {
 	for _, a := range attempts {
-		if !r.Settle(a, revision) {
+		if !r.OnCommitted(a, revision) {
 			continue
 		}
 		r.Record.Placed(a, revision)

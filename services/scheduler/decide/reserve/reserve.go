@@ -20,8 +20,8 @@ type Reserver struct {
 	Effects  *step.Effects
 	Life     *lifecycle.Attempts
 	Slot     *txn.Slot
-	// Settle continues with the plugins of a reservation; false if they have work left before the bind.
-	Settle func(a *attempt.Attempt, revision int64) bool
+	// OnCommitted continues with the plugins of a reservation; false if they have work left before the bind.
+	OnCommitted func(a *attempt.Attempt, revision int64) bool
 	// ReleaseUnfit notes the places kept for the pod that the attempt did not take.
 	ReleaseUnfit func(*attempt.Attempt)
 	// RequestTurn asks for a turn at the node that an attempt has just lost.

@@ -38,7 +38,7 @@ import (
 
 // heldPods returns the UIDs of the pods that hard spread of a pod counts and whose places are only held; nil for none.
 func (x *Searcher) heldPods(pod *state.Pod, profile *placement.Profile, concern *guard.Concern) map[string]bool {
-	if len(x.Held()) == 0 || !concern.CountsBatch() {
+	if len(x.HeldNodes()) == 0 || !concern.CountsBatch() {
 		return nil
 	}
 	var matchers []*crossnode.Matcher
@@ -49,7 +49,7 @@ func (x *Searcher) heldPods(pod *state.Pod, profile *placement.Profile, concern 
 		}
 	}
 	var held map[string]bool
-	for nodeUID := range x.Held() {
+	for nodeUID := range x.HeldNodes() {
 		doc, _ := x.Shard.Ledger.Doc(nodeUID)
 		for i := range doc.Entries {
 			e := &doc.Entries[i]
@@ -79,7 +79,7 @@ func (x *Searcher) counts(rules []*crossnode.Matcher, podUID string) bool {
 func (x *Searcher) requireWithoutHolds(
 	a *attempt.Attempt, p *placement.Profile, v claims.Supply, r record.Evaluation, held map[string]bool,
 ) record.Evaluation {
-	if len(held) == 0 || r.Err != nil || len(r.Feasible) == 0 {
+	if r.Err != nil || len(r.Feasible) == 0 {
 		return r
 	}
 	in := placement.Input{

@@ -26,8 +26,8 @@ type Searcher struct {
 	// Extend adds the answers of extenders and plugins to a query, or extends it to the nodes that they must be
 	// asked about.
 	Extend func(engine.Query, *attempt.Attempt) engine.Query
-	// Held returns the nodes with held places, by UID.
-	Held func() map[string]int32
+	// HeldNodes returns the nodes with held places, by UID.
+	HeldNodes func() map[string]int32
 	// Start is where the next search of a profile that samples begins: among all nodes, and among the home nodes.
 	Start [2]int
 	home  homeNodes
@@ -55,6 +55,9 @@ func (x *Searcher) Find(
 	done := x.Shard.LookUp(v)
 	found := x.evaluate(profile, a, scope{avoided: avoided, whole: len(onHold) > 0})
 	done()
+	if len(onHold) == 0 {
+		return found
+	}
 	return x.requireWithoutHolds(a, profile, v, found, onHold)
 }
 
