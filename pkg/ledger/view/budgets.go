@@ -19,7 +19,9 @@ type Budgets struct {
 }
 
 // BudgetsOf returns the budgets for a reader that has no View.
-func BudgetsOf(facts *state.Snapshot, l *replica.View) Budgets { return Budgets{facts: facts, ledger: l} }
+func BudgetsOf(facts *state.Snapshot, l *replica.View) Budgets {
+	return Budgets{facts: facts, ledger: l}
+}
 
 // Room returns a disruption budget as a claim uses it: what the status allows, if it is up to date with the spec, what
 // has been claimed, and which pods are healthy. It counts the pods whether or not anything was ever claimed: the
