@@ -3,26 +3,13 @@ package etcd
 import (
 	"bytes"
 	"cmp"
-	"context"
-	"errors"
 	"slices"
 	"sync"
-	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/identity"
-)
-
-const (
-	// verifyEvery is how often a running watch checks that the store is still the same. A watch by itself would
-	// wait forever for revisions that the store had before it was restored.
-	verifyEvery = 5 * time.Second
-	// doubtTimeout bounds the attempt to inform the other members.
-	doubtTimeout = 5 * time.Second
 )
 
 // continuity detects that the client is connected to another store, or to one that went back. It is safe for
@@ -153,111 +140,4 @@ func (c *continuity) id() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.id
-}
-
-// continues checks an answer, and informs the other members if it is the first that reveals a difference.
-func (s *Store) continues(h *pb.ResponseHeader, seen int64) error {
-	first, err := s.continuity.check(h, seen)
-	if first {
-		s.doubt(err)
-	}
-	return err
-}
-
-// doubt closes the ledger's generation. Members that start later cannot detect that the store went back; without
-// the mark they would consider it unchanged. It is only an attempt: if it fails, the next member that notices
-// repeats it.
-func (s *Store) doubt(cause error) {
-	ctx, cancel := context.WithTimeout(context.Background(), doubtTimeout) //nolint:background // no caller waits for it
-	defer cancel()
-	resp, err := s.client.Get(ctx, identity.KeyGeneration)
-	if err != nil {
-		return
-	}
-	var now identity.Generation
-	for _, kv := range resp.Kvs {
-		if now, err = identity.DecodeGeneration(toKV(kv)); err != nil {
-			now = identity.Generation{Revision: kv.GetModRevision()}
-		}
-	}
-	if known := s.continuity.begun(); now.Revision != 0 && (!now.Open || known > 0 && now.Number > known) {
-		return // another member has noticed before, and has closed it, or a later generation has begun
-	}
-	txn, err := now.Doubt(cause.Error())
-	if err != nil {
-		return
-	}
-	// If the transaction fails, another member has closed the generation already, or opened the next one.
-	_, _ = s.client.Txn(ctx).If(compares(txn)...).Then(writes(txn)...).Commit()
-}
-
-// ID implements ledger.Store.
-func (s *Store) ID(ctx context.Context) (uint64, error) {
-	if id := s.continuity.id(); id != 0 {
-		return id, nil
-	}
-	if err := s.verify(ctx); err != nil {
-		return 0, err
-	}
-	return s.continuity.id(), nil
-}
-
-// verify asks the store how far it has come, and whether it still knows the witness. An error other than
-// *ledger.StoreReplacedError proves nothing.
-func (s *Store) verify(ctx context.Context) error {
-	generation, err := s.page(ctx, identity.KeyGeneration, nil)
-	if err != nil {
-		return err
-	}
-	witness, next := s.continuity.witnesses()
-	if err := s.recognise(ctx, witness); err != nil {
-		return err
-	}
-	s.continuity.known(next)
-	for _, kv := range generation.Kvs {
-		s.continuity.found(toKV(kv))
-	}
-	return nil
-}
-
-// recognise checks whether the store still knows a witness.
-func (s *Store) recognise(ctx context.Context, witness ledger.KV) error {
-	if witness.ModRevision == 0 {
-		return nil
-	}
-	resp, err := s.page(ctx, witness.Key, []clientv3.OpOption{clientv3.WithRev(witness.ModRevision)})
-	if errors.Is(err, rpctypes.ErrCompacted) {
-		return nil // the revision is compacted, and the watch will deliver a newer value
-	}
-	if err != nil {
-		return err
-	}
-	var had *ledger.KV
-	for _, kv := range resp.Kvs {
-		had = new(toKV(kv))
-	}
-	first, err := s.continuity.compare(witness, had)
-	if first {
-		s.doubt(err)
-	}
-	return err
-}
-
-// vouch verifies repeatedly until ctx ends, or the store has been replaced or gone back: then it stops what runs
-// under ctx.
-func (s *Store) vouch(ctx context.Context, stop context.CancelCauseFunc) {
-	tick := time.NewTicker(verifyEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		var anew *ledger.StoreReplacedError
-		if err := s.verify(ctx); errors.As(err, &anew) {
-			stop(anew)
-			return
-		}
-	}
 }

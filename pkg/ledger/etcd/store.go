@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -41,6 +42,8 @@ const (
 	probeInterval = 200 * time.Millisecond
 	// listPage is how many keys one page of a List holds, to limit single answers of a shared server to a few MiB.
 	listPage = 5000
+	// doubtTimeout bounds the attempt to inform the other members that the store was replaced or went back.
+	doubtTimeout = 5 * time.Second
 )
 
 // Store implements ledger.Store and ledger.Elections. Safe for concurrent use.
@@ -100,7 +103,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	err = s.probe(ctx, cfg)
 	if err == nil {
-		err = s.checkVersions(ctx, cfg.Endpoints)
+		err = checkVersions(ctx, cfg.Endpoints, client.Dial)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -280,6 +283,42 @@ func (s *Store) page(ctx context.Context, key string, opts []clientv3.OpOption) 
 		return nil, err
 	}
 	return resp, s.continues(resp.Header, seen)
+}
+
+// continues checks an answer, and informs the other members if it is the first that reveals a difference.
+func (s *Store) continues(h *pb.ResponseHeader, seen int64) error {
+	first, err := s.continuity.check(h, seen)
+	if first {
+		s.doubt(err)
+	}
+	return err
+}
+
+// doubt closes the ledger's generation. Members that start later cannot detect that the store went back; without
+// the mark they would consider it unchanged. It is only an attempt: if it fails, the next member that notices
+// repeats it.
+func (s *Store) doubt(cause error) {
+	ctx, cancel := context.WithTimeout(context.Background(), doubtTimeout) //nolint:background // no caller waits for it
+	defer cancel()
+	resp, err := s.client.Get(ctx, identity.KeyGeneration)
+	if err != nil {
+		return
+	}
+	var now identity.Generation
+	for _, kv := range resp.Kvs {
+		if now, err = identity.DecodeGeneration(toKV(kv)); err != nil {
+			now = identity.Generation{Revision: kv.GetModRevision()}
+		}
+	}
+	if known := s.continuity.begun(); now.Revision != 0 && (!now.Open || known > 0 && now.Number > known) {
+		return // another member has noticed before, and has closed it, or a later generation has begun
+	}
+	txn, err := now.Doubt(cause.Error())
+	if err != nil {
+		return
+	}
+	// If the transaction fails, another member has closed the generation already, or opened the next one.
+	_, _ = s.client.Txn(ctx).If(compares(txn)...).Then(writes(txn)...).Commit()
 }
 
 // rangeEnd returns the end of all keys under prefix; the empty prefix covers all existing keys.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
@@ -22,23 +23,26 @@ const (
 
 // checkVersions returns an error for every server that reports a version that is too old. It ignores a server that
 // does not answer: the others do the work.
-func (s *Store) checkVersions(ctx context.Context, endpoints []string) error {
+func checkVersions(ctx context.Context, endpoints []string, dial dialer) error {
 	ctx, cancel := context.WithTimeout(ctx, versionWithin)
 	defer cancel()
 	errs := make([]error, len(endpoints))
 	var asked sync.WaitGroup
 	for i, endpoint := range endpoints {
-		asked.Go(func() { errs[i] = checkVersion(endpoint, s.version(ctx, endpoint)) })
+		asked.Go(func() { errs[i] = checkVersion(endpoint, versionOf(ctx, endpoint, dial)) })
 	}
 	asked.Wait()
 	return errors.Join(errs...)
 }
 
-// version asks one server; it returns an empty string if there is no answer. HTTP's /version is no alternative: a
+// dialer opens a connection to one server.
+type dialer func(endpoint string) (*grpc.ClientConn, error)
+
+// versionOf asks one server; it returns an empty string if there is no answer. HTTP's /version is no alternative: a
 // server may serve it on another port (--listen-client-http-urls). With authentication on, every user may ask
 // (authMaintenanceServer in etcd's maintenance.go). Client.Status would retry a server that is down until ctx ends.
-func (s *Store) version(ctx context.Context, endpoint string) string {
-	conn, err := s.client.Dial(endpoint)
+func versionOf(ctx context.Context, endpoint string, dial dialer) string {
+	conn, err := dial(endpoint)
 	if err != nil {
 		return ""
 	}

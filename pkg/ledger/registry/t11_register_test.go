@@ -50,7 +50,8 @@ func (r *shared) register(namespace string, first, n int) (registered int, err e
 	r.t.Helper()
 	for ; registered < n; registered++ {
 		var txn ledger.Txn
-		if txn, err = registry.RegisterTerms(r.Terms().Registry(), r.Terms(), numbered(namespace, first+registered)); err != nil {
+		txn, err = registry.RegisterTerms(r.Terms().Registry(), r.Terms(), numbered(namespace, first+registered))
+		if err != nil {
 			return registered, err
 		}
 		r.apply(txn)
@@ -117,12 +118,12 @@ func TestTermComesBackIntoItsOwnPlace(t *testing.T) {
 	}
 	r.apply(txn)
 	term.Namespace = "second"
-	if _, err = registry.RegisterTerms(r.Terms().Registry(), r.Terms(), term); !errors.As(err,
-		new(*registry.TermShareError)) {
+	_, err = registry.RegisterTerms(r.Terms().Registry(), r.Terms(), term)
+	if !errors.As(err, new(*registry.TermShareError)) {
 		t.Errorf("a namespace beyond its share takes a term over: %v", err)
 	}
-	if a, b, c := r.Terms().CountOf("first"), r.Terms().CountOf("second"), r.Terms().CountOf("third"); a != 2047 ||
-		b != 1024 || c != 1 {
+	a, b, c := r.Terms().CountOf("first"), r.Terms().CountOf("second"), r.Terms().CountOf("third")
+	if a != 2047 || b != 1024 || c != 1 {
 		t.Errorf("shares of %d, %d and %d, want 2047, 1024 and 1", a, b, c)
 	}
 }

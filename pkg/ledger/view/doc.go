@@ -4,7 +4,9 @@
 // It is the only implementation of the counting rule, used by scheduler shards, the descheduler's what-if and the
 // checks; a second implementation would sooner or later differ.
 //
-// The rule (a pod is counted once, by UID):
+// # The counting rule
+//
+// A pod is counted once, by UID:
 //
 //   - A pod that the API view shows bound and not terminal counts on the node it is bound to.
 //   - A pod that the API view shows neither bound nor deleted counts on the node of its reservation, if the ledger
@@ -23,11 +25,27 @@
 // pod: it raises the minimum of the domains, and is a pod to follow. A decision by such a rule must not rely on a
 // hold.
 //
+// For example, a shard places pod p, of resourceVersion 50, on node n. There p counts on n first as staged, then as
+// reserved, then as bound. When the entry leaves n's document (T5), the document's high-water is at least the version
+// of the bind. A shard whose facts end at 49 counts p nowhere from then on, but does not use n either.
+//
+// # When a node may be used
+//
 // A node is usable only if the member's applied progress has reached the high-water of the node's document. The
 // ledger's watch and the log are not ordered with each other, so an entry that was handed over may be gone from the
-// ledger before its pod shows in the log.
+// ledger before its pod shows in the log. View.Settle checks this for the nodes that have changed.
 //
 // The same holds for a domain of many nodes, for rules that count pods over one: see View.Uncounted.
 //
-// Start reading at View.recount. A View belongs to one goroutine.
+// # Parts
+//
+// nodeTable holds the nodes and reports their changes to the Follower. tally records where each pod counts, and
+// changes the nodeTable. keptPlaces indexes the placeholders. Transactions read TxnFacts and Budgets. View decides,
+// with the counting rule, where a pod counts. A change of the facts (ApplyFacts) or of the ledger (ApplyLedger)
+// recounts the pods that it names, so the cost of a change does not depend on the size of the cluster.
+//
+// The owner applies a change to the state.Store or the replica.View first, and then passes the Changes to this View.
+// Everything here can be derived again (Reset); only the staged pods are the member's own.
+//
+// Start reading at View.recountAs and View.place. A View belongs to one goroutine.
 package view

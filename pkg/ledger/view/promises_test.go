@@ -268,8 +268,8 @@ func TestRoomBesideClaimsFromAnotherBudget(t *testing.T) {
 		if got := w.view.Budgets().Spare(pdb); got != spare {
 			t.Errorf("%s: %d to spare, want %d", when, got, spare)
 		}
-		if got, known := view.BudgetsOf(w.view.Snapshot(), w.ledger).Room(pdb).Free(w.view.TxnFacts()); !known ||
-			got != free {
+		got, known := view.BudgetsOf(w.view.Snapshot(), w.ledger).Room(pdb).Free(w.view.TxnFacts())
+		if !known || got != free {
 			t.Errorf("%s: %d free without a view (%t), want %d", when, got, known, free)
 		}
 	}
