@@ -87,13 +87,13 @@ var ledger = []revert{
 	},
 	{
 		bug: 49, taken: "No document that a lost compare has shown is used before the watch shows it.",
-		edits: []edit{{ofReplica + "/names.go", `is && kv.CreateRevision > known {`, `is {`}},
+		edits: []edit{{ofReplica + "/names.go", `is && kv.CreateRevision > n.docs.byNode[uid].Revision {`, `is {`}},
 		fails: []failing{{ofReplica, "TestDocumentThatStoodIsPlacedIn"}, {ofShards, "TestPodsBehindALostRaceGoOn"}},
 	},
 	{
 		bug: 58, taken: "Members act on facts of any epoch.",
 		edits: []edit{{
-			ofReplica + "/generation.go",
+			ofReplica + "/view.go",
 			`return v.IsOpen() && (v.generation.FactsAfter == 0 || epoch > v.generation.FactsAfter)`, `return v.IsOpen()`,
 		}},
 		fails: []failing{
@@ -103,7 +103,7 @@ var ledger = []revert{
 	},
 	{
 		bug: 60, taken: "The floor of another generation does not take the place of the one before.",
-		edits: []edit{{ofReplica + "/names.go", `if kv.ModRevision == v.generation.Revision {`, `if false {`}},
+		edits: []edit{{ofReplica + "/documents.go", `if begins {`, `if begins && false {`}},
 		fails: []failing{{ofReplica, "TestHighWatersGoWithTheirGeneration"}},
 	},
 	{
@@ -115,24 +115,24 @@ var ledger = []revert{
 	},
 	{
 		bug: 74, taken: "A list forgets what was learned of later revisions.",
-		edits: []edit{{ofReplica + "/apply.go", `v.carryOver(&was)`, ``}},
+		edits: []edit{{ofReplica + "/fold.go", `v.carryOver(&was)`, ``}},
 		fails: []failing{{ofReplica, "TestListBehindAnOwnTransactionKeepsWhatThatHasPut"}},
 	},
 	{
 		bug: 74, taken: "A list is compared with what was learned of later revisions.",
 		edits: []edit{{
-			ofReplica + "/apply.go", `kv.ModRevision < known && known <= b.Events.Revision`, `kv.ModRevision < known`,
+			ofReplica + "/fold.go", `kv.ModRevision < known && known <= b.Events.Revision`, `kv.ModRevision < known`,
 		}},
 		fails: []failing{{ofReplica, "TestListIsComparedWithWhatWasLearned"}},
 	},
 	{
 		bug: 82, taken: "Pods that are claimed from another budget count as free.",
-		edits: []edit{{"pkg/ledger/view/room.go", `if claimed {`, `if claimed && false {`}},
+		edits: []edit{{"pkg/ledger/view/budgets.go", `if claimed {`, `if claimed && false {`}},
 		fails: []failing{{"pkg/ledger/view", "TestRoomBesideClaimsFromAnotherBudget"}},
 	},
 	{
 		bug: 89, taken: "What reservations were decided on does not say how far Kubernetes was.",
-		edits: []edit{{ofReplica + "/apply.go", `pods = max(pods, e.PodRV)`, ``}},
+		edits: []edit{{ofReplica + "/documents.go", `pods = max(pods, e.PodRV)`, ``}},
 		fails: []failing{
 			{ofReplica, "TestReservationsProveHowFarKubernetesWas"}, {ofQueue, "TestKubernetesThatWentBackWithoutFacts"},
 		},
@@ -153,9 +153,9 @@ var ledger = []revert{
 	{
 		bug: 120, taken: "A budget that nothing was claimed from is claimed by its status alone.",
 		edits: []edit{{
-			"pkg/ledger/view/room.go", "countPods(&r, facts, promises, pdb)",
-			"if r.Doc.Revision > 0 || len(r.Doc.HW) > 0 || promises.HasVictimsIn(pdb.Namespace) {\n" +
-				"\t\tcountPods(&r, facts, promises, pdb)\n\t}",
+			"pkg/ledger/view/budgets.go", "r := b.byStatus(pdb)\n\tb.countPods(&r, pdb)",
+			"r := b.byStatus(pdb)\n\tif r.Doc.Revision > 0 || len(r.Doc.HW) > 0 || b.ledger.Plans().HasVictimsIn(pdb.Namespace) {\n" +
+				"\t\tb.countPods(&r, pdb)\n\t}",
 		}},
 		fails: []failing{{"pkg/ledger/view", "TestRoomOfAStatusThatIsOld"}},
 	},

@@ -85,12 +85,12 @@ var others = []revert{
 	},
 	{
 		bug: 105, taken: "The series of unreadable records begin with the first one.",
-		edits: []edit{{"pkg/telemetry/begin.go", `zero(unreadable, []string{name}, streams)`, ``}},
+		edits: []edit{{"pkg/telemetry/begin.go", `initCounter(unreadable, []string{name}, streams)`, ``}},
 		fails: []failing{{"pkg/telemetry", "TestFirstOccurrenceIsAnIncrease"}},
 	},
 	{
 		bug: 106, taken: "Reservations that wait for volumes or devices have no more time than others.",
-		edits: []edit{{"pkg/anomaly/entry.go", ` && !waits(e):`, `:`}},
+		edits: []edit{{"pkg/anomaly/entry.go", ` && !waitsForProvisioning(e):`, `:`}},
 		fails: []failing{{"pkg/anomaly", "TestOverdue"}},
 	},
 }

@@ -19,7 +19,7 @@ var shards = []revert{
 	},
 	{
 		bug: 3, taken: "Decisions stand although the registry of terms has moved.",
-		edits: []edit{{ofReserve + "/reserve.go", `if n.Registry != r.Shard.Ledger.TermRegistryRevision() ||`, `if`}},
+		edits: []edit{{ofReserve + "/reserve.go", `if n.Registry != r.Shard.Ledger.Terms().RegistryRevision() ||`, `if`}},
 		fails: []failing{{ofShards, "TestShardsKeepRulesAboutOtherNodes"}},
 	},
 	{
@@ -75,7 +75,7 @@ var shards = []revert{
 		bug: 30, taken: "Owners of partitions are learned from lost compares, ahead of the watch.",
 		edits: []edit{
 			{
-				ofReplica + "/apply.go",
+				ofReplica + "/fold.go",
 				`ofTerms(key) || strings.HasPrefix(key, roster.PrefixOwn) || strings.HasPrefix(key, ledger.PrefixInc`,
 				`ofTerms(key) || strings.HasPrefix(key, ledger.PrefixInc`,
 			},
@@ -134,7 +134,7 @@ var shards = []revert{
 	{
 		bug: 50, taken: "Rules are decided although a pod is bound to a node that the facts do not show.",
 		edits: []edit{{
-			"pkg/ledger/view/unknown_nodes.go",
+			"pkg/ledger/view/uncounted.go",
 			"if v.vouched(uid, c) {\n\t\t\treturn true", "if v.vouched(uid, c) {\n\t\t\treturn false",
 		}},
 		fails: []failing{
@@ -159,8 +159,8 @@ var shards = []revert{
 	{
 		bug: 59, taken: "A claim's document that was collected is taken for one that never was.",
 		edits: []edit{{
-			"services/scheduler/decide/claims/supply.go", `append(versions, b.Ledger.Exclusive(key).Version())`,
-			`append(versions, ledger.Version{Revision: b.Ledger.Exclusive(key).Revision})`,
+			"services/scheduler/decide/claims/supply.go", `append(versions, b.Ledger.Exclusives().Of(key).Version())`,
+			`append(versions, ledger.Version{Revision: b.Ledger.Exclusives().Of(key).Revision})`,
 		}},
 		fails: []failing{{ofShards, "TestStagedPickEndsWithItsClaimsDocument"}},
 	},
