@@ -62,7 +62,7 @@ func (l *load) run(loading, ctx context.Context) error {
 	}
 }
 
-// transient says whether an error is the API server's pause, which the plan has in it.
+// transient reports whether an error is the API server's pause, which the plan has in it.
 func transient(err error) bool {
 	return !errors.Is(err, context.Canceled) && (apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) ||
 		apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) || !isStatus(err))

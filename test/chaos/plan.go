@@ -118,7 +118,7 @@ func plan(seed uint64, within time.Duration) []fault {
 	return out
 }
 
-// ofStore says whether the fault is one of a store, or of the API server, as a whole.
+// ofStore reports whether the fault is one of a store, or of the API server, as a whole.
 func (f fault) ofStore() bool {
 	switch f.kind {
 	case killEtcd, killLeader, pauseEtcd, killNATS, pauseNATS, pauseAPI, backUp, restore:

@@ -110,7 +110,7 @@ func exceptionOfEntry(m mistake, f *fileView, g []string) configException {
 	return ""
 }
 
-// multiPointDecides tells whether a plugin runs at some point because multiPoint says so.
+// multiPointDecides reports whether a plugin runs at some point because multiPoint says so.
 func multiPointDecides(p *schedulerv1.Plugins, name string) bool {
 	has := func(list []schedulerv1.Plugin, name string) bool {
 		return slices.ContainsFunc(list, func(e schedulerv1.Plugin) bool { return e.Name == name })
@@ -139,7 +139,7 @@ func exceptionOfArgs(m mistake, f *fileView, g []string) configException {
 	return ""
 }
 
-// fitRuns tells whether upstream builds NodeResourcesFit, a plugin of the default set.
+// fitRuns reports whether upstream builds NodeResourcesFit, a plugin of the default set.
 func fitRuns(p *schedulerv1.Plugins) bool {
 	const fit = "NodeResourcesFit"
 	if p == nil {

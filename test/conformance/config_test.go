@@ -186,7 +186,7 @@ func compareTwice(line string, refused *strictyaml.Mistakes) []string {
 	return []string{fmt.Sprintf("upstream finds a key twice at %s, ours: %v", line, refused)}
 }
 
-// isNamedIn tells whether the last part of a path is the field that the decoder stumbled
+// isNamedIn reports whether the last part of a path is the field that the decoder stumbled
 // over, if it says.
 func isNamedIn(path, text string) bool {
 	g := wrongField.FindStringSubmatch(text)

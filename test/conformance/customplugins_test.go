@@ -54,7 +54,7 @@ func (d *diary) sorted() []string {
 	return slices.Sorted(slices.Values(d.lines))
 }
 
-// has tells whether anything was noted of a point.
+// has reports whether anything was noted of a point.
 func (d *diary) has(point string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

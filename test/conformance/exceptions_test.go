@@ -63,7 +63,7 @@ func exceptionOf(plugin string, c hintCase) exception {
 	}
 }
 
-// drawnToItself tells whether a pod matches all of its own required affinity.
+// drawnToItself reports whether a pod matches all of its own required affinity.
 func drawnToItself(p *corev1.Pod) bool {
 	terms, err := fwk.GetAffinityTerms(p, fwk.GetPodAffinityTerms(p.Spec.Affinity))
 	if err != nil || len(terms) == 0 {

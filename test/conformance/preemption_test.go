@@ -123,7 +123,7 @@ func comparePreemptions(
 	return ""
 }
 
-// namesake tells whether a pod of another namespace has a claim that is called as one of the pod's:
+// namesake reports whether a pod of another namespace has a claim that is called as one of the pod's:
 // see TestSharedClaimPreempted.
 func namesake(pod *corev1.Pod, pods []*corev1.Pod) bool {
 	names := map[string]bool{}
@@ -139,7 +139,7 @@ func namesake(pod *corev1.Pod, pods []*corev1.Pod) bool {
 	})
 }
 
-// lacksClaim tells whether a pod fits nowhere because another has a claim that is for one pod.
+// lacksClaim reports whether a pod fits nowhere because another has a claim that is for one pod.
 func (s *preemptionSides) lacksClaim(pod *corev1.Pod) bool {
 	r := s.profile.Evaluate(s.input(pod, 0))
 	return strings.Contains(r.Diagnosis.Message(), "ReadWriteOncePod")

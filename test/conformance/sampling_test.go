@@ -159,7 +159,7 @@ func (s *sampling) schedulePod(ctx context.Context) (host string, r scheduler.Sc
 	return r.SuggestedHost, r, err
 }
 
-// amongBest tells whether the node has as many points as the first.
+// amongBest reports whether the node has as many points as the first.
 func amongBest(r placement.Result, node string) bool {
 	for _, f := range r.Feasible {
 		if f.Node.Node.Name == node {

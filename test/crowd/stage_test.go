@@ -244,7 +244,7 @@ func (s *stage) bind() {
 	s.flush()
 }
 
-// shared says whether the shards have shared the partitions among them, so that all begin at
+// shared reports whether the shards have shared the partitions among them, so that all begin at
 // the same time.
 func (s *stage) shared() bool {
 	if s.all {

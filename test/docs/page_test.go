@@ -55,7 +55,7 @@ type page struct {
 	deeds []deed
 }
 
-// runsAnything tells whether a page needs a machine at all.
+// runsAnything reports whether a page needs a machine at all.
 func (p page) runsAnything() bool {
 	return slices.ContainsFunc(p.deeds, func(d deed) bool { return d.shown && d.action != notRun })
 }

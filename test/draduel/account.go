@@ -69,7 +69,7 @@ func take(pods []corev1.Pod, claims []resourcev1.ResourceClaim) account {
 	return a
 }
 
-// served tells whether a pod's claim has a device and names the pod.
+// served reports whether a pod's claim has a device and names the pod.
 func served(p *corev1.Pod, claims map[string]*resourcev1.ResourceClaim) bool {
 	for _, s := range p.Status.ResourceClaimStatuses {
 		if s.ResourceClaimName == nil {

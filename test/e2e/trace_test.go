@@ -201,7 +201,7 @@ func checkTree(t *testing.T, path []harness.Span, uid string) {
 	}
 }
 
-// linked says whether a span of a name links to the root of another pod's path.
+// linked reports whether a span of a name links to the root of another pod's path.
 func linked(path []harness.Span, name, uid string) bool {
 	id := telemetry.TraceID(uid).String()
 	for _, s := range path {

@@ -206,7 +206,7 @@ func (a *Account) Findings() []Finding {
 	return found
 }
 
-// used says whether a victim's room went to the one it was meant for, or to somebody more important.
+// used reports whether a victim's room went to the one it was meant for, or to somebody more important.
 func (a *Account) used(c claim) bool {
 	p, known := a.pods[c.preemptor]
 	if !known || a.isExcused(p) || p.node == c.node {

@@ -13,9 +13,9 @@ type ban struct {
 	// pkg is the import path; names are its names, none meaning every name but those in except.
 	pkg           string
 	names, except []string
-	// applies tells whether the ban holds in a file.
+	// applies reports whether the ban holds in a file.
 	applies func(*GoFile) bool
-	// spared tells whether one use is fine after all. Optional.
+	// spared reports whether one use is fine after all. Optional.
 	spared func(*Repo, *GoFile, callSite) bool
 }
 

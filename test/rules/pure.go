@@ -26,7 +26,7 @@ var silentLogging = []string{"Logger"}
 type pureRoom struct {
 	// name is how messages call it.
 	name string
-	// has tells whether a file belongs to it.
+	// has reports whether a file belongs to it.
 	has func(*GoFile) bool
 	// may lists imports of pureImports that it is allowed after all, and why is in the comment.
 	may []string

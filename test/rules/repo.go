@@ -155,12 +155,12 @@ func localName(spec *ast.ImportSpec, importPath string) string {
 	return base
 }
 
-// within tells whether a folder is root or lies below it.
+// within reports whether a folder is root or lies below it.
 func within(dir, root string) bool {
 	return dir == root || strings.HasPrefix(dir, root+"/")
 }
 
-// withinAny tells whether a folder lies in one of roots.
+// withinAny reports whether a folder lies in one of roots.
 func withinAny(dir string, roots []string) bool {
 	return slices.ContainsFunc(roots, func(root string) bool { return within(dir, root) })
 }

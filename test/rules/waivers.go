@@ -44,7 +44,7 @@ func waiversOf(fset *token.FileSet, f *GoFile) []waiver {
 	return found
 }
 
-// waive tells whether a waiver with a reason covers a finding, and remembers that it was needed.
+// waive reports whether a waiver with a reason covers a finding, and remembers that it was needed.
 func (f *GoFile) waive(rule string, line int) bool {
 	for i, w := range f.waivers {
 		covers := w.whole || w.line == line || (w.alone && w.line == line-1)

@@ -168,7 +168,7 @@ func (d *descheduler) stepCycle() error {
 	return nil
 }
 
-// knows says whether it has all that a cycle must be decided on.
+// knows reports whether it has all that a cycle must be decided on.
 func (d *descheduler) knows() bool {
 	position := d.facts.Snapshot().Position()
 	for _, k := range d.w.policy.Kinds() {

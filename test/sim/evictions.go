@@ -217,7 +217,7 @@ func (o *oracle) fenced(e ledger.Entry, p *corev1.Pod) {
 	}
 }
 
-// mayLose says whether there is a reason for a fence: its binders could not bind the pod in
+// mayLose reports whether there is a reason for a fence: its binders could not bind the pod in
 // time, somebody wants its place, the pod asks for something else by now, or has changed as
 // often as binders put up with.
 func (o *oracle) mayLose(e ledger.Entry, p *corev1.Pod) bool {

@@ -55,7 +55,7 @@ func (f *faults) begin(w *world) {
 // lag says how likely one look at a stream finds nothing new.
 func (p *proc) lag(facts, ledger int) { p.lagFacts, p.lagLedger = facts, ledger }
 
-// fault says whether something goes wrong now; percent is how likely that is.
+// fault reports whether something goes wrong now; percent is how likely that is.
 func (w *world) fault(percent int, what string) bool {
 	if !w.faults.on || !w.chance(percent) {
 		return false

@@ -149,7 +149,7 @@ func (q *queueReplica) claim() error {
 	return err
 }
 
-// sound says whether the ledger is what members have relied upon, and brings its next generation on if not.
+// sound reports whether the ledger is what members have relied upon, and brings its next generation on if not.
 // unused is an epoch of facts that is later than any that was used, and factsAfter the generation's.
 func (q *queueReplica) sound(unused uint64) (factsAfter uint64, sound bool, err error) {
 	w := q.w

@@ -143,7 +143,7 @@ func (c *call) unheard() error {
 	return nil
 }
 
-// dies says whether the caller dies at this very point: the more rarely such a call is made,
+// dies reports whether the caller dies at this very point: the more rarely such a call is made,
 // the likelier.
 func (w *world) dies(c *call) bool {
 	percent := max(1, rare[c.what])
@@ -207,7 +207,7 @@ func (w *world) lateness(c *call) int {
 	return 3
 }
 
-// down says whether a process cannot reach something now: it is cut off, or etcd is without
+// down reports whether a process cannot reach something now: it is cut off, or etcd is without
 // a leader.
 func (w *world) down(p *proc, to dependency) bool {
 	if to == toEtcd && w.now < w.faults.leaderless {

@@ -138,7 +138,7 @@ func (c *cluster) podGC(w *world, percent int) {
 	}
 }
 
-// reunited says whether a pod stood on a node of this name before the node registered again: of who came
+// reunited reports whether a pod stood on a node of this name before the node registered again: of who came
 // meanwhile nobody could know that they would meet.
 func (c *cluster) reunited(s stands) bool { return s.since < c.registered[s.node.UID] }
 

@@ -35,7 +35,7 @@ func (w *world) poison() error {
 	return nil
 }
 
-// holed says whether a fact behind the beginning of the round cannot be read: then everything is told anew.
+// holed reports whether a fact behind the beginning of the round cannot be read: then everything is told anew.
 func (q *queueReplica) holed() bool {
 	at, there := q.facts.Snapshot().Position().Hole()
 	return there && at > q.round.behind

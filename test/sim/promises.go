@@ -94,7 +94,7 @@ func uidOf(e *ledgerpb.Entry) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// live says whether the pod of an entry may be bound on account of it, now or by a request on its way.
+// live reports whether the pod of an entry may be bound on account of it, now or by a request on its way.
 func live(e *ledgerpb.Entry) bool {
 	return e.GetRole() == ledgerpb.Role_ROLE_RESERVATION &&
 		(e.GetState() == ledgerpb.State_STATE_COMMITTED || e.GetState() == ledgerpb.State_STATE_FENCING)

@@ -356,7 +356,7 @@ func (q *queueReplica) stepWrite() error {
 	return q.sync()
 }
 
-// followed says whether the log can be followed, as far as can be told by now.
+// followed reports whether the log can be followed, as far as can be told by now.
 func (q *queueReplica) followed() bool {
 	if q.holed() || !q.holds.View().IsOpen() {
 		return false
@@ -390,7 +390,7 @@ func (q *queueReplica) sync() error {
 	return q.step(queuecore.Lead{Term: q.term, Decided: decided})
 }
 
-// open says whether the picture has progress in the round's epoch.
+// open reports whether the picture has progress in the round's epoch.
 func (q *queueReplica) open() bool {
 	p := q.facts.Snapshot().Position()
 	_, known := p.Progress(events.KindPod)

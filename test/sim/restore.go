@@ -61,7 +61,7 @@ func (a *apiServer) clone() apiServer {
 	return c
 }
 
-// apiAway says whether the API server is being started again.
+// apiAway reports whether the API server is being started again.
 func (w *world) apiAway() bool { return w.now < w.faults.apiAway }
 
 // restartAPI has the API server go away for a moment, and come back with what it had, or with a backup of that.
@@ -91,7 +91,7 @@ func (w *world) restartAPI() {
 	w.oracle.goBack()
 }
 
-// toldSince says whether a queue has read the whole log of facts, and found resourceVersions later than a backup's in
+// toldSince reports whether a queue has read the whole log of facts, and found resourceVersions later than a backup in
 // it. Otherwise no queue could notice that Kubernetes was restored.
 func (w *world) toldSince(b *keptAPI) bool {
 	last, err := w.log.Last(w.ctx, eventlog.Facts)

@@ -44,7 +44,7 @@ func (o *oracle) taken(node string) (used int64) {
 	return used
 }
 
-// accepted says whether so much may be taken of a node, and goes on from there.
+// accepted reports whether so much may be taken of a node, and goes on from there.
 func (r *rooms) accepted(n *corev1.Node, used int64) bool {
 	limit := max(room(n), r.excess[n.Name], r.granted[n.Name])
 	delete(r.excess, n.Name)

@@ -265,7 +265,7 @@ type factLog struct {
 	appends int
 }
 
-// dies says whether the writer dies before this append. What it was about may have taken several.
+// dies reports whether the writer dies before this append. What it was about may have taken several.
 func (l *factLog) dies() bool {
 	w := l.p.w
 	if l.appends++; l.stop == nil || !w.faults.on || w.rng.IntN(1000) >= writerDies {

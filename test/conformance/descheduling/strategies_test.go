@@ -88,7 +88,7 @@ func TestStrategies(t *testing.T) {
 	}
 }
 
-// idle says whether too few cases evict anything.
+// idle reports whether too few cases evict anything.
 func (r *row) idle() bool { return r.evicting*100 < leastEvicting*r.cases }
 
 // complaints are about shares of cases that are explained otherwise than by the same answer.

@@ -50,7 +50,7 @@ func (h history) lastOf(upTo, p int) what {
 	return h.at(at - 1).what
 }
 
-// complete says whether shard i can have counted every pod in a zone that its picture of
+// complete reports whether shard i can have counted every pod in a zone that its picture of
 // the ledger stands for: what was handed over must show in its facts, and what is reserved
 // must have been described.
 func (m *model) complete(w *world, i int, zone uint8) bool {
@@ -143,7 +143,7 @@ func (m *model) count(w *world, i, p, t int, zone uint8) counts {
 	return n
 }
 
-// repel says whether two pods may not share a zone by term t.
+// repel reports whether two pods may not share a zone by term t.
 func (m *model) repel(t, p, q int) bool {
 	a, b := m.pods[p], m.pods[q]
 	return a.carriesTerm(t) && b.matchesTerm(t) || b.carriesTerm(t) && a.matchesTerm(t)
@@ -164,7 +164,7 @@ func (m *model) guard(w *world, i, p int, c *pick) bool {
 	return true
 }
 
-// needsTerm says whether the placement may happen only once a term is registered.
+// needsTerm reports whether the placement may happen only once a term is registered.
 func (m *model) needsTerm(p, t int, c *pick) bool {
 	return m.pods[p].carriesTerm(t) && (m.terms[t] != together || c.first)
 }
@@ -218,7 +218,7 @@ func (m *model) ablate(t int, u use) use {
 	return u
 }
 
-// countedFor says whether everything a compare will stand for has been counted.
+// countedFor reports whether everything a compare will stand for has been counted.
 func (m *model) countedFor(w *world, i, t int, u use, zone uint8) bool {
 	if u&(compareC|compareM) == 0 {
 		return true

@@ -159,7 +159,7 @@ func (m *model) refuse(w world, i int, step func(string, world)) {
 	step(fmt.Sprintf("shard %d: pod %d is refused", i, done-1), w)
 }
 
-// holds says whether everything a placement compares is as it was.
+// holds reports whether everything a placement compares is as it was.
 func (m *model) holds(w *world, c pick) bool {
 	end := w.ledger.len()
 	if w.ledger.registry(end) != int(c.registry) && !m.without("compare of the registry") {
@@ -175,7 +175,7 @@ func (m *model) holds(w *world, c pick) bool {
 	return true
 }
 
-// relies says whether a placement may be wrong without the pod it counted in flight: only
+// relies reports whether a placement may be wrong without the pod it counted in flight: only
 // spread is, where a pod elsewhere makes room.
 func (m *model) relies(c pick) bool {
 	for t, k := range m.terms {

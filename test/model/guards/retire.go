@@ -42,7 +42,7 @@ func (m *model) times(w *world, t int, did what) int {
 	return n
 }
 
-// settled says whether shard i sees no reservation of a carrier, and can tell.
+// settled reports whether shard i sees no reservation of a carrier, and can tell.
 func (m *model) settled(w *world, i, t int) bool {
 	s := &w.shards[i]
 	for p, spec := range m.pods {

@@ -119,7 +119,7 @@ func (h history) registry(upTo int) int {
 	return 0
 }
 
-// known says whether a term is in the registry, and whether it may be used by carriers.
+// known reports whether a term is in the registry, and whether it may be used by carriers.
 func (h history) known(upTo, term int) (in, usable bool) {
 	at := h.last(upTo, term, registered, retiring, retired)
 	if at == 0 {

@@ -63,7 +63,7 @@ func (w *world) heldOn(q, n int) bool {
 	return w.entries[q].state == held && int(w.entries[q].node) == n
 }
 
-// fitsLater says whether a plan has its room once its victims are gone.
+// fitsLater reports whether a plan has its room once its victims are gone.
 func (m *model) fitsLater(w *world, see view, c plan) bool {
 	return m.future(w, see, c)+m.pods[c.pod].size <= m.capacity[c.node]
 }

@@ -135,7 +135,7 @@ func (m *model) broken(w *world) string {
 	return ""
 }
 
-// wasted says whether a Held pod's victims are also somebody else's, or one of them was
+// wasted reports whether a Held pod's victims are also somebody else's, or one of them was
 // evicted although the pod cannot use the place any more.
 func (m *model) wasted(w *world, p int, victims uint8, victimOf *[maxPods]string) string {
 	for q := range m.pods {
@@ -154,7 +154,7 @@ func (m *model) wasted(w *world, p int, victims uint8, victimOf *[maxPods]string
 	return ""
 }
 
-// crowdedOut says whether a pod without a reservation could not run on any of its nodes even
+// crowdedOut reports whether a pod without a reservation could not run on any of its nodes even
 // if all that are being evicted were gone.
 func (m *model) crowdedOut(w *world, p int) bool {
 	for n := range m.capacity {

@@ -28,12 +28,12 @@ func (m *model) decide(w *world, p int, step stepFunc) {
 	}
 }
 
-// usable says whether a shard's facts have come as far as a node's document demands.
+// usable reports whether a shard's facts have come as far as a node's document demands.
 func (m *model) usable(w *world, i, n int) bool {
 	return w.shards[i].at >= w.hw[n] || m.without("the high-water when a claim goes")
 }
 
-// company says whether a shard sees the pods that p needs, and nobody's victims among them.
+// company reports whether a shard sees the pods that p needs, and nobody's victims among them.
 // Their documents are compared, and pin them (see pinned).
 func (m *model) company(w *world, i, p int) bool {
 	for q := range m.pods {
@@ -48,7 +48,7 @@ func (m *model) company(w *world, i, p int) bool {
 	return true
 }
 
-// pinned says whether a reservation relies on a pod. Once it is bound, it does no more.
+// pinned reports whether a reservation relies on a pod. Once it is bound, it does no more.
 func (m *model) pinned(w *world, q int) bool {
 	for p, spec := range m.pods {
 		if spec.needs>>q&1 == 1 && w.entries[p].state == committed && w.pods[p].pending() {
@@ -125,7 +125,7 @@ func (w *world) pass(from, to int) {
 	}
 }
 
-// evictedFor says whether somebody has been evicted for a plan.
+// evictedFor reports whether somebody has been evicted for a plan.
 func (w *world) evictedFor(k int) bool {
 	for q := range w.pods {
 		if int(w.pods[q].cause) == k+1 {

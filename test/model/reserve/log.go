@@ -174,7 +174,7 @@ func (s *shard) restart(l *factLog) {
 	s.cache, s.at, s.beyond = l.says(at), at, false
 }
 
-// superseded says whether a later record is about the same pod.
+// superseded reports whether a later record is about the same pod.
 func (l *factLog) superseded(at uint8) bool {
 	r := l.records[at]
 	for _, later := range l.records[at+1 : l.len] {

@@ -31,7 +31,7 @@ func newModel(s scenario, ablated string) *model {
 	return m
 }
 
-// alike says whether each pod gets the name of one of the same shard.
+// alike reports whether each pod gets the name of one of the same shard.
 func (s scenario) alike(pods []int) bool {
 	for p, q := range pods {
 		if s.owner[p] != s.owner[q] {

@@ -27,7 +27,7 @@ func (m *model) decide(w *world, i int, step stepFunc) {
 	}
 }
 
-// reserved says whether the ledger has an entry of the pod. Its shard knows: it has made it.
+// reserved reports whether the ledger has an entry of the pod. Its shard knows: it has made it.
 func (w *world) reserved(nodes, p int) bool {
 	for n := range nodes {
 		if w.docs[n].entries[p].state != none {
@@ -37,7 +37,7 @@ func (w *world) reserved(nodes, p int) bool {
 	return false
 }
 
-// usable says whether the facts have come as far as the document demands.
+// usable reports whether the facts have come as far as the document demands.
 func (m *model) usable(w *world, i, n int) bool {
 	s, hw := &w.shards[i], w.docs[n].hw
 	if m.without("compare of the document") {

@@ -93,7 +93,7 @@ const (
 type entry struct {
 	state entryState
 	// changed is the resourceVersion of the fence's change of the pod, 0 before it is made;
-	// bound says whether that showed the pod bound. The binder knows it, not the ledger.
+	// bound reports whether that showed the pod bound. The binder knows it, not the ledger.
 	changed uint8
 	bound   bool
 }

@@ -72,7 +72,7 @@ func Rivals() []string {
 	return slices.DeleteFunc(Names(), IsRaw)
 }
 
-// IsRaw says whether the contender of this name only binds.
+// IsRaw reports whether the contender of this name only binds.
 func IsRaw(name string) bool { return strings.HasPrefix(name, rawPrefix) }
 
 // WriteConfig writes Config into dir.

@@ -63,7 +63,7 @@ func ReadLimits(path string) ([]Limit, error) {
 	return limits, nil
 }
 
-// Judge says whether an outcome keeps the limit, and what was seen. A part that has not run is nil.
+// Judge reports whether an outcome keeps the limit, and what was seen. A part that has not run is nil.
 func (l Limit) Judge(o *Outcome) (State, float64) {
 	switch {
 	case o == nil:

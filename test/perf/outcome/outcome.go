@@ -119,7 +119,7 @@ func ThisMachine() Machine {
 	return m
 }
 
-// Same says whether absolute numbers of both machines can be compared.
+// Same reports whether absolute numbers of both machines can be compared.
 func (m Machine) Same(o Machine) bool {
 	return m.Processor == o.Processor && m.Processors == o.Processors && m.Platform == o.Platform
 }

@@ -137,7 +137,7 @@ func (w *world) perSearch() float64 {
 	return w.costs[costDecisionNode].Micros * 1000 * float64(nodes)
 }
 
-// gather takes what has come in; some says whether there is something.
+// gather takes what has come in; some reports whether there is something.
 func (s *shard) gather() (in input, docs, facts int, some bool) {
 	w := s.world
 	in = input{

@@ -202,7 +202,7 @@ func readDoc(kv ledger.KV) (n int32, count uint16, err error) {
 	return int32(number), binary.BigEndian.Uint16(kv.Value), nil
 }
 
-// ready says whether the watch has told of what a try has lost to.
+// ready reports whether the watch has told of what a try has lost to.
 func (t *twin) ready(a *try) bool {
 	return a.node < 0 || a.wait <= t.told[t.world.storeOf(int(a.node))]
 }

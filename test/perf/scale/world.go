@@ -214,7 +214,7 @@ func (w *world) storeOf(node int) int { return w.rangeOf(node, w.Ledgers) }
 // logOf is the stream that tells of the pods of a shard.
 func (w *world) logOf(shard int) int { return shard % w.groups() % w.Logs }
 
-// reads says whether a shard follows a range.
+// reads reports whether a shard follows a range.
 func (w *world) reads(shard, part int) bool { return !w.OwnRange || shard%w.groups() == part }
 
 // readers is how many shards follow a range.

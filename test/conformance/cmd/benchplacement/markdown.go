@@ -39,7 +39,7 @@ func (r row) Required() string {
 	return grouped(t.rate) + "/s, " + strconv.FormatFloat(t.ratio, 'f', -1, 64) + "x"
 }
 
-// Met says whether it does, and what not.
+// Met reports whether it does, and what not.
 func (r row) Met() string {
 	t, ok := targets[r.Name]
 	if !ok {
@@ -103,7 +103,7 @@ func (m memoryReport) Required() string {
 	return "–"
 }
 
-// Met says whether it is kept.
+// Met reports whether it is kept.
 func (m memoryReport) Met() string {
 	bound, ok := memoryTargets[[2]int{m.Nodes, m.Pods}]
 	switch {

@@ -74,7 +74,7 @@ func decidesBytes(t Target, name string) bool {
 	return t.Own && strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go")
 }
 
-// upToDate tells whether the program exists and was built from this digest.
+// upToDate reports whether the program exists and was built from this digest.
 // The size guards against an output file that something else cut short.
 func (l Layout) upToDate(t Target, digest string) bool {
 	info, err := os.Stat(filepath.Join(l.BinDir(), t.Name))

@@ -135,7 +135,7 @@ func (c *Child) signal(sig syscall.Signal) error {
 	return nil
 }
 
-// Logged tells whether this run of the child has written text to its log.
+// Logged reports whether this run of the child has written text to its log.
 func (c *Child) Logged(text string) bool {
 	content, err := os.ReadFile(c.spec.LogFile)
 	if err != nil || int64(len(content)) < c.logFrom {

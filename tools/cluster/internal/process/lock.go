@@ -37,7 +37,7 @@ func Acquire(dir string) (*Lock, error) {
 // Release gives up this process's part of the lock; children keep theirs.
 func (l *Lock) Release() error { return l.file.Close() }
 
-// Alive tells whether any process of dir is running. A directory that does
+// Alive reports whether any process of dir is running. A directory that does
 // not exist has none.
 func Alive(dir string) (bool, error) {
 	if _, err := os.Stat(lockPath(dir)); errors.Is(err, os.ErrNotExist) {

@@ -34,7 +34,7 @@ func FreePorts(count int) (ports []int, err error) {
 	return ports, nil
 }
 
-// PortTaken tells whether a child ended because its port was in use.
+// PortTaken reports whether a child ended because its port was in use.
 func (c *Child) PortTaken() bool {
 	return c.Logged("address already in use")
 }

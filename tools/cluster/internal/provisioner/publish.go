@@ -136,7 +136,7 @@ func (p Provisioner) capacity(ctx context.Context, node *corev1.Node, class stri
 	return err
 }
 
-// made tells whether the provisioner has made a volume.
+// made reports whether the provisioner has made a volume.
 func (p Provisioner) made(volume *corev1.PersistentVolume) bool {
 	return volume.Annotations[provisionedBy] == p.Name
 }

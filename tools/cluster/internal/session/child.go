@@ -28,7 +28,7 @@ type Program struct {
 	// Spec describes the child once the ports are known; its log file is set
 	// by the session.
 	Spec func(ports []int) (process.Spec, error)
-	// Ready tells whether the child answers; nil means as soon as it runs.
+	// Ready reports whether the child answers; nil means as soon as it runs.
 	// What it returns as an error is shown if the wait is given up.
 	Ready func(ctx context.Context) error
 }

@@ -59,7 +59,7 @@ type Cluster struct {
 	// EtcdURL is the cluster's own etcd; clients authenticate with EtcdClient.
 	EtcdURL    string   `json:"etcdURL"`
 	EtcdClient pki.Pair `json:"etcdClient"`
-	// KWOK tells whether simulated kubelets run.
+	// KWOK reports whether simulated kubelets run.
 	KWOK bool `json:"kwok"`
 	// Controllers is what kube-controller-manager was asked to run, or "none".
 	Controllers string `json:"controllers"`
