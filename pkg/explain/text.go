@@ -74,6 +74,8 @@ func (p *page) state(s *Story) {
 		}
 	}
 	q := s.Queue
+	// Without an answer of the queue, or for a pod that it has no pool for, the facts are all there is. A bound pod
+	// may still be in the answer of a queue that has not applied the bind.
 	if q == nil || q.Pool == "" || s.State == stateBound {
 		p.line("state: %s%s", s.State, where)
 		if q != nil && q.Reason != "" && s.State == stateWaiting {
@@ -138,6 +140,7 @@ func (p *page) promises(v *PodView) {
 // the same reasons, the nodes that came nearest, and those that one rule alone rules out.
 func (p *page) nodes(s *Story) {
 	v := s.Shard
+	// Which nodes would accept a pod matters only until it has one.
 	if s.State != stateWaiting && s.State != stateGated {
 		return
 	}
@@ -264,6 +267,8 @@ func amount(name string, n int64) string {
 // choice writes the last decision that chose a node, with its evidence.
 func (p *page) choice(s *Story) {
 	var d *events.Decision
+	// The last placement with evidence is the one that explains the present node; those before it were lost or
+	// released.
 	for _, e := range slices.Backward(s.Events) {
 		if e.Decision != nil && e.Decision.Kind == events.DecisionPlaced && e.Decision.Evidence != nil {
 			d = e.Decision

@@ -88,6 +88,7 @@ func (c *Client) filter(ctx context.Context, pod *corev1.Pod, nodes []*corev1.No
 	if answer.Error != "" {
 		return filtered{}, &RefusedError{answer.Error}
 	}
+	// An extender that caches nodes answers with names, others with objects. An answer with neither leaves no node.
 	var left []string
 	switch {
 	case c.config.NodeCacheCapable && answer.NodeNames != nil:
@@ -121,6 +122,7 @@ func (f *filtered) opinion(node string) placement.Opinion {
 	if f.left[node] {
 		return placement.Opinion{}
 	}
+	// Both maps may name the node; then it is unresolvable, as in kube-scheduler.
 	o, reason := placement.Opinion{Rejected: true}, f.failed[node]
 	if why, hopeless := f.unresolvable[node]; hopeless {
 		reason, o.Unresolvable = why, true
@@ -187,6 +189,7 @@ func (c *Client) send(ctx context.Context, verb string, question, answer any) er
 	target := strings.TrimRight(c.config.URLPrefix, "/") + "/" + verb
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {
+		// An error must not show the password that a URL may have.
 		if bad, ok := errors.AsType[*url.Error](err); ok {
 			err = bad.Err // without the text, which may hold a password
 		}

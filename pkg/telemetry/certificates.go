@@ -111,6 +111,8 @@ func (f CertificateFile) expires() (at time.Time, ok bool) {
 		if err != nil {
 			return time.Time{}, false
 		}
+		// For a chain the earliest expiry counts: a handshake fails with the first expired certificate. Of several
+		// authorities the latest counts: any one of them verifies a peer.
 		if at.IsZero() || cert.NotAfter.After(at) == f.Authority {
 			at = cert.NotAfter
 		}

@@ -64,6 +64,7 @@ func Setup(ctx context.Context, cfg Config) (*Telemetry, error) {
 	if cfg.Service == "" {
 		return nil, errors.New("telemetry: Service is not set: want the name of the service")
 	}
+	// The variables are checked even if nothing is exported, so that a mistake shows before tracing is needed.
 	sampler, err := samplerFromEnv(os.Getenv)
 	if err != nil {
 		return nil, err
@@ -80,6 +81,7 @@ func Setup(ctx context.Context, cfg Config) (*Telemetry, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The processor exports in batches, from a goroutine of its own, and drops spans when its queue is full.
 	provider := newProvider(sampler, sdktrace.NewBatchSpanProcessor(countingExporter{exporter}), attributes)
 	otel.SetTracerProvider(provider)
 	otel.SetTextMapPropagator(propagation.TraceContext{})
@@ -146,6 +148,7 @@ func exporterFromEnv(ctx context.Context, env func(string) string) (sdktrace.Spa
 	if strings.EqualFold(value(envDisabled), "true") {
 		return nil, nil
 	}
+	// Without an exporter's name, an endpoint is enough.
 	switch exporter := value(envExporter); exporter {
 	case "otlp":
 	case "none":

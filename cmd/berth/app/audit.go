@@ -118,6 +118,8 @@ func (o *options) openLedger(ctx context.Context) (*etcd.Store, error) {
 	if err := o.tls.validate(); err != nil {
 		return nil, err
 	}
+	// The flags say where the ledger is in at most one way; no flag at all is not an error of this function, as some
+	// commands do without a ledger.
 	endpoints := o.etcdEndpoints
 	switch {
 	case len(endpoints) > 0 && o.dataDir != "":

@@ -132,6 +132,7 @@ func (o *storeFlags) deschedule(ctx context.Context, w io.Writer) error {
 	}
 	// Report is called before Run returns, so no lock is needed.
 	var report *plan.Report
+	// A configuration with Report makes the service run one cycle and return.
 	d, err := descheduler.New(descheduler.Config{
 		ID: instanceID(deschedulerService), Policy: in.policy, Profiles: in.config.Profiles, DryRun: o.dryRun,
 		Prometheus: o.descheduling.prometheus,

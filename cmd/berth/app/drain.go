@@ -109,6 +109,7 @@ func partitionsByShard(ctx context.Context, store *etcd.Store) (map[string][]int
 	if err != nil {
 		return nil, err
 	}
+	// Live shards first, so that one without partitions can be given some.
 	for _, kv := range members {
 		owned[strings.TrimPrefix(kv.Key, roster.PrefixMember+"scheduler/")] = nil
 	}
@@ -138,6 +139,7 @@ func drainMoves(owned map[string][]int32, id string) (map[int32]string, error) {
 		return nil, fmt.Errorf("drain-shard: %s is the only shard: no other shard can take its %d partitions",
 			id, len(owned[id]))
 	}
+	// Each partition goes to the shard that then has the fewest; equal shards are taken in the order of their names.
 	count := map[string]int{}
 	for _, other := range others {
 		count[other] = len(owned[other])

@@ -98,6 +98,7 @@ func (e *exportCommand) files() (config, policyFile []byte, err error) {
 func (e *exportCommand) write(
 	ctx context.Context, src rerun.Source, c past.Contents,
 ) (m past.Manifest, size int64, err error) {
+	// A bundle shows names and labels of the cluster, so only the user may read it. O_EXCL keeps an older bundle.
 	const private = 0o600
 	file, err := os.OpenFile(e.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, private)
 	if err != nil {

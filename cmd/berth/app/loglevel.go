@@ -54,6 +54,7 @@ func logLevel(ctx context.Context, address string, tls rest.TLSClientConfig, lev
 	if err != nil {
 		return "", fmt.Errorf("--http-ca-file, --http-cert-file, --http-key-file: %w", err)
 	}
+	// A CA means that the process serves HTTPS: there is no other way to verify it.
 	scheme, method := "http://", http.MethodGet
 	if tls.CAFile != "" {
 		scheme = "https://"

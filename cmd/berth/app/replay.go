@@ -96,6 +96,7 @@ func (r *logCommand) openSource(
 	if err := r.checkOutput(); err != nil {
 		return err
 	}
+	// A bundle brings its own configuration, a running Berth does not.
 	var src rerun.Source
 	var text []byte
 	if bundle != "" {
@@ -154,6 +155,7 @@ func (r *replayCommand) replay(
 	if r.output != "" {
 		result.listed = math.MaxInt
 	}
+	// Each verdict is counted as it comes, so that a log of any length needs little memory.
 	err = rerun.Run(ctx, rerun.Job{
 		Source: src, Profiles: profiles, Version: berthVersion(), Wanted: wanted, Strict: r.strict, Each: result.add,
 		LeftOut: func(eventlog.Record, error) { result.Unreadable++ },
@@ -219,6 +221,7 @@ func mix(sequence, seed uint64) uint64 {
 // firstFrom returns a filter for the first decision at or after --at. The filter remembers that it has selected one,
 // and so serves one run.
 func (r *replayCommand) firstFrom() (func(eventlog.Record, *events.Decision) bool, error) {
+	// The filter is called in the order of the log, so the first match is the decision to select.
 	found := false
 	first := func(reached func(eventlog.Record) bool) func(eventlog.Record, *events.Decision) bool {
 		return func(rec eventlog.Record, _ *events.Decision) bool {
@@ -271,6 +274,8 @@ type replayed struct {
 // add counts a verdict, and lists it if it is not the same or was requested by name.
 func (r *replayResult) add(v rerun.Verdict) error {
 	r.Decisions++
+	// A decision that could be made again and differs is explained (another configuration or version) or not; only the
+	// latter is a failure.
 	outcome := "identical"
 	switch {
 	case v.Same():
@@ -281,6 +286,7 @@ func (r *replayResult) add(v rerun.Verdict) error {
 		if r.Why == nil {
 			r.Why = map[string]int{}
 		}
+		// Reasons are few texts; the limit is for a log in which each decision has its own.
 		if len(r.Why) < replayListed || r.Why[v.Missing] > 0 {
 			r.Why[v.Missing]++
 		}

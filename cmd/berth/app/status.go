@@ -131,6 +131,7 @@ func (o *statusCommand) services(ctx context.Context) (overviewSource, func(), e
 	}
 	// The log's connection is also the bus to the services.
 	inquiry := &inquire.Inquiry{Log: log, History: log, Bus: log}
+	// The ledger is opened for each report: a connection that was idle for hours may be dead.
 	return func(ctx context.Context) (*explain.Overview, error) {
 		leader, err := o.descheduler(ctx)
 		if err != nil {
@@ -172,6 +173,8 @@ func (o *statusCommand) report(ctx context.Context, ask overviewSource) (statusR
 			return r, err
 		}
 	}
+	// The API server is optional where the services were asked: without a kubeconfig, or without permission to list
+	// pods, the rest is shown.
 	cluster, err := o.priorities(ctx)
 	switch {
 	case err == nil:
@@ -227,6 +230,7 @@ func (o *options) priorities(ctx context.Context) (priorities.Report, error) {
 		}
 		return priorities.Report{}, err
 	}
+	// Ended pods are listed, too, and left out by package priorities.
 	pods, err := listPages(ctx, func(ctx context.Context, o metav1.ListOptions) ([]corev1.Pod, string, error) {
 		page, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
 		if err != nil {
@@ -276,6 +280,7 @@ func writeStatus(w io.Writer, r statusReport, format string) error {
 	if done, err := render.Structured(w, r, format); done {
 		return err
 	}
+	// The services' warnings come first: they are about all pods, the others about priorities.
 	warnings := r.Warnings
 	if r.Services != nil {
 		if err := r.Services.Text(w, time.Now()); err != nil {

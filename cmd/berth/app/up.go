@@ -235,6 +235,7 @@ func (o *options) build(
 		in: in, st: st, facts: feed.New(st.log, st.log), ledger: share.New(st.ledger), clock: clock.RealClock{},
 		logger: logger, runners: map[string]runner{},
 	}
+	// The order does not matter: creating a service starts nothing.
 	for _, s := range services {
 		var err error
 		switch s {
@@ -340,6 +341,7 @@ func (b *builder) plugins(ctx context.Context, o *options) (*plugins.Runtime, er
 	if b.custom != nil || !slices.ContainsFunc(b.in.config.Profiles, with) {
 		return b.custom, nil
 	}
+	// The kubeconfig is read only when a plugin asks for a client.
 	custom, err := plugins.New(ctx, plugins.Config{
 		Profiles: b.in.config.Profiles, Factories: compiledIn, Parallelism: int(b.in.config.Parallelism),
 		PodsToActivate: podsToActivate,

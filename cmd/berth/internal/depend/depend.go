@@ -79,8 +79,10 @@ func (w *Watch) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
+		// The time of the first failed probe counts as the beginning, not that of the one that is reported.
 		asked := time.Now()
 		err := w.probe(ctx)
+		// The process stops: the probe's failure says nothing about the dependency.
 		if ctx.Err() != nil {
 			return nil
 		}

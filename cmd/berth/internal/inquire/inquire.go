@@ -59,6 +59,7 @@ func isUID(text string) bool {
 // Pod returns all that is known about a pod, by namespace/name or UID. It is an error if the log has no record of the
 // pod.
 func (q *Inquiry) Pod(ctx context.Context, pod string) (*explain.Story, error) {
+	// The queue first: it knows the UID of a pod that exists, and the shard that would decide about it.
 	queue, err := q.queue(ctx, explain.Question{Pod: pod})
 	if err != nil {
 		return nil, err
@@ -156,6 +157,7 @@ func (q *Inquiry) scan(ctx context.Context, s eventlog.Stream, visit func(eventl
 	if err != nil || last == 0 {
 		return err
 	}
+	// Retention has usually removed the beginning; the error names the first record that is left.
 	reader, err := q.Log.Read(ctx, s, 1)
 	var gap *eventlog.ErrGap
 	if errors.As(err, &gap) {
@@ -204,6 +206,7 @@ func (q *Inquiry) addEviction(ctx context.Context, s *explain.Story) error {
 		return nil
 	}
 	if token := s.PlanToken(); token != "" {
+		// Nominations are few, so all of them are read to find the one with the token.
 		records, err := q.History.About(ctx, eventlog.Decisions, events.DecisionsOf(events.DecisionNominated), 0)
 		if err != nil {
 			return err
@@ -249,6 +252,7 @@ func (q *Inquiry) Overview(ctx context.Context, descheduler string) (*explain.Ov
 	if err != nil {
 		return nil, err
 	}
+	// Without a queue it is not known how many shards there are; one answer is enough then.
 	alive := 1
 	if queue != nil && queue.Status != nil {
 		alive = 0

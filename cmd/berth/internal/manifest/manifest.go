@@ -71,6 +71,7 @@ func (c *Content) add(obj runtime.Object, kind *schema.GroupVersionKind) error {
 		c.Pods = append(c.Pods, o)
 	case *corev1.Node:
 		c.Nodes = append(c.Nodes, o)
+	// The items of a List are decoded one by one, as each may be of another kind.
 	case *corev1.List:
 		for i := range o.Items {
 			if err := c.document(o.Items[i].Raw); err != nil {
@@ -99,6 +100,7 @@ func (c *Content) replicas(
 	if replicas != nil {
 		n = *replicas
 	}
+	// The bound is for all workloads of a file together.
 	if room := maxPods - len(c.Pods); n < 0 || int(n) > room {
 		return fmt.Errorf("%s %s: %d replicas: want 0 to %d", kind.Kind, owner.Name, n, max(room, 0))
 	}

@@ -20,6 +20,7 @@ import (
 // it. Claims to devices are left out where the API server has none (Kubernetes before 1.34).
 func kinds(api kubernetes.Interface) []kind {
 	core, everywhere := api.CoreV1(), metav1.NamespaceAll
+	// Each kind is stripped by package audit, which knows what its rules read.
 	all := []kind{
 		kindOf(recording.KindNamespace, core.Namespaces(), func(n *corev1.Namespace, o *recording.Object) {
 			o.Namespace = audit.StripNamespace(n)

@@ -102,6 +102,7 @@ func (s *source) run(ctx context.Context) error {
 
 // follow lists if it must, and watches until the watch breaks.
 func (s *source) follow(ctx context.Context) error {
+	// A list is needed at the start, and after the API server has forgotten the version from which to go on.
 	if s.version == "" {
 		items, rv, err := s.listAll(ctx)
 		if err != nil {
@@ -141,6 +142,7 @@ func (s *source) relistIfExpired(err error) error {
 // applyEvent records one event of the watch. A bookmark only advances the version: from there a broken watch can
 // continue, although no object of the kind has changed.
 func (s *source) applyEvent(ctx context.Context, ev watch.Event) error {
+	// The error is a Status object, such as "too old resource version".
 	if ev.Type == watch.Error {
 		return apierrors.FromObject(ev.Object)
 	}
@@ -174,6 +176,7 @@ func (s *source) recordVersion(ctx context.Context, obj runtime.Object, o record
 		}
 	}
 	s.mu.Lock()
+	// The deletion of an object that was never recorded is left out, too.
 	old, known := s.mu.objects[o.UID]
 	if o.Gone {
 		delete(s.mu.objects, o.UID)
@@ -252,6 +255,7 @@ func (s *source) settle(ctx context.Context) (uint64, error) {
 	}
 	tick := time.NewTicker(settleEvery)
 	defer tick.Stop()
+	// A watch that is further behind is not awaited: the list has the rest.
 	for limit := time.Now().Add(settleTimeout / 4); !s.caughtUp(items, rv) && time.Now().Before(limit); {
 		select {
 		case <-ctx.Done():
@@ -316,6 +320,7 @@ func (s *source) listAll(ctx context.Context) ([]runtime.Object, uint64, error) 
 		if err != nil {
 			return nil, 0, fmt.Errorf("record: list %ss: %w", s.kind.name, err)
 		}
+		// All pages are of the version of the first one, which the last one repeats.
 		if opts.Continue = m.GetContinue(); opts.Continue == "" {
 			rv, err := listVersion(list)
 			return all, rv, err

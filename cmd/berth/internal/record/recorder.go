@@ -138,6 +138,7 @@ func (r *Recorder) markUntil(ctx, watching context.Context) {
 			return
 		case <-tick.C:
 		}
+		// A mark that fails because of the end is not a failure.
 		mark, err := r.mark(ctx)
 		if ctx.Err() != nil {
 			return

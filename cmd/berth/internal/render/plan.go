@@ -59,6 +59,7 @@ func PlanSummary(w io.Writer, r *plan.Report, format string) error {
 	if r.Skipped != "" {
 		fmt.Fprintf(w, "no cycle: %s\n", r.Skipped)
 	}
+	// A strategy that picked nothing has its paragraph as well: that it ran is part of the answer.
 	for _, s := range r.Strategies {
 		evicted, because := 0, map[string]int{}
 		for _, m := range r.Evict {
@@ -109,6 +110,7 @@ type nodeEffect struct {
 // writeByNode prints the table of nodes that a plan affects; nothing if it affects none.
 func writeByNode(w io.Writer, r *plan.Report) error {
 	nodes := map[string]*nodeEffect{}
+	// A node has a line if a pod leaves it, is expected on it, or stays on it.
 	at := func(name string) *nodeEffect {
 		if nodes[name] == nil {
 			nodes[name] = &nodeEffect{because: map[string]int{}}

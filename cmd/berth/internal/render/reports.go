@@ -39,6 +39,7 @@ func Audit(w io.Writer, r *audit.Report, format string) error {
 	if r.Unlisted > 0 {
 		fmt.Fprintf(w, "and %d more\n", r.Unlisted)
 	}
+	// Findings that are not listed count as well.
 	n := r.Violations()
 	_, err := fmt.Fprintf(w, "%d violations, %d warnings\n", n, len(r.Findings)+r.Unlisted-n)
 	return err

@@ -21,6 +21,7 @@ func Simulation(w io.Writer, r *simulate.Report) error {
 			"%d pods are placed by built-in rules only: extenders or plugins that would be consulted are not called\n",
 			r.Unasked)
 	}
+	// Each table is aligned by itself.
 	table := func(header string, rows [][]any) {
 		if len(rows) == 0 {
 			return

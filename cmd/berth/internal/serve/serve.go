@@ -67,6 +67,7 @@ func Listen(cfg Config) (*Server, error) {
 	if err := cfg.TLS.Validate(); err != nil {
 		return nil, err
 	}
+	// Certificates before the port: a file that is wrong must not take the port of a process that works.
 	s := &Server{profiling: cfg.Profiling, tls: cfg.TLS, mux: http.NewServeMux(), timeouts: defaultTimeouts}
 	if cfg.TLS.CertFile != "" {
 		var err error
@@ -134,6 +135,7 @@ func (s *Server) Run(ctx context.Context) error {
 		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
 	srv := s.timeouts.server(s.tls.guard(mux))
+	// Without a certificate, plain HTTP.
 	if s.identity == nil {
 		return serveUntil(ctx, srv, func() error { return srv.Serve(s.listener) })
 	}
