@@ -184,7 +184,7 @@ func (o *Overview) promises(t io.Writer) {
 	}
 }
 
-// counts returns a text such as "3 node, 1 guard", or 0.
+// counts returns a text such as "3 node, 1 guard", or 0. Names with a count of 0 are left out.
 func counts(of map[string]int) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(of)) {

@@ -68,6 +68,7 @@ func address(c configv1.Extender) string {
 // status other than 200.
 type RefusedError struct{ Message string }
 
+// Error returns the message as it is: events and conditions show it as upstream's do.
 func (e *RefusedError) Error() string { return e.Message }
 
 // filtered is the answer of a filter: the names of the nodes that it left, and why others failed, those that no

@@ -15,6 +15,7 @@ type family struct {
 }
 
 var (
+	// Upstream's metrics keep upstream's stability; the others may change.
 	schedulerStable = family{"scheduler", metrics.STABLE}
 	schedulerBeta   = family{"scheduler", metrics.BETA}
 	schedulerAlpha  = family{"scheduler", metrics.ALPHA}
@@ -75,6 +76,7 @@ func (f family) histogramOptions(name, help string, buckets []float64) *metrics.
 	}
 }
 
+// registerOnce makes Register idempotent: Setup calls it, and so do tests.
 var registerOnce sync.Once
 
 // Register puts all metrics into the legacy registry, once; Setup calls it. Before that they count nothing.

@@ -137,6 +137,7 @@ func (t *Telemetry) Shutdown(ctx context.Context) error {
 
 // exporterFromEnv returns the exporter that the variables request, nil for none.
 func exporterFromEnv(ctx context.Context, env func(string) string) (sdktrace.SpanExporter, error) {
+	// The first variable that is set counts: those for traces precede the general ones.
 	value := func(names ...string) string {
 		for _, name := range names {
 			if v := strings.TrimSpace(env(name)); v != "" {
@@ -180,6 +181,7 @@ func (countingProcessor) OnEnd(sdktrace.ReadOnlySpan)                     { span
 func (countingProcessor) Shutdown(context.Context) error                  { return nil }
 func (countingProcessor) ForceFlush(context.Context) error                { return nil }
 
+// countingExporter counts the spans that are passed to the exporter, by result.
 type countingExporter struct{ sdktrace.SpanExporter }
 
 func (e countingExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {

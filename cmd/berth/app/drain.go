@@ -28,8 +28,10 @@ const (
 )
 
 // newDrainShardCommand returns the command `berth drain-shard`. It writes requests to the ledger and then reads it
-// until they were followed. The exit code is 1 if the shard is unknown or the only one, and if it still has partitions
-// after --timeout; the requests stay in the ledger then.
+// until they were followed, usually within seconds. It needs write access to the keys of requested owners.
+//
+// The exit code is 1 if the shard is unknown or the only one, and if it still has partitions after --timeout; the
+// requests stay in the ledger then, and are followed later.
 func newDrainShardCommand() *cobra.Command {
 	o := &options{}
 	var timeout time.Duration
@@ -64,6 +66,8 @@ func (o *options) drainShard(ctx context.Context, w io.Writer, id string, timeou
 		return errors.New("--etcd-endpoints: not set: want the endpoints of the ledger, or --data-dir")
 	}
 	defer func() { _ = store.Close() }() // only the connection
+	// The plan is made from one look at the ledger; partitions that move meanwhile are requested nevertheless, and end
+	// up where the plan says.
 	owned, err := partitionsByShard(ctx, store)
 	if err != nil {
 		return err

@@ -34,6 +34,7 @@ const replayListed = 20
 // even the recorded nodes that a decision counted before the ledger showed them.
 type replayCommand struct {
 	logCommand
+	// bundle is a file instead of a running Berth.
 	bundle, pod, at string
 	all, strict     bool
 	sample          int
@@ -41,8 +42,12 @@ type replayCommand struct {
 }
 
 // newReplayCommand returns the command `berth replay`. It reads the log of a running Berth or a bundle, and contacts
-// nothing else: neither extenders nor plugins are called again. The exit code is 1 if a decision differs for no known
-// reason, and if no decision was selected that can be made again.
+// nothing else: neither extenders nor plugins are called again. The log is read once, in order; the state is kept as a
+// shard keeps it, so memory is that of a shard, and the time is that of the facts plus that of the decisions which are
+// made again.
+//
+// The exit code is 1 if a decision differs for no known reason, and if no decision was selected that can be made
+// again. Differences with a known reason (another configuration, another version) are listed and do not count.
 func newReplayCommand() *cobra.Command {
 	r := &replayCommand{}
 	cmd := &cobra.Command{
@@ -151,6 +156,7 @@ func (r *replayCommand) replay(
 	if err != nil {
 		return err
 	}
+	// The result is bounded, whatever the number of decisions.
 	result := replayResult{listed: replayListed, single: r.pod != "" || r.at != ""}
 	if r.output != "" {
 		result.listed = math.MaxInt
@@ -163,6 +169,7 @@ func (r *replayCommand) replay(
 	if err != nil {
 		return err
 	}
+	// A replay of nothing must not look like a success.
 	if result.Decisions == 0 {
 		return errors.New("the log has no such decision that records what it was computed from")
 	}
@@ -261,14 +268,17 @@ type replayResult struct {
 
 // replayed is one decision in the list: what was recorded, and NodeAgain, the node that came out now.
 type replayed struct {
+	// Outcome is identical, different, "different, explained" or "not reproducible"; Kind is that of the recorded
+	// decision.
 	Pod, UID, Shard, Kind, Outcome string
 	Attempt                        int32
-	Facts                          uint64
-	Ledger                         int64
-	Node, NodeAgain                string `json:",omitempty"`
-	NodesFeasible, NodesTotal      int32
-	Differences                    []rerun.Difference `json:",omitempty"`
-	Explained, Missing             string             `json:",omitempty"`
+	// Facts and Ledger are the sequence and the revision from which the decision was computed.
+	Facts                     uint64
+	Ledger                    int64
+	Node, NodeAgain           string `json:",omitempty"`
+	NodesFeasible, NodesTotal int32
+	Differences               []rerun.Difference `json:",omitempty"`
+	Explained, Missing        string             `json:",omitempty"`
 }
 
 // add counts a verdict, and lists it if it is not the same or was requested by name.

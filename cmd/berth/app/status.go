@@ -32,15 +32,19 @@ const clearScreen = "\x1b[H\x1b[2J"
 // --watch.
 type statusCommand struct {
 	storeFlags
+	// watch repeats the report every so often, until the command is interrupted.
 	watch bool
 	every time.Duration
 	// servicesError is the reason why the services were not asked.
 	servicesError error
 }
 
-// newStatusCommand returns the command `berth status`. It asks the leading queue and the shards over NATS, reads the
-// ledger, and lists pods and quotas from the API server; each of the three is left out if the flags do not locate it.
-// The exit code is 1 only if something that was located cannot be read: anomalies and warnings are no errors.
+// newStatusCommand returns the command `berth status`. It asks the leading queue and the shards over NATS, which takes
+// up to three seconds if one does not answer; it reads the ledger, and lists pods and quotas from the API server. Each
+// of the three is left out if the flags do not locate it.
+//
+// The exit code is 1 only if something that was located cannot be read: anomalies and warnings are no errors, and are
+// for alerts. With --watch the command exits with 0 when it is interrupted, and with 1 at the first report that fails.
 func newStatusCommand() *cobra.Command {
 	o := &statusCommand{}
 	cmd := &cobra.Command{
@@ -83,6 +87,7 @@ func (o *statusCommand) run(ctx context.Context, w io.Writer) error {
 	}
 	defer o.disconnect()
 	ask, closeAll, err := o.services(ctx)
+	// The error is final if the user named the place, or if there is no other one to show.
 	if err != nil && (named || o.installation.Namespace == "") {
 		return err
 	}

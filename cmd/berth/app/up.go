@@ -39,6 +39,7 @@ type runner interface {
 // inputs holds everything that the command line names, read and checked. policy is nil without --policy, rest is nil
 // for a process that does not use Kubernetes itself (a shard or a descheduler alone).
 type inputs struct {
+	// config is never nil, unless its file cannot be read: without --config it is the default.
 	config *config.Configuration
 	policy *policy.Policy
 	rest   *rest.Config
@@ -257,13 +258,16 @@ func (o *options) build(
 
 // builder creates services. It lives for one call of build.
 type builder struct {
+	// in and st are the inputs and the open stores of the process.
 	in inputs
 	st *stores
 	// facts and ledger are shared by all services of the process.
-	facts   *feed.Feed
-	ledger  *share.Store
-	clock   clock.WithTicker
-	logger  *slog.Logger
+	facts  *feed.Feed
+	ledger *share.Store
+	// clock is the real one; tests of services give them another.
+	clock  clock.WithTicker
+	logger *slog.Logger
+	// runners are the services that were created so far, by member id.
 	runners map[string]runner
 	// custom are the plugins that profiles enable, created for the first service that needs them.
 	custom *plugins.Runtime

@@ -52,6 +52,7 @@ func (t *together) Permit(
 		return framework.NewStatus(framework.UnschedulableAndUnresolvable,
 			fmt.Sprintf("annotation %s is %q, want a number", sizeOf, text)), 0
 	}
+	// Pods of the group that are on nodes already, from an earlier attempt or before a restart, count as well.
 	nodes, err := t.handle.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return framework.AsStatus(err), 0

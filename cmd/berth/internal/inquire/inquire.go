@@ -72,6 +72,7 @@ func (q *Inquiry) Pod(ctx context.Context, pod string) (*explain.Story, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The queue may know the pod although retention has removed its records; without history there is no story.
 	if len(story.Events) == 0 {
 		return nil, fmt.Errorf("pod %s: not found in the log", pod)
 	}
@@ -219,6 +220,7 @@ func (q *Inquiry) addEviction(ctx context.Context, s *explain.Story) error {
 			}
 		}
 	}
+	// A pod without a controller is not replaced.
 	if s.Owner == "" {
 		return nil
 	}
@@ -234,6 +236,7 @@ func (q *Inquiry) addEviction(ctx context.Context, s *explain.Story) error {
 func (q *Inquiry) Node(ctx context.Context, name string) (*explain.ShardAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, shardTimeout)
 	defer cancel()
+	// A shard that does not know the node leaves the question to others.
 	question := explain.Question{Node: name}
 	answers, err := explain.Ask(ctx, q.Bus, work.SubjectAskShards, question, anyAnswer[explain.ShardAnswer])
 	if err != nil {

@@ -104,6 +104,7 @@ func (c *Content) replicas(
 	if room := maxPods - len(c.Pods); n < 0 || int(n) > room {
 		return fmt.Errorf("%s %s: %d replicas: want 0 to %d", kind.Kind, owner.Name, n, max(room, 0))
 	}
+	// The pods get a controller, so that rules about owners, and a simulated eviction's replacement, work for them.
 	controls := true
 	for i := range n {
 		pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}

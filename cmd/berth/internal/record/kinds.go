@@ -52,7 +52,8 @@ type collection[L runtime.Object] interface {
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// kindOf returns a kind whose objects have type T.
+// kindOf returns a kind whose objects have type T. Its functions work on runtime.Object, so that one source serves all
+// kinds.
 func kindOf[T, L runtime.Object](name recording.Kind, of collection[L], strip func(T, *recording.Object)) kind {
 	return kind{
 		name:  name,

@@ -32,6 +32,7 @@ type ledgerSource struct {
 	}
 }
 
+// newLedgerSource returns a source that has recorded nothing.
 func newLedgerSource(store ledger.Store, out chan<- recording.Record) *ledgerSource {
 	s := &ledgerSource{store: store, out: out, listed: make(chan struct{})}
 	s.mu.keys = map[string]int64{}
@@ -98,6 +99,7 @@ func (s *ledgerSource) applyBatch(ctx context.Context, b replica.Batch) {
 	s.mu.revision = b.Events.Revision
 }
 
+// revision returns the newest revision that was recorded completely.
 func (s *ledgerSource) revision() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -76,6 +76,7 @@ type source struct {
 	}
 }
 
+// newSource returns a source that has recorded nothing.
 func newSource(k kind, out chan<- recording.Record, logger *slog.Logger) *source {
 	s := &source{kind: k, out: out, logger: logger, listed: make(chan struct{}), seed: maphash.MakeSeed()}
 	s.mu.objects = map[string]seen{}
@@ -100,7 +101,9 @@ func (s *source) run(ctx context.Context) error {
 	return nil
 }
 
-// follow lists if it must, and watches until the watch breaks.
+// follow lists if it must, and watches until the watch breaks. The watch begins at the version of the list or of the
+// last event, so nothing is missed between them. API servers end a watch after some minutes; the next one then
+// continues at the last event or bookmark.
 func (s *source) follow(ctx context.Context) error {
 	// A list is needed at the start, and after the API server has forgotten the version from which to go on.
 	if s.version == "" {

@@ -20,9 +20,11 @@ func Plan(w io.Writer, r *plan.Report, format string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "%d nodes, %d pods picked, %d to evict, %d stay (facts %d)\n",
 		r.Nodes, r.Picked, len(r.Evict), len(r.Kept), r.Facts)
+	// Nothing was planned, for this reason.
 	if r.Skipped != "" {
 		fmt.Fprintf(t, "no cycle: %s\n", r.Skipped)
 	}
+	// The stop switch is on: a running descheduler would plan the same and request nothing.
 	if r.Paused != "" {
 		fmt.Fprintf(t, "none of this would be carried out: %s\n", r.Paused)
 	}
@@ -30,6 +32,7 @@ func Plan(w io.Writer, r *plan.Report, format string) error {
 		fmt.Fprintln(t, "\nEVICT\tFROM\tLANDS ON\tSTRATEGY\tWHY")
 	}
 	for _, m := range r.Evict {
+		// A plan may evict a pod without a node for its replacement.
 		landing := m.Landing
 		if landing == "" {
 			landing = "-"
@@ -61,6 +64,7 @@ func PlanSummary(w io.Writer, r *plan.Report, format string) error {
 	}
 	// A strategy that picked nothing has its paragraph as well: that it ran is part of the answer.
 	for _, s := range r.Strategies {
+		// The report's lists are over all strategies; these are the counts of one.
 		evicted, because := 0, map[string]int{}
 		for _, m := range r.Evict {
 			if m.Profile == s.Profile && m.Strategy == s.Strategy {
@@ -76,6 +80,7 @@ func PlanSummary(w io.Writer, r *plan.Report, format string) error {
 		for _, sentence := range s.Says {
 			fmt.Fprintf(w, "  %s\n", sentence)
 		}
+		// What the strategy says about nodes comes before the pods that protections and guards keep.
 		for _, reason := range countsByReason(because) {
 			fmt.Fprintf(w, "  stay: %s\n", reason)
 		}
@@ -133,6 +138,7 @@ func writeByNode(w io.Writer, r *plan.Report) error {
 	fmt.Fprintln(t, "\nNODE\tLEAVE\tARRIVE\tSTAY")
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		n := nodes[name]
+		// A node that no pod stays on for a reason has a dash.
 		stay := strings.Join(countsByReason(n.because), "; ")
 		if stay == "" {
 			stay = "-"

@@ -21,6 +21,7 @@ func Audit(w io.Writer, r *audit.Report, format string) error {
 		r.Revisions, r.First, r.Last, r.Takeovers)
 	fmt.Fprintf(w, "reservations: %d (%d handed over, %d fenced, %d unresolved)\n",
 		r.Reserved, r.HandedOver, r.Fenced, r.Unresolved)
+	// The counts of a history without preemption and moves would all be 0.
 	if r.Nominated+r.Evictions > 0 {
 		fmt.Fprintf(w, "preemption: %d nominated, %d promoted, %d given up after evictions; %d pods marked for eviction\n",
 			r.Nominated, r.Promoted, r.Abandoned, r.Evictions)
@@ -36,6 +37,7 @@ func Audit(w io.Writer, r *audit.Report, format string) error {
 	for _, f := range r.Findings {
 		fmt.Fprintln(w, f)
 	}
+	// The list is cut for each invariant; the totals below are not.
 	if r.Unlisted > 0 {
 		fmt.Fprintf(w, "and %d more\n", r.Unlisted)
 	}
@@ -52,6 +54,7 @@ func Check(w io.Writer, r *audit.CheckReport, format string) error {
 	}
 	fmt.Fprintf(w, "%d nodes, %d pods: %d bound (%d by Berth), %d pending; ",
 		r.Nodes, r.Pods, r.Bound, r.ByBerth, r.Pending)
+	// Without the ledger, reservations and victims are unknown, which is not the same as none.
 	if r.Ledger {
 		fmt.Fprintf(w, "%d reserved, %d of them being cancelled\n", r.Reserved, r.Fencing)
 	} else {

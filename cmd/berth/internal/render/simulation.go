@@ -16,6 +16,7 @@ func Simulation(w io.Writer, r *simulate.Report) error {
 	for _, change := range r.Changes {
 		out.Printf("  %s\n", change)
 	}
+	// The prediction is less certain for these pods.
 	if r.Unasked > 0 {
 		out.Printf(
 			"%d pods are placed by built-in rules only: extenders or plugins that would be consulted are not called\n",
@@ -41,6 +42,7 @@ func Simulation(w io.Writer, r *simulate.Report) error {
 	}
 	table("EVICTED\tFROM\tBY\tWHY", evictionRows(r.Evicted))
 	table("STAYS\tON\tBY\tBECAUSE", evictionRows(r.Kept))
+	// A pod that was waiting replaces no other one.
 	var placed, pending [][]any
 	for _, p := range r.Placed {
 		placed = append(placed, []any{p.Pod, p.Node, dash(p.Replaces), p.Feasible})

@@ -221,6 +221,7 @@ func (s *Server) handle(checks func() map[string]Check) http.HandlerFunc {
 
 // report runs checks and returns one line for each, by name, and whether all passed.
 func report(checks map[string]Check) (text string, ok bool) {
+	// In the order of names, so that two answers can be compared.
 	names := make([]string, 0, len(checks))
 	for n := range checks {
 		names = append(names, n)
