@@ -96,7 +96,14 @@ func (o *Overview) recordLag(member string, applied uint64) {
 	}
 }
 
-// Text writes the overview, without the warnings, for people, as of now.
+// Text writes the overview, without the warnings, for people, as of now:
+//
+//	SERVICE      MEMBER         UP      PARTITIONS  FACTS BEHIND
+//	queue        queue-a        1h0m0s  -           0             leads
+//	scheduler    scheduler-0-a  1m0s    200         10
+//
+//	PODS  GATED  ACTIVE  BACKOFF  PARKED  OFFERED  HELD
+//	      0      3       0        2       4        0
 func (o *Overview) Text(w io.Writer, now time.Time) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if o.Queue != nil {

@@ -247,6 +247,11 @@ const (
 
 // Waterfall draws the path as of now, one step per line: name, start after the first step, duration, a bar, and the
 // detail. wide shows details in full. It returns the first error of w.
+//
+//	queued           +0s     12ms |====                                | created
+//	attempt        +12ms    3.1ms |    ==                              | try 1 by scheduler-0: placed on n1, …
+//	  reserve      +13ms    2.1ms |     =                              | ledger revision 4711
+//	bind         +15.1ms     40ms |     ===============================| to n1
 func (s *Story) Waterfall(w io.Writer, now time.Time, wide bool) error {
 	steps := s.Steps(now)
 	p := &page{w: w, wide: wide}

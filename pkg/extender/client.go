@@ -162,7 +162,9 @@ func (c *Client) bind(ctx context.Context, pod *state.Pod, node string) error {
 }
 
 // question builds the question about nodes: by name for an extender that caches nodes (nodeCacheCapable), else with
-// the whole objects.
+// the whole objects. On the wire it is, for the former,
+//
+//	{"Pod": {…}, "Nodes": null, "NodeNames": ["n1", "n2"]}
 func (c *Client) question(pod *corev1.Pod, nodes []*corev1.Node) *extenderv1.ExtenderArgs {
 	q := &extenderv1.ExtenderArgs{Pod: pod}
 	if c.config.NodeCacheCapable {

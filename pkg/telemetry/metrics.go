@@ -9,6 +9,13 @@ import (
 
 // family is a group of metrics with one prefix and one stability level. Its methods declare a metric of the family: a
 // vector if it has labels, whose series appear when they are first used; otherwise a metric that is 0 from the start.
+// A declaration is a package variable, and a function of the package changes it:
+//
+//	var turnsGiven = berth.counter("turns_total", "Number of …")
+//
+//	func TurnGiven() { turnsGiven.Inc() }
+//
+// So callers cannot mistype a label, and do not depend on the library.
 type family struct {
 	prefix string
 	level  metrics.StabilityLevel

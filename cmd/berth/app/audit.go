@@ -27,7 +27,7 @@ import (
 const defaultHistoryMiB = 1024
 
 // newAuditCommand returns the command `berth audit`. It reads one file and contacts no server, so it may run anywhere,
-// also long after the recording. It holds the whole history in memory: several times the size of the file.
+// also long after the recording. It holds the whole history in memory.
 //
 // The exit code is 0 without violations, and 1 with some, or if the file is no history. Warnings and an early end of
 // the history do not count: a script must read the notes if it needs a complete history.

@@ -35,7 +35,7 @@ type storeFlags struct {
 // newDescheduleCommand returns the command `berth deschedule`. It reads the log into memory as a service does, the
 // ledger if one is named, and the policy's Prometheus. With --once it is a descheduler for one cycle: it takes part in
 // the election, and requests evictions in the log only as its leader; binders carry them out later. A crash in between
-// leaves what a crash of the service leaves: evictions that were requested, each of them once.
+// leaves what a crash of the service leaves: evictions that were requested or not, none of which is carried out twice.
 //
 // The exit code is 0 when the plan was printed, even if it is empty, and 1 if no cycle could be planned or, with
 // --once, requested.

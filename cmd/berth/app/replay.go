@@ -42,9 +42,8 @@ type replayCommand struct {
 }
 
 // newReplayCommand returns the command `berth replay`. It reads the log of a running Berth or a bundle, and contacts
-// nothing else: neither extenders nor plugins are called again. The log is read once, in order; the state is kept as a
-// shard keeps it, so memory is that of a shard, and the time is that of the facts plus that of the decisions which are
-// made again.
+// nothing else: neither extenders nor plugins are called again. The state is kept as a shard keeps it, so memory is
+// that of a shard, and the time is that of the facts plus that of the decisions which are made again.
 //
 // The exit code is 1 if a decision differs for no known reason, and if no decision was selected that can be made
 // again. Differences with a known reason (another configuration, another version) are listed and do not count.

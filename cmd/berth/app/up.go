@@ -282,7 +282,8 @@ func (b *builder) add(id string, r runner, err error) error {
 	return nil
 }
 
-// loggerOf returns the logger of a member.
+// loggerOf returns the logger of a member: each of its lines names the service and the member, which a process with
+// several of them needs.
 func (b *builder) loggerOf(s service, member string) *slog.Logger {
 	return b.logger.With(telemetry.KeyService, string(s), telemetry.KeyMember, member)
 }

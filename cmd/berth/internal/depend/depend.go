@@ -24,7 +24,7 @@ const (
 // answered by the dependency itself: a client's cache would hide that a quorum is lost.
 type Probe func(ctx context.Context) error
 
-// Dependency is a store or an API that a process needs to work.
+// Dependency is a store or an API that a process needs to work. All three fields are required.
 type Dependency struct {
 	// Name is for people, such as "ledger (etcd)".
 	Name string

@@ -45,7 +45,8 @@ func PodName(namespace, pod string) (string, error) {
 	return namespace + "/" + ns, nil
 }
 
-// isUID reports whether a text is a UID rather than a name.
+// isUID reports whether a text is a UID rather than a name: five groups of hexadecimal digits. A pod could have such a
+// name; it must then be given with its namespace.
 func isUID(text string) bool {
 	const digits = "0123456789abcdef"
 	for i, part := range strings.Split(text, "-") {

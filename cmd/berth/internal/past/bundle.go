@@ -35,7 +35,16 @@ const (
 	sequenceDigits = 20
 )
 
-// Manifest describes the content of a bundle.
+// Manifest describes the content of a bundle. In the file it looks like this:
+//
+//	format: 1
+//	version: v1.2.3
+//	kubernetes: "1.36"
+//	created: "2026-01-01T12:00:00Z"
+//	snapshot: 12345
+//	streams:
+//	  FACTS: {first: 1200, last: 20000}
+//	  …
 type Manifest struct {
 	// Format is the bundle's format; Version and Kubernetes are those of the berth that wrote it.
 	Format     int       `json:"format"`

@@ -13,6 +13,14 @@ import (
 )
 
 // Plan prints a plan of one descheduling cycle, one line for each pod that would be evicted or stays.
+//
+//	10 nodes, 2 pods picked, 1 to evict, 1 stay (facts 20000)
+//
+//	EVICT     FROM    LANDS ON  STRATEGY          WHY
+//	shop/web  node-3  node-7    RemoveDuplicates  …
+//
+//	STAYS     ON      STRATEGY          BECAUSE
+//	shop/db   node-3  RemoveDuplicates  …
 func Plan(w io.Writer, r *plan.Report, format string) error {
 	if done, err := Structured(w, r, format); done {
 		return err

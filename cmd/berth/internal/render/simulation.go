@@ -10,6 +10,17 @@ import (
 
 // Simulation prints a report of `berth simulate`: the state it starts from, the changes, a table for each outcome
 // (tables without a row are left out), and the totals.
+//
+//	at fact 20000, ledger revision 816; then 9 nodes, 401 pods on them
+//	  drained node node-3
+//
+//	EVICTED   FROM    BY     WHY
+//	shop/web  node-3  drain
+//
+//	PLACED    ON      REPLACES ONE ON  FEASIBLE
+//	shop/web  node-7  node-3           5
+//
+//	1 evicted, 0 stay, 1 placed, 0 pending
 func Simulation(w io.Writer, r *simulate.Report) error {
 	out := &Lines{w: w}
 	out.Printf("at fact %d, ledger revision %d; then %d nodes, %d pods on them\n", r.Facts, r.Ledger, r.Nodes, r.Pods)

@@ -219,7 +219,11 @@ func (s *Server) handle(checks func() map[string]Check) http.HandlerFunc {
 	}
 }
 
-// report runs checks and returns one line for each, by name, and whether all passed.
+// report runs checks and returns one line for each, by name, and whether all passed:
+//
+//	[+]ledger (etcd) ok
+//	[-]log (NATS) failed: missing for 12s: …
+//	[+]ping ok
 func report(checks map[string]Check) (text string, ok bool) {
 	// In the order of names, so that two answers can be compared.
 	names := make([]string, 0, len(checks))
