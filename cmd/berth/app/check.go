@@ -18,8 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
 )
 
-// checkPage is the page size of lists: a page of pods is some megabytes, which the API server serves in a few hundred
-// milliseconds.
+// checkPage is the page size of lists: a page of pods is some megabytes.
 const checkPage = 2000
 
 // newCheckCommand returns the command `berth check`. It lists seven kinds of objects once, in pages, for which the

@@ -172,7 +172,8 @@ func (s *Stores) socketDir() (string, error) {
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
-// startNATS starts NATS with a new password for each start, and waits until it accepts connections.
+// startNATS starts NATS with a new password for each start, and waits until it accepts connections. The services
+// connect in process; the loopback port is for operators' commands, which read the password from endpoints.json.
 func (s *Stores) startNATS(log *slog.Logger) error {
 	user, pass := "berth", rand.Text()
 	// The password has 128 random bits, so the hash need not be slow; it only avoids the server's warning about plain

@@ -116,7 +116,8 @@ func (q *Inquiry) queue(ctx context.Context, question explain.Question) (*explai
 // anyAnswer reports whether there is an answer: the first one is enough.
 func anyAnswer[A any](answers []A) bool { return len(answers) > 0 }
 
-// UID returns the UID of a pod by namespace/name or UID, even if the pod is gone.
+// UID returns the UID of a pod by namespace/name or UID, even if the pod is gone: from the queue if it knows the pod,
+// else from the facts in the log.
 func (q *Inquiry) UID(ctx context.Context, pod string) (string, error) {
 	queue, err := q.queue(ctx, explain.Question{Pod: pod})
 	if err != nil {
@@ -153,7 +154,8 @@ func (q *Inquiry) searchFacts(ctx context.Context, namespace, name string) (uid 
 	return uid, err
 }
 
-// scan reads a stream from the oldest record that is kept to the one that is the last now.
+// scan reads a stream from the oldest record that is kept to the one that is the last now. Records that are appended
+// while it reads are left out, so that it ends on a busy log.
 func (q *Inquiry) scan(ctx context.Context, s eventlog.Stream, visit func(eventlog.Record)) error {
 	last, err := q.Log.Last(ctx, s)
 	if err != nil || last == 0 {

@@ -20,7 +20,8 @@ import (
 // wanted lists the kinds that are read, for errors.
 const wanted = "Pod, Node, Deployment, ReplicaSet, StatefulSet, Job, or a List of them"
 
-// maxPods bounds the pods of all workloads of a file; more is most likely a typing error.
+// maxPods bounds the pods of all workloads of a file; more is most likely a typing error, and would fill the memory
+// before anything is placed.
 const maxPods = 100_000
 
 // Content holds the pods and nodes that a file describes, in its order.

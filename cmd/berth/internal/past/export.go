@@ -32,8 +32,8 @@ type Contents struct {
 
 // Export writes a bundle with the content of a log, each stream up to its end at the time it is read, and returns its
 // manifest. The decisions are read first, so that the facts they were computed from are in the log by then. Objects
-// are stripped, however complete they are in the log, and the configuration loses its credentials. An error leaves an
-// incomplete file, which has no manifest and which OpenBundle refuses.
+// are stripped, however complete they are in the log, and the configuration loses its credentials. An error, or a
+// crash, leaves an incomplete file, which has no manifest and which OpenBundle refuses.
 func Export(ctx context.Context, w io.Writer, src rerun.Source, c Contents) (Manifest, error) {
 	m := Manifest{
 		Format: Format, Version: c.Version, Kubernetes: c.Kubernetes, Created: c.Now.UTC(),

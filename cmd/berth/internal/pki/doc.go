@@ -12,6 +12,14 @@
 //	etcd-peer/, nats-peer/                            the same, by the peers' authority
 //	secrets.yaml                                      all members as Secrets, to be applied to the cluster
 //
+// # Renewal
+//
+// Issuing again replaces all certificates and keys; the authorities stay, so old and new certificates are accepted
+// next to each other until the old ones expire. Running processes read the files of a changed Secret by themselves.
+//
+// An installation from before the stores' members had an authority of their own is upgraded in two runs: first with
+// AcceptServicesAuthority, which makes members accept both, then without it.
+//
 // Where cert-manager or another authority runs, it can make the same secrets; nothing in Berth depends on this package
 // except `berth certs`.
 //

@@ -172,7 +172,8 @@ func isReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// Explain adds to a store's error that the installation has no certificate for the observer, if it has none.
+// Explain adds to a store's error that the installation has no certificate for the observer, if it has none: the store
+// may require one, and its own error then only reports a failed handshake.
 func (c *Cluster) Explain(err error) error {
 	if err == nil || c.identity != nil {
 		return err
@@ -189,7 +190,7 @@ func (c *Cluster) explain(err error) error {
 	return fmt.Errorf("namespace %s: %w", c.installation.Namespace, err)
 }
 
-// Close stops all forwarding.
+// Close stops all forwarding. Connections through it break, so stores are closed before.
 func (c *Cluster) Close() {
 	for _, f := range c.forwards {
 		f.stop()

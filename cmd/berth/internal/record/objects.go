@@ -250,7 +250,8 @@ func (s *source) applyList(ctx context.Context, items []runtime.Object, rv uint6
 }
 
 // settle waits until everything that a list shows has been recorded, up to a quarter of settleTimeout and no longer
-// than ctx, and then takes the rest from the list. It returns the list's resourceVersion.
+// than ctx, and then takes the rest from the list, as missed. It returns the list's resourceVersion, up to which this
+// kind is then complete.
 func (s *source) settle(ctx context.Context) (uint64, error) {
 	items, rv, err := s.listAll(ctx)
 	if err != nil {
