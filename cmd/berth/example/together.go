@@ -21,8 +21,8 @@ const (
 	groupLabel   = "group"
 	// sizeOf is that annotation.
 	sizeOf = "example.com/together"
-	// patience is how long a pod waits for the others with its place held; then all are tried again.
-	patience = 30 * time.Second
+	// permitTimeout is how long a pod waits for the others with its place held; then all are tried again.
+	permitTimeout = 30 * time.Second
 )
 
 var (
@@ -70,7 +70,7 @@ func (t *together) Permit(
 		present[w.GetPod().UID] = true
 	}
 	if len(present) < size {
-		return framework.NewStatus(framework.Wait), patience
+		return framework.NewStatus(framework.Wait), permitTimeout
 	}
 	for _, w := range waiting {
 		w.Allow(togetherName)
