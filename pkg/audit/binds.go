@@ -82,6 +82,7 @@ func (l *bindLaws) checkNodeAtBind(p *podHistory, pods []*podHistory) {
 	if reserved == nil || node == nil {
 		return
 	}
+	// All pods that were bound to the node up to this bind, by any scheduler, and may not have ended.
 	used, foreign := fit.Amounts{}, false
 	for _, other := range pods {
 		if other.ended.possibleBy(p.bound.rv) {

@@ -61,6 +61,8 @@ func (l *capacityLaws) checkAllocatable(fresh []*placement) {
 		l.found.report.note("the history does not contain the nodes of some placements")
 		return
 	}
+	// All fresh placements of a node were decided by one transaction, from one document, so they share lo; hi is the
+	// earliest bound.
 	lo, hi := first.knownPods, l.placed.horizon(first)
 	for _, p := range fresh {
 		hi = min(hi, l.placed.horizon(p))
@@ -85,6 +87,7 @@ func (l *capacityLaws) checkAllocatable(fresh []*placement) {
 			mine[name] += n
 		}
 	}
+	// Pods of other schedulers have no placement, so they are added from the API server's side.
 	others := l.foreignRequests(first.node, lo, hi)
 	for _, name := range slices.Sorted(maps.Keys(mine)) {
 		room := node.mostAllocatable(name, first.knownNodes, hi)

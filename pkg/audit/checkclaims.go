@@ -25,6 +25,7 @@ func (c *stateCheck) checkClaims(in CurrentState) {
 		volumes[in.Volumes[i].Name] = &in.Volumes[i]
 	}
 	users := map[string]*placedPod{}
+	// A claim is used by the pods on nodes that name it; pods that wait do not use it yet.
 	for _, r := range c.placed {
 		for _, name := range volumeClaimsOf(r.pod) {
 			claim := volumeClaims[name]
@@ -54,6 +55,8 @@ func volumeClaimsOf(p *corev1.Pod) (names []string) {
 	return names
 }
 
+// checkDevices checks that a device is in one claim (S15), and that claims with devices have a pod (L7). Devices are
+// visited in order, and each claim is compared with the first that has the device.
 func (c *stateCheck) checkDevices(in CurrentState) {
 	pods := map[string]*corev1.Pod{}
 	for i := range in.Pods {
@@ -80,6 +83,7 @@ func (c *stateCheck) checkDevices(in CurrentState) {
 	}
 }
 
+// claimName returns a device claim as namespace/name.
 func claimName(c *resourcev1.ResourceClaim) string { return c.Namespace + "/" + c.Name }
 
 // checkUsers warns about devices that no pod uses. Kubernetes' controller takes them back, and may be about to.

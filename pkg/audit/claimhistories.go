@@ -21,6 +21,7 @@ type claimHistories struct {
 	devices map[string]*deviceClaimHistory
 }
 
+// newClaims returns empty histories.
 func newClaims() *claimHistories {
 	return &claimHistories{
 		volumeClaims: map[string]*corev1.PersistentVolumeClaim{}, volumes: map[string]*corev1.PersistentVolume{},

@@ -86,6 +86,7 @@ type placedPod struct {
 	boundByBerth bool
 }
 
+// add records a finding about the current state, which has no revision and no resourceVersion.
 func (c *stateCheck) add(s Severity, invariant, message string, objects ...string) {
 	c.Findings = append(c.Findings, Finding{Severity: s, Invariant: invariant, Objects: objects, Message: message})
 }

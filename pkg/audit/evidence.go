@@ -31,6 +31,7 @@ type evidence struct {
 	found *findings
 }
 
+// newEvidence returns the evidence of an empty history.
 func newEvidence(found *findings) *evidence {
 	e := &evidence{
 		pods: map[string]*podHistory{}, nodes: map[string]*nodeHistory{}, byName: map[string][]*nodeHistory{},

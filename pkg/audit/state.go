@@ -49,6 +49,7 @@ type owner struct {
 	epoch  int64
 }
 
+// newLedgerState returns an empty ledger.
 func newLedgerState(found *findings) *ledgerState {
 	s := &ledgerState{found: found}
 	s.clear()

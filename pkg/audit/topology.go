@@ -25,6 +25,7 @@ func (l *topologyLaws) checkTopology(p *placement) {
 		return
 	}
 	hi := l.placed.horizon(p)
+	// Both directions for each class at once: the new pod's terms against its pods, and its terms against the new pod.
 	for _, k := range l.evidence.classes.all {
 		if len(k.placements) == 0 {
 			continue
@@ -86,11 +87,14 @@ func (l *topologyLaws) checkSpread(p *placement, rule *spreadRule, hi uint64) {
 	if !ok {
 		return
 	}
+	// A placement in a domain that does not certainly count is not judged: the rule may not have seen the domain at
+	// all.
 	surely, maybe := l.domainsOf(p, rule, hi)
 	if !surely[domain] {
 		return
 	}
 	here, counts := l.countDomains(p, rule, hi, domain)
+	// The emptiest of the domains that certainly count, each with all pods that may have been there.
 	least := -1
 	for d := range surely {
 		if n := counts[d]; least < 0 || n < least {

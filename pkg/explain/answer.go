@@ -6,7 +6,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
-// Where is a pod's location and status as the facts show it.
+// Where is a pod's location and status as the facts show it. The queue returns it for the pod of a question and for
+// its siblings.
 type Where struct {
 	UID, Namespace, Name string
 	SchedulerName        string
@@ -69,7 +70,8 @@ type ShardAnswer struct {
 	Node *NodeView `json:",omitempty"`
 }
 
-// PodView is a pod as a shard's next decision would see it.
+// PodView is a pod as a shard's next decision would see it: an evaluation of all nodes, for a pod that has no node,
+// and the ledger's entries about it.
 type PodView struct {
 	// Failed explains why the nodes could not be evaluated; the answer then lists no nodes.
 	Failed string `json:",omitempty"`
@@ -96,7 +98,8 @@ type Promise struct {
 	For string `json:",omitempty"`
 }
 
-// NodeView is a node with its usage as a shard counts it.
+// NodeView is a node with its usage as a shard counts it: the pods that are bound to it, those with a reservation, and
+// none of those that have ended.
 type NodeView struct {
 	Name, UID string
 	Pods      int

@@ -42,6 +42,8 @@ type Question struct {
 // subject of its own, so calls may be concurrent.
 func Ask[A any](ctx context.Context, bus eventlog.Bus, subject string, q Question, enough func([]A) bool) ([]A, error) {
 	q.Reply = replyPrefix + strings.ToLower(rand.Text())
+	// Subscribe before publishing: an answer may arrive at once. The callback runs on the bus' goroutine and must not
+	// block it, so a full buffer drops answers.
 	raw := make(chan []byte, answersBuffer)
 	stop, err := bus.Subscribe(q.Reply, func(data []byte) {
 		select {
@@ -61,6 +63,7 @@ func Ask[A any](ctx context.Context, bus eventlog.Bus, subject string, q Questio
 		return nil, err
 	}
 	var answers []A
+	// The end of ctx is the normal end for a question to all shards: how many of them there are is not known here.
 	for !enough(answers) {
 		select {
 		case <-ctx.Done():
@@ -83,6 +86,7 @@ func Ask[A any](ctx context.Context, bus eventlog.Bus, subject string, q Questio
 func Serve[A any](
 	ctx context.Context, bus eventlog.Bus, subject string, answer func(context.Context, Question) (a A, ok bool),
 ) error {
+	// Answers may take as long as a step of the service; the buffer takes the questions of the meantime.
 	questions := make(chan Question, questionsBuffer)
 	stop, err := bus.Subscribe(subject, func(data []byte) {
 		var q Question
@@ -103,6 +107,7 @@ func Serve[A any](
 		case <-ctx.Done():
 			return nil
 		case q := <-questions:
+			// One question at a time: an evaluation of all nodes uses a whole processor of the service that decides.
 			a, ok := answer(ctx, q)
 			if !ok {
 				continue

@@ -36,6 +36,7 @@ const lagWarning = 10000
 // of Kubernetes, anomalies.
 func NewOverview(queue *QueueAnswer, shards []ShardAnswer, factsEnd uint64, descheduler string) Overview {
 	o := Overview{Descheduler: descheduler, FactsEnd: factsEnd, FactLag: map[string]uint64{}}
+	// Shards first: their lag is known even if no queue answers.
 	for _, s := range shards {
 		if s.Status != nil {
 			o.Shards = append(o.Shards, s)
@@ -43,12 +44,14 @@ func NewOverview(queue *QueueAnswer, shards []ShardAnswer, factsEnd uint64, desc
 		}
 	}
 	slices.SortFunc(o.Shards, func(a, b ShardAnswer) int { return strings.Compare(a.Member, b.Member) })
+	// Without a queue nothing else is known; its absence is the worst warning and so the first.
 	if queue == nil || queue.Status == nil {
 		o.Warnings = append([]string{"no leading queue answered: pods are not offered to shards"}, o.Warnings...)
 		return o
 	}
 	o.Queue, o.Leader = queue.Status, queue.Member
 	o.recordLag(queue.Member, queue.FactSequence)
+	// The ledger knows which members are alive; one that is and does not answer hangs, or has lost NATS.
 	alive := map[string]int{}
 	for _, m := range o.Queue.Members {
 		alive[m.Role]++
@@ -68,6 +71,7 @@ func NewOverview(queue *QueueAnswer, shards []ShardAnswer, factsEnd uint64, desc
 	for _, f := range o.Queue.Anomalies.Findings {
 		o.Warnings = append(o.Warnings, fmt.Sprintf("%s: %s: %s", f.Rule, f.About, f.Detail))
 	}
+	// A rule lists only its first findings, and counts all.
 	for _, rule := range anomaly.Rules {
 		listed := 0
 		for _, f := range o.Queue.Anomalies.Findings {
@@ -92,7 +96,14 @@ func (o *Overview) recordLag(member string, applied uint64) {
 	}
 }
 
-// Text writes the overview, without the warnings, for people, as of now.
+// Text writes the overview, without the warnings, for people, as of now:
+//
+//	SERVICE      MEMBER         UP      PARTITIONS  FACTS BEHIND
+//	queue        queue-a        1h0m0s  -           0             leads
+//	scheduler    scheduler-0-a  1m0s    200         10
+//
+//	PODS  GATED  ACTIVE  BACKOFF  PARKED  OFFERED  HELD
+//	      0      3       0        2       4        0
 func (o *Overview) Text(w io.Writer, now time.Time) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if o.Queue != nil {
@@ -111,6 +122,7 @@ func (o *Overview) Text(w io.Writer, now time.Time) error {
 func (o *Overview) members(t io.Writer, now time.Time) {
 	fmt.Fprintln(t, "SERVICE\tMEMBER\tUP\tPARTITIONS\tFACTS BEHIND\t")
 	for _, m := range o.Queue.Members {
+		// Only shards own partitions, and only the leading queue and shards report how far they are behind.
 		partitions := "-"
 		behind := "-"
 		leads := ""
@@ -179,7 +191,7 @@ func (o *Overview) promises(t io.Writer) {
 	}
 }
 
-// counts returns a text such as "3 node, 1 guard", or 0.
+// counts returns a text such as "3 node, 1 guard", or 0. Names with a count of 0 are left out.
 func counts(of map[string]int) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(of)) {

@@ -76,6 +76,8 @@ var roles = []string{"queue", "scheduler", "binder", "descheduler"}
 // sorted, so that equal states give equal answers.
 func StatusOf(v *replica.View, since func(ledger.Entry) time.Time, now time.Time) QueueStatus {
 	var s QueueStatus
+	// A member's partitions are counted from their owners' keys, which are the authority; what a member believes may
+	// be older.
 	owned := map[string]int{}
 	for _, owner := range v.Roster().Owners() {
 		owned[owner.Member]++
@@ -87,6 +89,7 @@ func StatusOf(v *replica.View, since func(ledger.Entry) time.Time, now time.Time
 			})
 		}
 	}
+	// Entries are counted by role and state over all documents.
 	entries := map[[2]string]*EntryStatus{}
 	for doc := range v.Docs() {
 		for _, e := range doc.Entries {

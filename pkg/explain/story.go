@@ -104,6 +104,7 @@ func (s *Story) addFacts(records []eventlog.Record) {
 			continue
 		}
 		s.Namespace, s.Name = f.Namespace, f.Name
+		// Every event of one fact has its sequence and time.
 		add := func(what, detail string) {
 			s.Events = append(s.Events, Event{Time: r.Time, Sequence: r.Sequence, What: what, Detail: detail})
 		}
@@ -141,6 +142,7 @@ func (s *Story) setState(pod *corev1.Pod) {
 		s.Owner = string(owner.UID)
 	}
 	switch {
+	// The order of the cases matters: a pod that ended or leaves has a node, too.
 	case hasEnded(pod):
 		s.State = stateEnded
 	case pod.DeletionTimestamp != nil:
@@ -162,6 +164,8 @@ func hasEnded(pod *corev1.Pod) bool {
 // changes returns the meaning of an update of a pod, as pairs of What and Detail.
 func changes(before, pod *corev1.Pod) (list [][2]string) {
 	add := func(what, detail string) { list = append(list, [2]string{what, detail}) }
+	// The first version is compared with an empty pod, so that a pod which was bound before the log begins is seen and
+	// bound at once.
 	if before == nil {
 		created := "at " + pod.CreationTimestamp.UTC().Format(time.RFC3339)
 		add("seen", "created "+created)
@@ -174,6 +178,7 @@ func changes(before, pod *corev1.Pod) (list [][2]string) {
 			add("gated", gates)
 		}
 	}
+	// A nomination that is withdrawn is not an event: the decision that withdraws it is one.
 	if pod.Status.NominatedNodeName != before.Status.NominatedNodeName && pod.Status.NominatedNodeName != "" {
 		add("nominated", "to "+pod.Status.NominatedNodeName)
 	}

@@ -45,7 +45,21 @@ func (p *page) line(format string, args ...any) {
 func (p *page) ago(t time.Time) string { return duration.HumanDuration(p.now.Sub(t)) + " ago" }
 
 // Text writes the story for people, as of now: state, eviction, promises, nodes, the last choice, history, and what is
-// missing. wide shows everything; otherwise lists are cut, and say so. It returns the first error of w.
+// missing. wide shows everything; otherwise lists are cut, and say so. It returns the first error of w. A pod that
+// fits nowhere looks like this:
+//
+//	pod shop/big  uid 3f2c…  priority 0  scheduler default-scheduler
+//	state: waiting, in pool parked for 60s
+//	  rejected by NodeResourcesFit
+//	woken by:
+//	  NodeResourcesFit: NodeAdd, AssignedPodDelete
+//	nodes: 0 of 5000 would accept it now
+//	  5000  NodeResourcesFit: Insufficient cpu  n1, n2, n3, …
+//	nearest:
+//	  n7 lacks 500m cpu (requests 4, 3500m free)
+//	history:
+//	  12:00:00.000  facts               seen         created at 2026-01-01T12:00:00Z
+//	  12:00:01.000  scheduler-0, try 1  unplaceable  …
 func (s *Story) Text(w io.Writer, now time.Time, wide bool) error {
 	p := &page{w: w, now: now, wide: wide}
 	p.line("pod %s/%s  uid %s  priority %d  scheduler %s", s.Namespace, s.Name, s.UID, s.Priority, s.SchedulerName)
@@ -74,6 +88,8 @@ func (p *page) state(s *Story) {
 		}
 	}
 	q := s.Queue
+	// Without an answer of the queue, or for a pod that it has no pool for, the facts are all there is. A bound pod
+	// may still be in the answer of a queue that has not applied the bind.
 	if q == nil || q.Pool == "" || s.State == stateBound {
 		p.line("state: %s%s", s.State, where)
 		if q != nil && q.Reason != "" && s.State == stateWaiting {
@@ -138,6 +154,7 @@ func (p *page) promises(v *PodView) {
 // the same reasons, the nodes that came nearest, and those that one rule alone rules out.
 func (p *page) nodes(s *Story) {
 	v := s.Shard
+	// Which nodes would accept a pod matters only until it has one.
 	if s.State != stateWaiting && s.State != stateGated {
 		return
 	}
@@ -264,6 +281,8 @@ func amount(name string, n int64) string {
 // choice writes the last decision that chose a node, with its evidence.
 func (p *page) choice(s *Story) {
 	var d *events.Decision
+	// The last placement with evidence is the one that explains the present node; those before it were lost or
+	// released.
 	for _, e := range slices.Backward(s.Events) {
 		if e.Decision != nil && e.Decision.Kind == events.DecisionPlaced && e.Decision.Evidence != nil {
 			d = e.Decision
@@ -334,6 +353,14 @@ func oneLine(text string) string { return strings.Join(strings.Fields(text), " "
 
 // Text writes the node for people. wide also lists the pods. member is the shard that answered, since another one may
 // count differently at the same moment.
+//
+//	node n1  uid 9a0e…  12 pods, as scheduler-0 counts them
+//	RESOURCE  ALLOCATABLE  USED   FREE
+//	cpu       4            3500m  500m
+//	memory    16Gi         9Gi    7Gi
+//
+//	PROMISED     TO        STATE      BY
+//	reservation  shop/web  committed  scheduler-1
 func (v *NodeView) Text(w io.Writer, member string, wide bool) error {
 	p := &page{w: w, wide: wide}
 	p.line("node %s  uid %s  %d pods, as %s counts them", v.Name, v.UID, v.Pods, member)

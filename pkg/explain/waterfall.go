@@ -82,6 +82,7 @@ func (w *pathBuilder) fact(e Event) {
 		w.parked, w.why = e.Time, "gated: "+e.Detail
 	case "gates removed":
 		w.unpark(e.Time)
+	// A bind without a placement before it is by another scheduler, or the decision was reported first.
 	case "bound":
 		if !w.placed.IsZero() {
 			w.add(Step{Name: "bind", Start: w.placed, End: e.Time, Detail: e.Detail})
@@ -120,6 +121,7 @@ func (w *pathBuilder) decided(e Event) {
 		w.attempt(e)
 	}
 	switch d.Kind {
+	// The pod waits from here on, for an event, the end of a backoff, or the end of a quarantine.
 	case events.DecisionUnplaceable, events.DecisionFailed, events.DecisionQuarantined, events.DecisionHeldBack:
 		w.parked, w.why = e.Time, d.Message
 		if len(d.Plugins) > 0 {
@@ -129,6 +131,7 @@ func (w *pathBuilder) decided(e Event) {
 		w.held, w.node = e.Time, d.NodeName
 	case events.DecisionWithdrawn:
 		w.unhold(e.Time, d.Message)
+	// A placement after a nomination is its promotion: the hold has ended because the victims left.
 	case events.DecisionPlaced:
 		w.unhold(e.Time, "victims left "+d.NodeName)
 		w.placed, w.node = e.Time, d.NodeName
@@ -161,6 +164,7 @@ func (w *pathBuilder) unhold(at time.Time, why string) {
 // ledger. So the start of each step follows by subtraction, and needs only the log's clock.
 func (w *pathBuilder) attempt(e Event) {
 	d, evidence := e.Decision, e.Decision.Evidence
+	// Backward from the time at which the decision was stored: reserved, considered, waited.
 	decided := e.Time.Add(-evidence.Reserved)
 	begin := decided.Add(-evidence.Considered)
 	came := begin.Add(-evidence.Waited)
@@ -211,6 +215,7 @@ func (w *pathBuilder) end(s *Story, now time.Time) {
 	if s.State == stateGone || s.State == stateEnded {
 		return
 	}
+	// A waiting pod in none of these states waits in the queue.
 	idle := w.parked.IsZero() && w.held.IsZero() && w.placed.IsZero() && w.leaving.IsZero()
 	queued := time.Time{}
 	if s.State == stateWaiting && idle {
@@ -242,6 +247,11 @@ const (
 
 // Waterfall draws the path as of now, one step per line: name, start after the first step, duration, a bar, and the
 // detail. wide shows details in full. It returns the first error of w.
+//
+//	queued           +0s     12ms |====                                | created
+//	attempt        +12ms    3.1ms |    ==                              | try 1 by scheduler-0: placed on n1, …
+//	  reserve      +13ms    2.1ms |     =                              | ledger revision 4711
+//	bind         +15.1ms     40ms |     ===============================| to n1
 func (s *Story) Waterfall(w io.Writer, now time.Time, wide bool) error {
 	steps := s.Steps(now)
 	p := &page{w: w, wide: wide}
@@ -249,6 +259,7 @@ func (s *Story) Waterfall(w io.Writer, now time.Time, wide bool) error {
 		p.line("pod %s/%s  uid %s: no record of its path", s.Namespace, s.Name, s.UID)
 		return p.err
 	}
+	// Steps are sorted by their starts, so the first one begins the path; any may end it.
 	begin, end := steps[0].Start, steps[0].End
 	for _, step := range steps {
 		end = later(end, step.End)

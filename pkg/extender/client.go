@@ -68,6 +68,7 @@ func address(c configv1.Extender) string {
 // status other than 200.
 type RefusedError struct{ Message string }
 
+// Error returns the message as it is: events and conditions show it as upstream's do.
 func (e *RefusedError) Error() string { return e.Message }
 
 // filtered is the answer of a filter: the names of the nodes that it left, and why others failed, those that no
@@ -88,6 +89,7 @@ func (c *Client) filter(ctx context.Context, pod *corev1.Pod, nodes []*corev1.No
 	if answer.Error != "" {
 		return filtered{}, &RefusedError{answer.Error}
 	}
+	// An extender that caches nodes answers with names, others with objects. An answer with neither leaves no node.
 	var left []string
 	switch {
 	case c.config.NodeCacheCapable && answer.NodeNames != nil:
@@ -121,6 +123,7 @@ func (f *filtered) opinion(node string) placement.Opinion {
 	if f.left[node] {
 		return placement.Opinion{}
 	}
+	// Both maps may name the node; then it is unresolvable, as in kube-scheduler.
 	o, reason := placement.Opinion{Rejected: true}, f.failed[node]
 	if why, hopeless := f.unresolvable[node]; hopeless {
 		reason, o.Unresolvable = why, true
@@ -159,7 +162,9 @@ func (c *Client) bind(ctx context.Context, pod *state.Pod, node string) error {
 }
 
 // question builds the question about nodes: by name for an extender that caches nodes (nodeCacheCapable), else with
-// the whole objects.
+// the whole objects. On the wire it is, for the former,
+//
+//	{"Pod": {…}, "Nodes": null, "NodeNames": ["n1", "n2"]}
 func (c *Client) question(pod *corev1.Pod, nodes []*corev1.Node) *extenderv1.ExtenderArgs {
 	q := &extenderv1.ExtenderArgs{Pod: pod}
 	if c.config.NodeCacheCapable {
@@ -187,6 +192,7 @@ func (c *Client) send(ctx context.Context, verb string, question, answer any) er
 	target := strings.TrimRight(c.config.URLPrefix, "/") + "/" + verb
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {
+		// An error must not show the password that a URL may have.
 		if bad, ok := errors.AsType[*url.Error](err); ok {
 			err = bad.Err // without the text, which may hold a password
 		}

@@ -28,6 +28,7 @@ import (
 func (s *Set) Preempt(
 	ctx context.Context, pod *state.Pod, candidates []preempt.Candidate,
 ) ([]preempt.Candidate, error) {
+	// The object is built once for all extenders.
 	object, left := pod.Object(), candidates
 	for _, c := range s.clients {
 		if len(left) == 0 {
@@ -62,6 +63,7 @@ func (s *Set) consultFilters(
 		if c.config.FilterVerb == "" || c.config.PreemptVerb != "" || !placement.Interested(c.config, pod) {
 			continue
 		}
+		// The question is about the nodes in their present state: it has no field for pods that are about to leave.
 		nodes := make([]*corev1.Node, len(left))
 		for i := range left {
 			nodes[i] = left[i].Node.Object
@@ -93,6 +95,7 @@ func (c *Client) preempt(
 	if err := c.send(ctx, c.config.PreemptVerb, c.victimsQuestion(pod, candidates), &answer); err != nil {
 		return nil, err
 	}
+	// Candidates are visited in their own order, not in that of the answer's map, so that the result is reproducible.
 	answered := 0
 	for i := range candidates {
 		victims, named := answer.NodeNameToMetaVictims[candidates[i].Node.Name]
@@ -136,6 +139,7 @@ func (c *Client) unknownNodeError(
 func (c *Client) applyVictims(
 	one preempt.Candidate, answer *extenderv1.MetaVictims,
 ) (preempt.Candidate, error) {
+	// The answer replaces the victims; it does not add to them.
 	one.Victims = nil
 	if answer == nil {
 		return one, nil

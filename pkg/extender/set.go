@@ -52,6 +52,7 @@ func (s *Set) Consult(
 	for _, n := range nodes {
 		q.left = append(q.left, n.Object)
 	}
+	// Questions are sorted by name, so that equal questions are equal bytes.
 	slices.SortFunc(q.left, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	for _, n := range q.left {
 		q.opinions[n.Name] = placement.Opinion{}
@@ -59,6 +60,7 @@ func (s *Set) Consult(
 	if err := q.filter(ctx); err != nil {
 		return nil, err
 	}
+	// With one node left, scores would decide nothing.
 	if len(q.left) > 1 {
 		q.prioritize(ctx)
 	}
@@ -112,6 +114,7 @@ func (q *consultation) applyFilter(f filtered) {
 // prioritize asks all extenders concurrently, about the nodes that are left, and adds up their points by weight. One
 // that fails gives no points. Hosts in an answer that were not asked about are ignored.
 func (q *consultation) prioritize(ctx context.Context) {
+	// Each call writes its own element; the sum is formed after all of them, in the order of the extenders.
 	lists := make([]extenderv1.HostPriorityList, len(q.set.clients))
 	var g errgroup.Group
 	for i, c := range q.set.clients {

@@ -22,6 +22,7 @@ func tlsConfig(e configv1.Extender) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	// client-go refuses the same combination.
 	if given.Insecure && len(ca) > 0 {
 		return nil, errors.New("tlsConfig.insecure: true with a CA: want only one of them")
 	}
@@ -30,6 +31,7 @@ func tlsConfig(e configv1.Extender) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Nothing is configured: plain HTTP, or HTTPS by the system's authorities.
 	if len(ca) == 0 && !insecure && len(certificates) == 0 && given.ServerName == "" {
 		return nil, nil
 	}

@@ -112,6 +112,7 @@ func (r *Report) computeShares() {
 		all.MilliCPU += b.MilliCPU
 		all.MemoryBytes += b.MemoryBytes
 	}
+	// A cluster without requests has no shares.
 	part := func(some, of int64) float64 {
 		if of == 0 {
 			return 0
@@ -148,6 +149,7 @@ func (r *Report) inflationWarnings() []string {
 	if i < 0 || r.Bands[i].Priority == r.Bands[len(r.Bands)-1].Priority && r.Bands[i].Priority <= 0 {
 		return nil // priorities are not used
 	}
+	// Several classes may have the highest value: their bands count together.
 	top := r.Bands[i].Priority
 	var sum Band
 	for _, b := range r.Bands {
@@ -155,6 +157,7 @@ func (r *Report) inflationWarnings() []string {
 			sum.CPUShare, sum.MemoryShare = sum.CPUShare+b.CPUShare, sum.MemoryShare+b.MemoryShare
 		}
 	}
+	// The resource with the larger share decides.
 	share, what := sum.CPUShare, "CPU"
 	if sum.MemoryShare > share {
 		share, what = sum.MemoryShare, "memory"
@@ -181,6 +184,7 @@ func scopedQuotas(quotas []corev1.ResourceQuota) []Quota {
 		if scope == "" {
 			continue
 		}
+		// The order of this map does not matter, as the result is sorted.
 		for resource, hard := range q.Spec.Hard {
 			used := q.Status.Used[resource]
 			out = append(out, Quota{

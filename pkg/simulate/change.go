@@ -58,6 +58,7 @@ func (w *simulation) apply(f events.Fact) error {
 // all other labels, such as the zone, are those of the original. A name that exists is an error.
 func (w *simulation) addNodes() error {
 	nodes := slices.Clone(w.Changes.Nodes)
+	// The names of copies contain the number of the change and of the copy, so they do not collide among themselves.
 	for i, add := range w.Changes.Add {
 		like, ok := w.view.Snapshot().NodeByName(add.Like)
 		if !ok {
@@ -84,6 +85,8 @@ func (w *simulation) addNodes() error {
 			return fmt.Errorf("node %q: already exists", node.Name)
 		}
 		n := node.DeepCopy()
+		// The object passes the same stripping as one that the queue reads, so that rules see what they see in
+		// production.
 		n.UID, n.ResourceVersion = types.UID("simulated-"+node.Name), ""
 		strip.Strip(n)
 		data, err := n.Marshal()
@@ -114,6 +117,7 @@ func (w *simulation) addPods() error {
 		}
 		p.UID, p.ResourceVersion = types.UID(fmt.Sprintf("simulated-%s-%s", p.Namespace, p.Name)), ""
 		p.CreationTimestamp = metav1.Time{Time: w.Now}
+		// What admission and defaulting would set, as far as placement reads it.
 		if p.Spec.SchedulerName == "" {
 			p.Spec.SchedulerName = corev1.DefaultSchedulerName
 		}
@@ -141,6 +145,7 @@ func (w *simulation) setPriority(p *corev1.Pod) error {
 	if p.Spec.Priority != nil {
 		return nil
 	}
+	// A named class, or the default class of the cluster for a pod that names none.
 	for o := range w.view.Snapshot().Objects(events.KindPriorityClass) {
 		class, ok := o.API.(*schedulingv1.PriorityClass)
 		if !ok || class.Name != p.Spec.PriorityClassName && (p.Spec.PriorityClassName != "" || !class.GlobalDefault) {
@@ -199,6 +204,8 @@ func (w *simulation) podsOn(name string) []*state.Pod {
 // drainNodes cordons nodes and evicts the pods that kubectl drain --ignore-daemonsets would evict, as far as
 // disruption budgets allow it.
 func (w *simulation) drainNodes() error {
+	// All nodes are cordoned before the first pod is evicted: a replacement must not move to a node that is drained
+	// next.
 	for _, name := range w.Changes.Drain {
 		if err := w.cordon(name); err != nil {
 			return err
@@ -264,6 +271,7 @@ func (w *simulation) chargeBudgets(p *state.Pod) (exhausted string) {
 
 // evict removes a pod and lets its owner create a replacement.
 func (w *simulation) evict(p *state.Pod, node string, e Eviction) {
+	// A pod may be evicted by two changes; it has one replacement.
 	if w.evicted[p.UID] {
 		return
 	}
@@ -278,6 +286,7 @@ func (w *simulation) evict(p *state.Pod, node string, e Eviction) {
 			return
 		}
 	}
+	// A pod without a controller is not created again, and neither is one that was leaving already.
 	if view.OwnerOf(p) != "" && !tiedToNode(p) && !p.Deleting {
 		w.enqueue(queuedPod{pod: w.replacementOf(p), replaces: node})
 	}
@@ -329,6 +338,7 @@ func (w *simulation) deschedule() error {
 	if report.Skipped != "" {
 		w.note("descheduling cycle skipped: %s", report.Skipped)
 	}
+	// The reasons why pods stay are the planner's; they are part of the answer to "what would the policy do".
 	for _, k := range report.Kept {
 		w.report.Kept = append(w.report.Kept, Eviction{Pod: k.Pod, Node: k.Node, By: k.Strategy, Why: string(k.Because)})
 	}

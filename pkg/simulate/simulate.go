@@ -90,6 +90,7 @@ func Run(in Input) (Report, error) {
 		Input: in, profiles: map[string]*placement.Profile{}, engine: engine.New(engine.Config{}),
 		evicted: map[string]bool{}, charged: map[string]int32{}, version: simulatedVersion,
 	}
+	// Profiles are compiled first: a mistake in one must not show only when the first pod of it is tried.
 	for _, cfg := range in.Profiles {
 		p, err := placement.NewProfile(cfg)
 		if err != nil {
@@ -103,6 +104,7 @@ func Run(in Input) (Report, error) {
 	w.report.Facts, w.report.Ledger = in.Facts.Position().Sequence, w.Ledger.Revision()
 	w.view = view.New(in.Facts, w.Ledger, w.engine)
 	w.engine.SetObjects(w.view.Snapshot())
+	// Changes precede the policy, so that a policy can be tried on a changed cluster.
 	for _, step := range []func() error{w.change, w.deschedule} {
 		if err := step(); err != nil {
 			return Report{}, err
@@ -170,6 +172,7 @@ func (w *simulation) pending(p queuedPod, why string) {
 // try places one pod, with preemption if nothing else helps. It evaluates all nodes, not a sample: a simulation should
 // not miss the one that fits.
 func (w *simulation) try(p queuedPod) {
+	// The queue holds gated pods, and pods of other schedulers, so that the report can say why they stay pending.
 	profile, ok := w.profiles[p.pod.SchedulerName]
 	switch {
 	case p.pod.Gated:

@@ -1,6 +1,9 @@
 // Package strictyaml reads configuration files so that every mistake is found at once and named: which file, which
-// field, which value, and what would have been accepted. The scheduler's configuration, its plugins' arguments and the
-// descheduler's policy are read by it.
+// field, which value, and what would have been accepted:
+//
+//	policy.yaml: gracePeriodSeconds: -1: want 0 or more seconds
+//
+// The scheduler's configuration, its plugins' arguments and the descheduler's policy are read by it.
 //
 // Start reading at Report (the list of mistakes) and Decode (one YAML document into one Go value).
 //

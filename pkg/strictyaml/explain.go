@@ -16,6 +16,7 @@ import (
 // (nil) is read as the zero value. Types that decode themselves (metav1.Duration, resource.Quantity) are leaves: only
 // they know what they accept.
 func explain(v any, t reflect.Type, path *field.Path, r *Report) (readable bool) {
+	// A pointer is treated like its target, unless the pointer type decodes itself.
 	for t.Kind() == reflect.Pointer && !decodesItself(t) {
 		t = t.Elem()
 	}

@@ -84,6 +84,7 @@ func (r *Report) AddError(path *field.Path, value any, err error) {
 	if err == nil {
 		return
 	}
+	// Libraries return one aggregate for all fields; each error in it is a mistake of its own.
 	if agg, ok := errors.AsType[utilerrors.Aggregate](err); ok {
 		for _, e := range utilerrors.Flatten(agg).Errors() {
 			r.AddError(path, value, e)

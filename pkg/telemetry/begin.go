@@ -87,6 +87,7 @@ func initQueue() {
 	}
 }
 
+// initScheduler creates the series of a shard.
 func initScheduler() {
 	initTxns(shardTxns)
 	initCounter(conflicts, lossReasons)
@@ -96,6 +97,7 @@ func initScheduler() {
 	batchSize.WithLabelValues("reservations")
 }
 
+// initBinder creates the series of a binder.
 func initBinder() {
 	initTxns(binderTxns)
 	initCounter(binds, bindResults)
@@ -104,6 +106,7 @@ func initBinder() {
 	initCounter(kubeletRejections, rejections)
 }
 
+// initDescheduler creates the series of the descheduler, with the version in its build info.
 func initDescheduler(version string) {
 	initCounter(loopsBroken, []string{"descheduling"})
 	deschedulerBuild.WithLabelValues(runtime.Version(), version, version, "", "").Set(1)

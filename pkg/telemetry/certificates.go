@@ -31,6 +31,7 @@ const (
 // certificateExpiry is the name of the metric, certificateLabels are its labels.
 const certificateExpiry = "berth_certificate_not_after_timestamp_seconds"
 
+// certificateLabels are the labels of the metric, in the order of its values.
 var certificateLabels = []string{"connection", "kind"}
 
 // certificates is a collector: files are read for every scrape, so that the metric follows a renewal as the
@@ -50,6 +51,7 @@ type certificates struct {
 // processCertificates is the collector of this process.
 var processCertificates = newCertificates()
 
+// newCertificates returns a collector that reads no files yet.
 func newCertificates() *certificates {
 	c := &certificates{notAfter: metrics.NewDesc(certificateExpiry,
 		"Unix time at which a certificate file of this process expires, by connection (etcd, nats, http) and kind: "+
@@ -111,6 +113,8 @@ func (f CertificateFile) expires() (at time.Time, ok bool) {
 		if err != nil {
 			return time.Time{}, false
 		}
+		// For a chain the earliest expiry counts: a handshake fails with the first expired certificate. Of several
+		// authorities the latest counts: any one of them verifies a peer.
 		if at.IsZero() || cert.NotAfter.After(at) == f.Authority {
 			at = cert.NotAfter
 		}

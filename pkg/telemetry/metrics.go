@@ -9,12 +9,20 @@ import (
 
 // family is a group of metrics with one prefix and one stability level. Its methods declare a metric of the family: a
 // vector if it has labels, whose series appear when they are first used; otherwise a metric that is 0 from the start.
+// A declaration is a package variable, and a function of the package changes it:
+//
+//	var turnsGiven = berth.counter("turns_total", "Number of …")
+//
+//	func TurnGiven() { turnsGiven.Inc() }
+//
+// So callers cannot mistype a label, and do not depend on the library.
 type family struct {
 	prefix string
 	level  metrics.StabilityLevel
 }
 
 var (
+	// Upstream's metrics keep upstream's stability; the others may change.
 	schedulerStable = family{"scheduler", metrics.STABLE}
 	schedulerBeta   = family{"scheduler", metrics.BETA}
 	schedulerAlpha  = family{"scheduler", metrics.ALPHA}
@@ -75,6 +83,7 @@ func (f family) histogramOptions(name, help string, buckets []float64) *metrics.
 	}
 }
 
+// registerOnce makes Register idempotent: Setup calls it, and so do tests.
 var registerOnce sync.Once
 
 // Register puts all metrics into the legacy registry, once; Setup calls it. Before that they count nothing.

@@ -122,7 +122,8 @@ func StartPodSpan(ctx context.Context, tracer trace.Tracer, s PodSpan) (context.
 	return tracer.Start(ctx, s.Name, options...)
 }
 
-// Root describes the whole path of a pod, once it has ended.
+// Root describes the whole path of a pod, once it has ended: the root span's name is "pod", and it lasts from the
+// pod's creation to the end of the path.
 type Root struct {
 	UID, Namespace, Name string
 	// Start is when the pod was created, End when its path ended; both must be set.

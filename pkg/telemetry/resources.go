@@ -40,6 +40,7 @@ type resources struct {
 	requests, limits *metrics.Desc
 }
 
+// newResources returns the collector of the pods that pods yields.
 func newResources(pods func() iter.Seq[PodResources]) *resources {
 	return &resources{
 		pods: pods,

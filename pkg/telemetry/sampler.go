@@ -62,6 +62,7 @@ func (s ratioSampler) Description() string {
 // the accepted ones, and not ignored as the SDK would.
 func samplerFromEnv(env func(string) string) (sdktrace.Sampler, error) {
 	name := strings.ToLower(strings.TrimSpace(env(envSampler)))
+	// "parentbased_" may precede each of the samplers.
 	root, parentBased := strings.CutPrefix(name, "parentbased_")
 	var sampler sdktrace.Sampler
 	switch root {

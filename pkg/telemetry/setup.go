@@ -64,6 +64,7 @@ func Setup(ctx context.Context, cfg Config) (*Telemetry, error) {
 	if cfg.Service == "" {
 		return nil, errors.New("telemetry: Service is not set: want the name of the service")
 	}
+	// The variables are checked even if nothing is exported, so that a mistake shows before tracing is needed.
 	sampler, err := samplerFromEnv(os.Getenv)
 	if err != nil {
 		return nil, err
@@ -80,6 +81,7 @@ func Setup(ctx context.Context, cfg Config) (*Telemetry, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The processor exports in batches, from a goroutine of its own, and drops spans when its queue is full.
 	provider := newProvider(sampler, sdktrace.NewBatchSpanProcessor(countingExporter{exporter}), attributes)
 	otel.SetTracerProvider(provider)
 	otel.SetTextMapPropagator(propagation.TraceContext{})
@@ -135,6 +137,7 @@ func (t *Telemetry) Shutdown(ctx context.Context) error {
 
 // exporterFromEnv returns the exporter that the variables request, nil for none.
 func exporterFromEnv(ctx context.Context, env func(string) string) (sdktrace.SpanExporter, error) {
+	// The first variable that is set counts: those for traces precede the general ones.
 	value := func(names ...string) string {
 		for _, name := range names {
 			if v := strings.TrimSpace(env(name)); v != "" {
@@ -146,6 +149,7 @@ func exporterFromEnv(ctx context.Context, env func(string) string) (sdktrace.Spa
 	if strings.EqualFold(value(envDisabled), "true") {
 		return nil, nil
 	}
+	// Without an exporter's name, an endpoint is enough.
 	switch exporter := value(envExporter); exporter {
 	case "otlp":
 	case "none":
@@ -177,6 +181,7 @@ func (countingProcessor) OnEnd(sdktrace.ReadOnlySpan)                     { span
 func (countingProcessor) Shutdown(context.Context) error                  { return nil }
 func (countingProcessor) ForceFlush(context.Context) error                { return nil }
 
+// countingExporter counts the spans that are passed to the exporter, by result.
 type countingExporter struct{ sdktrace.SpanExporter }
 
 func (e countingExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {

@@ -26,8 +26,11 @@ import (
 // history in memory, so a larger one needs a larger machine.
 const defaultHistoryMiB = 1024
 
-// newAuditCommand returns the command `berth audit`. It reads one file and contacts no server. The exit code is 0
-// without violations, and 1 with some, or if the file is no history.
+// newAuditCommand returns the command `berth audit`. It reads one file and contacts no server, so it may run anywhere,
+// also long after the recording. It holds the whole history in memory.
+//
+// The exit code is 0 without violations, and 1 with some, or if the file is no history. Warnings and an early end of
+// the history do not count: a script must read the notes if it needs a complete history.
 func newAuditCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
@@ -68,9 +71,14 @@ func newAuditCommand() *cobra.Command {
 	return cmd
 }
 
-// newRecordCommand returns the command `berth audit record`. It reads the ledger and the API server until it is
-// interrupted, and then exits with 0; it also exits with 0 when the file is full, since the history up to there can be
-// audited. It exits with 1 if it cannot list both at the start, or cannot write.
+// newRecordCommand returns the command `berth audit record`. It needs permission to list and watch seven kinds of
+// objects in all namespaces, and to read the ledger's prefix in etcd. Besides the watches it causes three small
+// linearizable reads every half second.
+//
+// It runs until it is interrupted, and then completes the history, which takes up to ten seconds, and exits with 0; it
+// also exits with 0 when the file is full, since the history up to there can be audited. It exits with 1 if it cannot
+// list both systems at the start, or cannot write. An outage of either system in between is no error: the history says
+// what was missed.
 func newRecordCommand() *cobra.Command {
 	o := &options{}
 	var out string
@@ -118,6 +126,8 @@ func (o *options) openLedger(ctx context.Context) (*etcd.Store, error) {
 	if err := o.tls.validate(); err != nil {
 		return nil, err
 	}
+	// The flags say where the ledger is in at most one way; no flag at all is not an error of this function, as some
+	// commands do without a ledger.
 	endpoints := o.etcdEndpoints
 	switch {
 	case len(endpoints) > 0 && o.dataDir != "":

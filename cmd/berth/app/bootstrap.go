@@ -16,6 +16,7 @@ const partOf = "app.kubernetes.io/part-of"
 // a cluster that was shut down would not come back. Which scheduler names are Berth's follows from the pods that it
 // has bound.
 func ownPods(pods []corev1.Pod) []audit.Finding {
+	// The schedulers that are Berth's: those of pods that have one of its attempts.
 	berths := map[string]bool{}
 	for i := range pods {
 		if state.NewPod(&pods[i]).Attempt() != "" {

@@ -13,9 +13,12 @@ import (
 // defaultValidity leaves ample time when certificates are renewed once a quarter.
 const defaultValidity = 365 * 24 * time.Hour
 
-// newCertsCommand returns the command `berth certs`. It contacts no server, and writes files. The exit code is 1 if a
-// flag is wrong or a file cannot be written; repeating the command replaces all certificates, also those that were
-// written before the failure.
+// newCertsCommand returns the command `berth certs`. It contacts no server, and writes files that only the user may
+// read. The authorities are made once and kept; everything else is replaced by each run, so renewing is running the
+// command again and applying the manifest.
+//
+// The exit code is 1 if a flag is wrong or a file cannot be written; repeating the command replaces all certificates,
+// also those that were written before the failure.
 func newCertsCommand() *cobra.Command {
 	var i pki.Installation
 	cmd := &cobra.Command{

@@ -18,12 +18,15 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
 )
 
-// checkPage is the page size of lists: a page of pods is some megabytes, which the API server serves in a few hundred
-// milliseconds.
+// checkPage is the page size of lists: a page of pods is some megabytes.
 const checkPage = 2000
 
-// newCheckCommand returns the command `berth check`. It reads the API server and, if the flags name one, the ledger,
-// once. The exit code is 0 without violations, and 1 with some, or if something cannot be read.
+// newCheckCommand returns the command `berth check`. It lists seven kinds of objects once, in pages, for which the
+// user needs permission in all namespaces, and, if the flags name a ledger, two prefixes of it twice. It may run
+// against a busy cluster at any time: what changes while it reads does not look like a violation.
+//
+// The exit code is 0 without violations, and 1 with some, or if something cannot be read. A cluster in which other
+// schedulers bind pods may have warnings that nothing can be done about.
 func newCheckCommand() *cobra.Command {
 	o := &options{}
 	var output string
@@ -72,6 +75,7 @@ func (o *options) check(ctx context.Context) (*audit.CheckReport, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A check without a ledger has no reservations, victims or budgets' documents to look at.
 	var in audit.CurrentState
 	if store != nil {
 		defer func() { _ = store.Close() }() // only read

@@ -32,10 +32,13 @@ type storeFlags struct {
 	write func(w io.Writer, r *plan.Report, format string) error
 }
 
-// newDescheduleCommand returns the command `berth deschedule`. It reads the log, the ledger if one is named, and the
-// policy's Prometheus. With --once it is a descheduler for one cycle: it takes part in the election, and requests
-// evictions in the log only as its leader; binders carry them out later. The exit code is 0 when the plan was printed,
-// even if it is empty, and 1 if no cycle could be planned or, with --once, requested.
+// newDescheduleCommand returns the command `berth deschedule`. It reads the log into memory as a service does, the
+// ledger if one is named, and the policy's Prometheus. With --once it is a descheduler for one cycle: it takes part in
+// the election, and requests evictions in the log only as its leader; binders carry them out later. A crash in between
+// leaves what a crash of the service leaves: evictions that were requested or not, none of which is carried out twice.
+//
+// The exit code is 0 when the plan was printed, even if it is empty, and 1 if no cycle could be planned or, with
+// --once, requested.
 func newDescheduleCommand() *cobra.Command {
 	o := &storeFlags{write: render.Plan}
 	cmd := &cobra.Command{
@@ -132,6 +135,7 @@ func (o *storeFlags) deschedule(ctx context.Context, w io.Writer) error {
 	}
 	// Report is called before Run returns, so no lock is needed.
 	var report *plan.Report
+	// The Interval of 0 makes Run plan one cycle and return.
 	d, err := descheduler.New(descheduler.Config{
 		ID: instanceID(deschedulerService), Policy: in.policy, Profiles: in.config.Profiles, DryRun: o.dryRun,
 		Prometheus: o.descheduling.prometheus,
@@ -153,6 +157,7 @@ func (o *storeFlags) deschedule(ctx context.Context, w io.Writer) error {
 // --data-dir. In an installation the command is the observer, whose user may subscribe only below its own inbox
 // prefix. The caller closes the log.
 func (o *storeFlags) openLog(ctx context.Context, logger *slog.Logger) (*jetstream.Log, error) {
+	// The name shows in NATS' list of connections, for every command that reads the log.
 	cfg := jetstream.Config{
 		URLs: o.nats.urls, Name: "berth-deschedule", Logger: logger,
 		CAFile: o.tls.natsCA, CertFile: o.tls.natsCert, KeyFile: o.tls.natsKey, CredsFile: o.tls.natsCreds,

@@ -16,7 +16,8 @@
 //	status                     NATS for the log and for questions to services, etcd, Kubernetes
 //	explain pod, explain node  NATS for the log and for questions to services
 //	trace pod                  the same, without the shards
-//	export, replay, simulate   NATS for the log, or a bundle in a file
+//	export                     NATS for the log
+//	replay, simulate           NATS for the log, or a bundle in a file
 //	deschedule,                NATS for the log, etcd, Prometheus
 //	  explain deschedule
 //	deschedule pause, resume   etcd

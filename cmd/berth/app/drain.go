@@ -28,8 +28,10 @@ const (
 )
 
 // newDrainShardCommand returns the command `berth drain-shard`. It writes requests to the ledger and then reads it
-// until they were followed. The exit code is 1 if the shard is unknown or the only one, and if it still has partitions
-// after --timeout; the requests stay in the ledger then.
+// until they were followed, usually within seconds. It needs write access to the keys of requested owners.
+//
+// The exit code is 1 if the shard is unknown or the only one, and if it still has partitions after --timeout; the
+// requests stay in the ledger then, and are followed later.
 func newDrainShardCommand() *cobra.Command {
 	o := &options{}
 	var timeout time.Duration
@@ -64,6 +66,8 @@ func (o *options) drainShard(ctx context.Context, w io.Writer, id string, timeou
 		return errors.New("--etcd-endpoints: not set: want the endpoints of the ledger, or --data-dir")
 	}
 	defer func() { _ = store.Close() }() // only the connection
+	// The plan is made from one look at the ledger; partitions that move meanwhile are requested nevertheless, and end
+	// up where the plan says.
 	owned, err := partitionsByShard(ctx, store)
 	if err != nil {
 		return err
@@ -109,6 +113,7 @@ func partitionsByShard(ctx context.Context, store *etcd.Store) (map[string][]int
 	if err != nil {
 		return nil, err
 	}
+	// Live shards first, so that one without partitions can be given some.
 	for _, kv := range members {
 		owned[strings.TrimPrefix(kv.Key, roster.PrefixMember+"scheduler/")] = nil
 	}
@@ -138,6 +143,7 @@ func drainMoves(owned map[string][]int32, id string) (map[int32]string, error) {
 		return nil, fmt.Errorf("drain-shard: %s is the only shard: no other shard can take its %d partitions",
 			id, len(owned[id]))
 	}
+	// Each partition goes to the shard that then has the fewest; equal shards are taken in the order of their names.
 	count := map[string]int{}
 	for _, other := range others {
 		count[other] = len(owned[other])

@@ -14,8 +14,10 @@ import (
 )
 
 // newExplainPodCommand returns the command `berth explain pod`. It reads the pod's records from the log, and asks the
-// leading queue and the pod's shard over NATS; without their answers the rest is printed with a note. The exit code is
-// 1 if the log does not know the pod.
+// leading queue and the pod's shard over NATS, for at most one and two seconds; without their answers the rest is
+// printed with a note. A pod that is gone and given by name is searched for in the log, which takes longer.
+//
+// The exit code is 1 if the log does not know the pod, or cannot be read.
 func newExplainPodCommand() *cobra.Command {
 	r := &logCommand{}
 	cmd := &cobra.Command{
@@ -109,6 +111,7 @@ func (r *logCommand) ask(ctx context.Context, ask func(context.Context, *inquire
 		return err
 	}
 	defer r.disconnect()
+	// Only the log is opened: the services have what is needed of the ledger.
 	log, err := r.openRunning(ctx)
 	if err != nil {
 		return err

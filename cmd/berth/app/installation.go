@@ -38,6 +38,7 @@ func (o *options) addInstallation(f *pflag.FlagSet, absent string) {
 // if one runs there, else the installation in the kubeconfig's cluster. Without a kubeconfig it chooses the working
 // directory, whose error message then names what is missing. It is called once, after the flags were parsed.
 func (o *options) locate() error {
+	// Any address is a choice, even of one store alone.
 	named := len(o.nats.urls)+len(o.etcdEndpoints) > 0 || o.dataDir != ""
 	switch {
 	case named && o.installation.Namespace != "":
@@ -59,6 +60,7 @@ func (o *options) locate() error {
 // endpoint forwards a port to a store of the installation. The connection to the installation is opened with the first
 // store and closed by disconnect.
 func (o *options) endpoint(ctx context.Context, s reach.Store) (reach.Endpoint, error) {
+	// One connection to the API server serves the forwarding of both stores.
 	if o.installation.cluster == nil {
 		cfg, err := o.restConfig()
 		if err != nil {

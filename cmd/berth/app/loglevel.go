@@ -17,8 +17,11 @@ import (
 // levelTimeout bounds the whole exchange with a process.
 const levelTimeout = 10 * time.Second
 
-// newLogLevelCommand returns the command `berth log-level`. It contacts the HTTP port of one process. The exit code is
-// 1 if the process does not answer, refuses the client, or does not know the level.
+// newLogLevelCommand returns the command `berth log-level`. It contacts the HTTP port of one process, directly: for a
+// process in a cluster, on its pod or through kubectl port-forward. Without client certificates a process lets only
+// its own machine change the level (package serve).
+//
+// The exit code is 1 if the process does not answer, refuses the client, or does not know the level.
 func newLogLevelCommand() *cobra.Command {
 	var address string
 	var tls rest.TLSClientConfig
@@ -54,6 +57,7 @@ func logLevel(ctx context.Context, address string, tls rest.TLSClientConfig, lev
 	if err != nil {
 		return "", fmt.Errorf("--http-ca-file, --http-cert-file, --http-key-file: %w", err)
 	}
+	// A CA means that the process serves HTTPS: there is no other way to verify it.
 	scheme, method := "http://", http.MethodGet
 	if tls.CAFile != "" {
 		scheme = "https://"

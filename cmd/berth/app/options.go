@@ -27,12 +27,18 @@ import (
 // options are the flags shared by `berth up` and `berth run`, and by other commands in parts: a command that embeds
 // options adds only the flags that it uses, and the other fields keep their zero value.
 type options struct {
+	// kubeconfig is the path of a kubeconfig, empty for kubectl's defaults.
 	kubeconfig string
-	config     string
-	dataDir    string
-	logLevel   string
-	logFormat  string
-	http       serve.Config
+	// config is the path of a KubeSchedulerConfiguration, empty for the default one.
+	config string
+	// dataDir is the directory of embedded stores: of this process for `berth up`, of a running one for operators'
+	// commands.
+	dataDir string
+	// logLevel and logFormat are the values of the flags; logger parses them.
+	logLevel  string
+	logFormat string
+	// http configures the HTTP port; an empty address disables it.
+	http serve.Config
 
 	// nats, etcdEndpoints and ledgerPrefix locate the stores, with the certificates of tls. Without addresses, dataDir
 	// or installation does.
@@ -57,9 +63,11 @@ type retention struct {
 
 // descheduling are the flags of the descheduler, and of the commands that plan a cycle.
 type descheduling struct {
+	// policy is the path of a DeschedulerPolicy, empty for none.
 	policy string
 	// strict treats warnings about a policy as errors.
-	strict   bool
+	strict bool
+	// interval is the time between the starts of two cycles; 0 is a single cycle.
 	interval time.Duration
 	// prometheus configures the connection to the policy's server.
 	prometheus descheduler.Prometheus
@@ -95,6 +103,7 @@ func (d descheduling) reload() func() (*policy.Policy, error) {
 
 // natsFlags locate the NATS servers that keep the log, and set its number of replicas.
 type natsFlags struct {
+	// urls are the servers' addresses; one that answers is enough, it names the others.
 	urls []string
 	// replicas is the number of replicas of each stream; 0 leaves streams as they are.
 	replicas int
@@ -110,6 +119,8 @@ const (
 
 // replicas are how many instances of a service one process runs, and how they share the work.
 type replicas struct {
+	// shards and binders are the numbers in this process. wholeCluster lets shards look at all nodes at once instead
+	// of at their home nodes first.
 	shards, binders int
 	wholeCluster    bool
 	// noEvidence leaves the evidence of attempts (what they weighed) out of the log.
@@ -120,6 +131,7 @@ type replicas struct {
 // certificate, key or credentials by which this process identifies itself. They are read again for new connections, so
 // a renewal needs no restart.
 type tlsFiles struct {
+	// NATS accepts a certificate, a credentials file, or both.
 	natsCA, natsCert, natsKey, natsCreds string
 	etcdCA, etcdCert, etcdKey            string
 }
@@ -161,6 +173,7 @@ func (o *options) addCommon(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.nats.urls, "nats-url", nil, "URLs of the NATS servers (JetStream) that keep the log")
 	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "endpoints of the etcd cluster that keeps the ledger")
 	f.StringVar(&o.ledgerPrefix, "etcd-prefix", "/berth/", "key prefix of this Berth in etcd; one per Kubernetes cluster")
+	// The number of replicas of existing streams changes while they are in use; NATS copies the data.
 	f.IntVar(&o.nats.replicas, "nats-replicas", 0,
 		"number of replicas of each stream in a NATS cluster (1 to 5); 0: unchanged, or 1 for new streams")
 	f.StringVar(&o.tls.natsCA, "nats-ca-file", "", "CA certificates (PEM) for NATS")
@@ -225,6 +238,7 @@ func (o *options) validate() error {
 	if o.binders < 1 || o.binders > maxReplicas {
 		wrong("--binders: %d: want 1 to %d", o.binders, maxReplicas)
 	}
+	// JetStream refuses more, but only when a stream is created.
 	if o.nats.replicas < 0 || o.nats.replicas > maxNATSReplicas {
 		wrong("--nats-replicas: %d: want 0 to %d", o.nats.replicas, maxNATSReplicas)
 	}
@@ -239,6 +253,7 @@ func (o *options) validate() error {
 	if !strings.HasPrefix(o.ledgerPrefix, "/") || !strings.HasSuffix(o.ledgerPrefix, "/") {
 		wrong("--etcd-prefix: %q: want a path that starts and ends with /", o.ledgerPrefix)
 	}
+	// Level and format are parsed again when the logger is made; here they are only checked.
 	if _, err := telemetry.ParseLevel(o.logLevel); err != nil {
 		wrong("--log-level: %w", err)
 	}
@@ -270,6 +285,7 @@ func (t tlsFiles) validate() error {
 	if (t.etcdCert == "") != (t.etcdKey == "") {
 		errs = append(errs, errors.New("--etcd-cert-file and --etcd-key-file: want both or neither"))
 	}
+	// A file that is missing is found now, with its flag; whether its content is valid, when a connection is opened.
 	for _, file := range []struct{ flag, path string }{
 		{"--nats-ca-file", t.natsCA}, {"--nats-cert-file", t.natsCert}, {"--nats-key-file", t.natsKey},
 		{"--nats-creds-file", t.natsCreds}, {"--etcd-ca-file", t.etcdCA}, {"--etcd-cert-file", t.etcdCert},
@@ -320,6 +336,7 @@ func (o *options) restConfig() (*rest.Config, error) {
 		rules.ExplicitPath = o.kubeconfig
 	}
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
+	// An empty configuration has an error of its own in the library, which does not say where it looked.
 	cfg, err := loader.ClientConfig()
 	if err != nil {
 		if clientcmd.IsEmptyConfig(err) {

@@ -34,6 +34,7 @@ const replayListed = 20
 // even the recorded nodes that a decision counted before the ledger showed them.
 type replayCommand struct {
 	logCommand
+	// bundle is a file instead of a running Berth.
 	bundle, pod, at string
 	all, strict     bool
 	sample          int
@@ -41,8 +42,11 @@ type replayCommand struct {
 }
 
 // newReplayCommand returns the command `berth replay`. It reads the log of a running Berth or a bundle, and contacts
-// nothing else: neither extenders nor plugins are called again. The exit code is 1 if a decision differs for no known
-// reason, and if no decision was selected that can be made again.
+// nothing else: neither extenders nor plugins are called again. The state is kept as a shard keeps it, so memory is
+// that of a shard, and the time is that of the facts plus that of the decisions which are made again.
+//
+// The exit code is 1 if a decision differs for no known reason, and if no decision was selected that can be made
+// again. Differences with a known reason (another configuration, another version) are listed and do not count.
 func newReplayCommand() *cobra.Command {
 	r := &replayCommand{}
 	cmd := &cobra.Command{
@@ -96,6 +100,7 @@ func (r *logCommand) openSource(
 	if err := r.checkOutput(); err != nil {
 		return err
 	}
+	// A bundle brings its own configuration, a running Berth does not.
 	var src rerun.Source
 	var text []byte
 	if bundle != "" {
@@ -150,10 +155,12 @@ func (r *replayCommand) replay(
 	if err != nil {
 		return err
 	}
+	// The result is bounded, whatever the number of decisions.
 	result := replayResult{listed: replayListed, single: r.pod != "" || r.at != ""}
 	if r.output != "" {
 		result.listed = math.MaxInt
 	}
+	// Each verdict is counted as it comes, so that a log of any length needs little memory.
 	err = rerun.Run(ctx, rerun.Job{
 		Source: src, Profiles: profiles, Version: berthVersion(), Wanted: wanted, Strict: r.strict, Each: result.add,
 		LeftOut: func(eventlog.Record, error) { result.Unreadable++ },
@@ -161,6 +168,7 @@ func (r *replayCommand) replay(
 	if err != nil {
 		return err
 	}
+	// A replay of nothing must not look like a success.
 	if result.Decisions == 0 {
 		return errors.New("the log has no such decision that records what it was computed from")
 	}
@@ -219,6 +227,7 @@ func mix(sequence, seed uint64) uint64 {
 // firstFrom returns a filter for the first decision at or after --at. The filter remembers that it has selected one,
 // and so serves one run.
 func (r *replayCommand) firstFrom() (func(eventlog.Record, *events.Decision) bool, error) {
+	// The filter is called in the order of the log, so the first match is the decision to select.
 	found := false
 	first := func(reached func(eventlog.Record) bool) func(eventlog.Record, *events.Decision) bool {
 		return func(rec eventlog.Record, _ *events.Decision) bool {
@@ -258,19 +267,24 @@ type replayResult struct {
 
 // replayed is one decision in the list: what was recorded, and NodeAgain, the node that came out now.
 type replayed struct {
+	// Outcome is identical, different, "different, explained" or "not reproducible"; Kind is that of the recorded
+	// decision.
 	Pod, UID, Shard, Kind, Outcome string
 	Attempt                        int32
-	Facts                          uint64
-	Ledger                         int64
-	Node, NodeAgain                string `json:",omitempty"`
-	NodesFeasible, NodesTotal      int32
-	Differences                    []rerun.Difference `json:",omitempty"`
-	Explained, Missing             string             `json:",omitempty"`
+	// Facts and Ledger are the sequence and the revision from which the decision was computed.
+	Facts                     uint64
+	Ledger                    int64
+	Node, NodeAgain           string `json:",omitempty"`
+	NodesFeasible, NodesTotal int32
+	Differences               []rerun.Difference `json:",omitempty"`
+	Explained, Missing        string             `json:",omitempty"`
 }
 
 // add counts a verdict, and lists it if it is not the same or was requested by name.
 func (r *replayResult) add(v rerun.Verdict) error {
 	r.Decisions++
+	// A decision that could be made again and differs is explained (another configuration or version) or not; only the
+	// latter is a failure.
 	outcome := "identical"
 	switch {
 	case v.Same():
@@ -281,6 +295,7 @@ func (r *replayResult) add(v rerun.Verdict) error {
 		if r.Why == nil {
 			r.Why = map[string]int{}
 		}
+		// Reasons are few texts; the limit is for a log in which each decision has its own.
 		if len(r.Why) < replayListed || r.Why[v.Missing] > 0 {
 			r.Why[v.Missing]++
 		}

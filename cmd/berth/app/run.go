@@ -9,6 +9,7 @@ import (
 type service string
 
 const (
+	// The services, in the order of a pod's path.
 	queueService       service = "queue"
 	schedulerService   service = "scheduler"
 	binderService      service = "binder"
@@ -25,8 +26,10 @@ var httpPorts = map[service]string{
 }
 
 // newUpCommand returns the command `berth up`. It contacts the API server of --kubeconfig, and the stores that flags
-// name; a store that no flag names is embedded. It runs until it is interrupted, or until a service fails, and then
-// exits with 1.
+// name; a store that no flag names is embedded. Two of them must not run on one data directory, and one cluster must
+// have only one Berth: a ledger each would let both reserve the same places.
+//
+// It runs until it is interrupted, and then exits with 0, or until a service fails, and then exits with 1.
 func newUpCommand() *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{
@@ -39,6 +42,7 @@ func newUpCommand() *cobra.Command {
 			"  berth up --kubeconfig ~/.kube/config --config berth.yaml --shards 2 --binders 2",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			// The descheduler runs only with a policy: without one it would have nothing to do.
 			run := []service{queueService, schedulerService, binderService}
 			if o.descheduling.policy != "" {
 				run = append(run, deschedulerService)
@@ -77,6 +81,7 @@ func newRunCommand() *cobra.Command {
 // newServiceCommand returns the command `berth run <service>`. A service that runs alone has its own default port, and
 // requires external stores: another process could not reach embedded ones.
 func newServiceCommand(s service, short string) *cobra.Command {
+	// Both numbers are validated for every service, so a service without their flags needs valid ones.
 	o := &options{replicas: replicas{shards: 1, binders: 1}}
 	cmd := &cobra.Command{
 		Use:   string(s),

@@ -81,6 +81,7 @@ func parseRoles(file string, raw []byte) ([]etcd.Access, error) {
 	if err := yaml.UnmarshalStrict(raw, &r); err != nil {
 		return nil, fmt.Errorf("--roles: %s: %w", file, err)
 	}
+	// An empty list would enable authentication without a user for any service.
 	if len(r.Users) == 0 {
 		return nil, fmt.Errorf("--roles: %s: users: empty: want a list of name and writes", file)
 	}

@@ -21,15 +21,19 @@ import (
 type simulateCommand struct {
 	logCommand
 	bundle, at string
-	like       string
-	count      int
-	files      []string
-	changes    simulate.Changes
+	// like and count are --like and --add-nodes; files are manifests of objects to add.
+	like    string
+	count   int
+	files   []string
+	changes simulate.Changes
 }
 
 // newSimulateCommand returns the command `berth simulate`. It reads the log of a running Berth or a bundle, and
-// manifests from files; it contacts no other server and changes nothing. The exit code is 1 if a change cannot be
-// applied, such as a drain of an unknown node; pods that stay pending are a result, not an error.
+// manifests from files; it contacts no other server and changes nothing. It rebuilds the state first, which takes
+// seconds in a large cluster, and then runs package simulate.
+//
+// The exit code is 1 if a change cannot be applied, such as a drain of an unknown node; pods that stay pending are a
+// result, not an error.
 func newSimulateCommand() *cobra.Command {
 	s := &simulateCommand{}
 	cmd := &cobra.Command{
@@ -74,6 +78,7 @@ func (s *simulateCommand) run(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	// The current time is replaced below by that of a state in the past.
 	in := simulate.Input{Now: time.Now()}
 	if in.Changes, err = s.readChanges(); err != nil {
 		return err

@@ -32,15 +32,19 @@ const clearScreen = "\x1b[H\x1b[2J"
 // --watch.
 type statusCommand struct {
 	storeFlags
+	// watch repeats the report every so often, until the command is interrupted.
 	watch bool
 	every time.Duration
 	// servicesError is the reason why the services were not asked.
 	servicesError error
 }
 
-// newStatusCommand returns the command `berth status`. It asks the leading queue and the shards over NATS, reads the
-// ledger, and lists pods and quotas from the API server; each of the three is left out if the flags do not locate it.
-// The exit code is 1 only if something that was located cannot be read: anomalies and warnings are no errors.
+// newStatusCommand returns the command `berth status`. It asks the leading queue and the shards over NATS, which takes
+// up to three seconds if one does not answer; it reads the ledger, and lists pods and quotas from the API server. Each
+// of the three is left out if the flags do not locate it.
+//
+// The exit code is 1 only if something that was located cannot be read: anomalies and warnings are no errors, and are
+// for alerts. With --watch the command exits with 0 when it is interrupted, and with 1 at the first report that fails.
 func newStatusCommand() *cobra.Command {
 	o := &statusCommand{}
 	cmd := &cobra.Command{
@@ -83,6 +87,7 @@ func (o *statusCommand) run(ctx context.Context, w io.Writer) error {
 	}
 	defer o.disconnect()
 	ask, closeAll, err := o.services(ctx)
+	// The error is final if the user named the place, or if there is no other one to show.
 	if err != nil && (named || o.installation.Namespace == "") {
 		return err
 	}
@@ -131,6 +136,7 @@ func (o *statusCommand) services(ctx context.Context) (overviewSource, func(), e
 	}
 	// The log's connection is also the bus to the services.
 	inquiry := &inquire.Inquiry{Log: log, History: log, Bus: log}
+	// The ledger is opened for each report: a connection that was idle for hours may be dead.
 	return func(ctx context.Context) (*explain.Overview, error) {
 		leader, err := o.descheduler(ctx)
 		if err != nil {
@@ -172,6 +178,8 @@ func (o *statusCommand) report(ctx context.Context, ask overviewSource) (statusR
 			return r, err
 		}
 	}
+	// The API server is optional where the services were asked: without a kubeconfig, or without permission to list
+	// pods, the rest is shown.
 	cluster, err := o.priorities(ctx)
 	switch {
 	case err == nil:
@@ -227,6 +235,7 @@ func (o *options) priorities(ctx context.Context) (priorities.Report, error) {
 		}
 		return priorities.Report{}, err
 	}
+	// Ended pods are listed, too, and left out by package priorities.
 	pods, err := listPages(ctx, func(ctx context.Context, o metav1.ListOptions) ([]corev1.Pod, string, error) {
 		page, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
 		if err != nil {
@@ -276,6 +285,7 @@ func writeStatus(w io.Writer, r statusReport, format string) error {
 	if done, err := render.Structured(w, r, format); done {
 		return err
 	}
+	// The services' warnings come first: they are about all pods, the others about priorities.
 	warnings := r.Warnings
 	if r.Services != nil {
 		if err := r.Services.Text(w, time.Now()); err != nil {

@@ -24,6 +24,7 @@ type stores struct {
 // process tries again. Once open, the clients reconnect by themselves without end.
 func (o *options) openStores(ctx context.Context, logger *slog.Logger) (*stores, error) {
 	s := &stores{}
+	// Either store may be embedded while the other is external.
 	which := embedded.Which{Etcd: len(o.etcdEndpoints) == 0, NATS: len(o.nats.urls) == 0}
 	if which.Etcd || which.NATS {
 		if o.dataDir == "" {

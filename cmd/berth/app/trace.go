@@ -13,7 +13,9 @@ import (
 
 // newTraceCommand returns the command `berth trace`, with its subcommand `pod`. It reads the log alone, except that
 // the queue is asked for the UID of a pod that is given by name. It needs no tracing backend: the times are in the
-// decisions' evidence.
+// decisions' evidence. A shard that runs with --no-evidence leaves only the times between records.
+//
+// The exit code is 1 if the pod is not found, or the log cannot be read; a pod without events is drawn as such.
 func newTraceCommand() *cobra.Command {
 	r := &logCommand{}
 	pod := &cobra.Command{
@@ -35,6 +37,7 @@ func newTraceCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				// One time for the steps and the drawing, so that open steps end at its right edge.
 				now := time.Now()
 				return r.write(cmd.OutOrStdout(), path{story.UID, story.Namespace, story.Name, story.Steps(now)},
 					func(w io.Writer, wide bool) error { return story.Waterfall(w, now, wide) })
@@ -52,7 +55,7 @@ func newTraceCommand() *cobra.Command {
 	return cmd
 }
 
-// path is the output of -o json and yaml.
+// path is the output of -o json and yaml: the pod, and its steps in the order of their starts.
 type path struct {
 	UID, Namespace, Name string
 	Steps                []explain.Step

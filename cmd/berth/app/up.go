@@ -39,6 +39,7 @@ type runner interface {
 // inputs holds everything that the command line names, read and checked. policy is nil without --policy, rest is nil
 // for a process that does not use Kubernetes itself (a shard or a descheduler alone).
 type inputs struct {
+	// config is never nil, unless its file cannot be read: without --config it is the default.
 	config *config.Configuration
 	policy *policy.Policy
 	rest   *rest.Config
@@ -235,6 +236,7 @@ func (o *options) build(
 		in: in, st: st, facts: feed.New(st.log, st.log), ledger: share.New(st.ledger), clock: clock.RealClock{},
 		logger: logger, runners: map[string]runner{},
 	}
+	// The order does not matter: creating a service starts nothing.
 	for _, s := range services {
 		var err error
 		switch s {
@@ -256,13 +258,16 @@ func (o *options) build(
 
 // builder creates services. It lives for one call of build.
 type builder struct {
+	// in and st are the inputs and the open stores of the process.
 	in inputs
 	st *stores
 	// facts and ledger are shared by all services of the process.
-	facts   *feed.Feed
-	ledger  *share.Store
-	clock   clock.WithTicker
-	logger  *slog.Logger
+	facts  *feed.Feed
+	ledger *share.Store
+	// clock is the real one; tests of services give them another.
+	clock  clock.WithTicker
+	logger *slog.Logger
+	// runners are the services that were created so far, by member id.
 	runners map[string]runner
 	// custom are the plugins that profiles enable, created for the first service that needs them.
 	custom *plugins.Runtime
@@ -277,7 +282,8 @@ func (b *builder) add(id string, r runner, err error) error {
 	return nil
 }
 
-// loggerOf returns the logger of a member.
+// loggerOf returns the logger of a member: each of its lines names the service and the member, which a process with
+// several of them needs.
 func (b *builder) loggerOf(s service, member string) *slog.Logger {
 	return b.logger.With(telemetry.KeyService, string(s), telemetry.KeyMember, member)
 }
@@ -340,6 +346,7 @@ func (b *builder) plugins(ctx context.Context, o *options) (*plugins.Runtime, er
 	if b.custom != nil || !slices.ContainsFunc(b.in.config.Profiles, with) {
 		return b.custom, nil
 	}
+	// The kubeconfig is read only when a plugin asks for a client.
 	custom, err := plugins.New(ctx, plugins.Config{
 		Profiles: b.in.config.Profiles, Factories: compiledIn, Parallelism: int(b.in.config.Parallelism),
 		PodsToActivate: podsToActivate,

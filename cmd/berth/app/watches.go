@@ -43,6 +43,7 @@ func (o *options) watches(services []service, in inputs, st *stores, logger *slo
 	if !slices.Contains(services, queueService) && !slices.Contains(services, binderService) {
 		return w, nil
 	}
+	// A client of its own: the services' rate limits must not delay a probe.
 	client, err := kubernetes.NewForConfig(in.rest)
 	if err != nil {
 		return watches{}, fmt.Errorf("--kubeconfig: %w", err)

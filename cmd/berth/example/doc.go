@@ -8,5 +8,17 @@
 //   - Courier (courier.go) binds some pods itself. It implements Bind.
 //
 // Everything else is the command berth: the same subcommands, flags and configuration files, in which profiles enable
-// the plugins by their names.
+// the plugins by their names (examples/plugin.yaml):
+//
+//	profiles:
+//	- schedulerName: default-scheduler
+//	  plugins:
+//	    multiPoint:
+//	      enabled:
+//	      - name: Licences
+//	        weight: 5
+//	  pluginConfig:
+//	  - name: Licences
+//	    args:
+//	      label: example.com/licences
 package main

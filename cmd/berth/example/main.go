@@ -57,6 +57,7 @@ var (
 // newLicences is the plugin's factory. Its arguments arrive as the JSON of pluginConfig; an error names the field, and
 // ends the start of the process.
 func newLicences(_ context.Context, args runtime.Object, h framework.Handle) (framework.Plugin, error) {
+	// Arguments of plugins that the configuration's scheme does not know arrive undecoded.
 	raw, ok := args.(*runtime.Unknown)
 	if !ok {
 		return nil, fmt.Errorf("args: want a label, have %T", args)
@@ -85,6 +86,7 @@ func (l *licences) EventsToRegister(context.Context) ([]framework.ClusterEventWi
 
 // givesBack reports whether a pod had a licence that another pod can have now, or is the waiting pod itself.
 func (l *licences) givesBack(_ klog.Logger, pod *corev1.Pod, before, after any) (framework.QueueingHint, error) {
+	// For an object that is no pod the framework would not call this hint.
 	was, ok := before.(*corev1.Pod)
 	if !ok {
 		return framework.Queue, fmt.Errorf("%T: want a Pod", before)

@@ -21,8 +21,8 @@ const (
 	groupLabel   = "group"
 	// sizeOf is that annotation.
 	sizeOf = "example.com/together"
-	// patience is how long a pod waits for the others with its place held; then all are tried again.
-	patience = 30 * time.Second
+	// permitTimeout is how long a pod waits for the others with its place held; then all are tried again.
+	permitTimeout = 30 * time.Second
 )
 
 var (
@@ -52,6 +52,7 @@ func (t *together) Permit(
 		return framework.NewStatus(framework.UnschedulableAndUnresolvable,
 			fmt.Sprintf("annotation %s is %q, want a number", sizeOf, text)), 0
 	}
+	// Pods of the group that are on nodes already, from an earlier attempt or before a restart, count as well.
 	nodes, err := t.handle.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return framework.AsStatus(err), 0
@@ -69,7 +70,7 @@ func (t *together) Permit(
 		present[w.GetPod().UID] = true
 	}
 	if len(present) < size {
-		return framework.NewStatus(framework.Wait), patience
+		return framework.NewStatus(framework.Wait), permitTimeout
 	}
 	for _, w := range waiting {
 		w.Allow(togetherName)

@@ -24,7 +24,7 @@ const (
 // answered by the dependency itself: a client's cache would hide that a quorum is lost.
 type Probe func(ctx context.Context) error
 
-// Dependency is a store or an API that a process needs to work.
+// Dependency is a store or an API that a process needs to work. All three fields are required.
 type Dependency struct {
 	// Name is for people, such as "ledger (etcd)".
 	Name string
@@ -79,8 +79,10 @@ func (w *Watch) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
+		// The time of the first failed probe counts as the beginning, not that of the one that is reported.
 		asked := time.Now()
 		err := w.probe(ctx)
+		// The process stops: the probe's failure says nothing about the dependency.
 		if ctx.Err() != nil {
 			return nil
 		}

@@ -11,6 +11,9 @@ import (
 
 // Endpoints is the content of endpoints.json: where the stores of a running process listen, and the credentials for
 // NATS. Addresses of stores that are not embedded are empty.
+//
+//	{"pid": 4711, "etcd": ["unix:///…/sock/client.sock"],
+//	 "nats": "nats://127.0.0.1:40123", "natsUser": "berth", "natsPass": "…"}
 type Endpoints struct {
 	PID      int      `json:"pid"`
 	Etcd     []string `json:"etcd"`
@@ -52,7 +55,9 @@ func writeEndpoints(dir string, e Endpoints) error {
 	return os.WriteFile(filepath.Join(dir, endpointsFile), append(raw, '\n'), 0o600)
 }
 
-// lock locks the directory for this process; the kernel releases it if the process dies.
+// lock locks the directory for this process, and creates it if it is missing; the kernel releases the lock if the
+// process dies. Two processes on one directory would damage the stores' files. A lock of flock is on the open file, so
+// release closes it.
 func lock(dir string) (release func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("--data-dir: %w", err)

@@ -57,6 +57,7 @@ func Start(dir string, which Which, log *slog.Logger) (*Stores, error) {
 		return nil, err
 	}
 	s := &Stores{dir: dir, release: release, Endpoints: Endpoints{PID: os.Getpid()}}
+	// Each step is skipped after an error; Stop then stops what was started.
 	if which.Etcd {
 		err = s.startEtcd()
 	}
@@ -109,6 +110,7 @@ func (s *Stores) Stop() {
 	if s.sockets != "" {
 		_ = os.RemoveAll(s.sockets)
 	}
+	// The lock is released last: another process may then use the directory.
 	if s.release != nil {
 		_ = os.Remove(filepath.Join(s.dir, endpointsFile))
 		s.release()
@@ -128,6 +130,7 @@ func (s *Stores) startEtcd() error {
 	cfg.Dir = filepath.Join(s.dir, "etcd")
 	client := url.URL{Scheme: "unix", Path: filepath.Join(dir, "client.sock")}
 	peer := url.URL{Scheme: "unix", Path: filepath.Join(dir, "peer.sock")}
+	// One member needs no peer, but etcd requires an address for it.
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
@@ -169,7 +172,8 @@ func (s *Stores) socketDir() (string, error) {
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
-// startNATS starts NATS with a new password for each start, and waits until it accepts connections.
+// startNATS starts NATS with a new password for each start, and waits until it accepts connections. The services
+// connect in process; the loopback port is for operators' commands, which read the password from endpoints.json.
 func (s *Stores) startNATS(log *slog.Logger) error {
 	user, pass := "berth", rand.Text()
 	// The password has 128 random bits, so the hash need not be slow; it only avoids the server's warning about plain

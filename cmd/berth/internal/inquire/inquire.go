@@ -45,7 +45,8 @@ func PodName(namespace, pod string) (string, error) {
 	return namespace + "/" + ns, nil
 }
 
-// isUID reports whether a text is a UID rather than a name.
+// isUID reports whether a text is a UID rather than a name: five groups of hexadecimal digits. A pod could have such a
+// name; it must then be given with its namespace.
 func isUID(text string) bool {
 	const digits = "0123456789abcdef"
 	for i, part := range strings.Split(text, "-") {
@@ -59,6 +60,7 @@ func isUID(text string) bool {
 // Pod returns all that is known about a pod, by namespace/name or UID. It is an error if the log has no record of the
 // pod.
 func (q *Inquiry) Pod(ctx context.Context, pod string) (*explain.Story, error) {
+	// The queue first: it knows the UID of a pod that exists, and the shard that would decide about it.
 	queue, err := q.queue(ctx, explain.Question{Pod: pod})
 	if err != nil {
 		return nil, err
@@ -71,6 +73,7 @@ func (q *Inquiry) Pod(ctx context.Context, pod string) (*explain.Story, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The queue may know the pod although retention has removed its records; without history there is no story.
 	if len(story.Events) == 0 {
 		return nil, fmt.Errorf("pod %s: not found in the log", pod)
 	}
@@ -113,7 +116,8 @@ func (q *Inquiry) queue(ctx context.Context, question explain.Question) (*explai
 // anyAnswer reports whether there is an answer: the first one is enough.
 func anyAnswer[A any](answers []A) bool { return len(answers) > 0 }
 
-// UID returns the UID of a pod by namespace/name or UID, even if the pod is gone.
+// UID returns the UID of a pod by namespace/name or UID, even if the pod is gone: from the queue if it knows the pod,
+// else from the facts in the log.
 func (q *Inquiry) UID(ctx context.Context, pod string) (string, error) {
 	queue, err := q.queue(ctx, explain.Question{Pod: pod})
 	if err != nil {
@@ -150,12 +154,14 @@ func (q *Inquiry) searchFacts(ctx context.Context, namespace, name string) (uid 
 	return uid, err
 }
 
-// scan reads a stream from the oldest record that is kept to the one that is the last now.
+// scan reads a stream from the oldest record that is kept to the one that is the last now. Records that are appended
+// while it reads are left out, so that it ends on a busy log.
 func (q *Inquiry) scan(ctx context.Context, s eventlog.Stream, visit func(eventlog.Record)) error {
 	last, err := q.Log.Last(ctx, s)
 	if err != nil || last == 0 {
 		return err
 	}
+	// Retention has usually removed the beginning; the error names the first record that is left.
 	reader, err := q.Log.Read(ctx, s, 1)
 	var gap *eventlog.ErrGap
 	if errors.As(err, &gap) {
@@ -204,6 +210,7 @@ func (q *Inquiry) addEviction(ctx context.Context, s *explain.Story) error {
 		return nil
 	}
 	if token := s.PlanToken(); token != "" {
+		// Nominations are few, so all of them are read to find the one with the token.
 		records, err := q.History.About(ctx, eventlog.Decisions, events.DecisionsOf(events.DecisionNominated), 0)
 		if err != nil {
 			return err
@@ -216,6 +223,7 @@ func (q *Inquiry) addEviction(ctx context.Context, s *explain.Story) error {
 			}
 		}
 	}
+	// A pod without a controller is not replaced.
 	if s.Owner == "" {
 		return nil
 	}
@@ -231,6 +239,7 @@ func (q *Inquiry) addEviction(ctx context.Context, s *explain.Story) error {
 func (q *Inquiry) Node(ctx context.Context, name string) (*explain.ShardAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, shardTimeout)
 	defer cancel()
+	// A shard that does not know the node leaves the question to others.
 	question := explain.Question{Node: name}
 	answers, err := explain.Ask(ctx, q.Bus, work.SubjectAskShards, question, anyAnswer[explain.ShardAnswer])
 	if err != nil {
@@ -249,6 +258,7 @@ func (q *Inquiry) Overview(ctx context.Context, descheduler string) (*explain.Ov
 	if err != nil {
 		return nil, err
 	}
+	// Without a queue it is not known how many shards there are; one answer is enough then.
 	alive := 1
 	if queue != nil && queue.Status != nil {
 		alive = 0

@@ -20,7 +20,8 @@ import (
 // wanted lists the kinds that are read, for errors.
 const wanted = "Pod, Node, Deployment, ReplicaSet, StatefulSet, Job, or a List of them"
 
-// maxPods bounds the pods of all workloads of a file; more is most likely a typing error.
+// maxPods bounds the pods of all workloads of a file; more is most likely a typing error, and would fill the memory
+// before anything is placed.
 const maxPods = 100_000
 
 // Content holds the pods and nodes that a file describes, in its order.
@@ -71,6 +72,7 @@ func (c *Content) add(obj runtime.Object, kind *schema.GroupVersionKind) error {
 		c.Pods = append(c.Pods, o)
 	case *corev1.Node:
 		c.Nodes = append(c.Nodes, o)
+	// The items of a List are decoded one by one, as each may be of another kind.
 	case *corev1.List:
 		for i := range o.Items {
 			if err := c.document(o.Items[i].Raw); err != nil {
@@ -99,9 +101,11 @@ func (c *Content) replicas(
 	if replicas != nil {
 		n = *replicas
 	}
+	// The bound is for all workloads of a file together.
 	if room := maxPods - len(c.Pods); n < 0 || int(n) > room {
 		return fmt.Errorf("%s %s: %d replicas: want 0 to %d", kind.Kind, owner.Name, n, max(room, 0))
 	}
+	// The pods get a controller, so that rules about owners, and a simulated eviction's replacement, work for them.
 	controls := true
 	for i := range n {
 		pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}

@@ -35,7 +35,16 @@ const (
 	sequenceDigits = 20
 )
 
-// Manifest describes the content of a bundle.
+// Manifest describes the content of a bundle. In the file it looks like this:
+//
+//	format: 1
+//	version: v1.2.3
+//	kubernetes: "1.36"
+//	created: "2026-01-01T12:00:00Z"
+//	snapshot: 12345
+//	streams:
+//	  FACTS: {first: 1200, last: 20000}
+//	  …
 type Manifest struct {
 	// Format is the bundle's format; Version and Kubernetes are those of the berth that wrote it.
 	Format     int       `json:"format"`
@@ -133,6 +142,7 @@ func (b *Bundle) index() error {
 			return fmt.Errorf("member %s: %w", header.Name, err)
 		}
 	}
+	// The manifest is written last, so a file without one is incomplete.
 	if b.Manifest.Format == 0 {
 		return errors.New("not a bundle, or cut off: it has no " + manifestMember)
 	}
@@ -170,6 +180,7 @@ func (b *Bundle) add(header *tar.Header, content io.Reader) error {
 		b.Policy, err = readAtMost(content, maxConfig)
 		return err
 	}
+	// The tar reader has read exactly the header, so the file's position is the beginning of the content.
 	offset, err := b.file.Seek(0, io.SeekCurrent)
 	if err != nil {
 		return err
@@ -253,6 +264,7 @@ func (r *bundleRecords) Next(ctx context.Context) (eventlog.Record, error) {
 		if err := ctx.Err(); err != nil {
 			return eventlog.Record{}, err
 		}
+		// Members are opened one after the other; the unpacker counts bytes over all of them.
 		if r.lines == nil {
 			if len(r.parts) == 0 {
 				return eventlog.Record{}, io.EOF

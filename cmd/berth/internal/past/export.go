@@ -32,13 +32,15 @@ type Contents struct {
 
 // Export writes a bundle with the content of a log, each stream up to its end at the time it is read, and returns its
 // manifest. The decisions are read first, so that the facts they were computed from are in the log by then. Objects
-// are stripped, however complete they are in the log, and the configuration loses its credentials. An error leaves an
-// incomplete file, which has no manifest and which OpenBundle refuses.
+// are stripped, however complete they are in the log, and the configuration loses its credentials. An error, or a
+// crash, leaves an incomplete file, which has no manifest and which OpenBundle refuses.
 func Export(ctx context.Context, w io.Writer, src rerun.Source, c Contents) (Manifest, error) {
 	m := Manifest{
 		Format: Format, Version: c.Version, Kubernetes: c.Kubernetes, Created: c.Now.UTC(),
 		Streams: map[eventlog.Stream]Span{},
 	}
+	// One encoder for all members, without goroutines: an export should not take processors from the services next to
+	// it.
 	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
 	if err != nil {
 		return m, err
@@ -50,6 +52,7 @@ func Export(ctx context.Context, w io.Writer, src rerun.Source, c Contents) (Man
 	if m.Snapshot, err = e.snapshot(ctx, src); err != nil {
 		return m, fmt.Errorf("snapshot of the facts: %w", err)
 	}
+	// Facts and ledger go on growing while decisions are read, so they cover all that these refer to.
 	for _, s := range []eventlog.Stream{eventlog.Decisions, eventlog.Facts, eventlog.Ledger} {
 		if m.Streams[s], err = e.stream(ctx, src, s); err != nil {
 			return m, fmt.Errorf("stream %s: %w", s, err)
@@ -145,6 +148,7 @@ func (e *export) stream(ctx context.Context, src rerun.Source, s eventlog.Stream
 		if err != nil && !errors.Is(err, io.EOF) {
 			return span, err
 		}
+		// A member is written when it is large enough, and at the end of the stream.
 		ended := err != nil
 		if text.Len() >= memberBytes || ended && text.Len() > 0 {
 			if err := e.add(memberName(string(s), first), pack(e.packer, text.Bytes())); err != nil {

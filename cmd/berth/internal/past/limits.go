@@ -61,13 +61,15 @@ func (u *unpacker) open(file *os.File, m member) error {
 	return err
 }
 
+// close releases the decoder. It may be called on the zero value.
 func (u *unpacker) close() {
 	if u.z != nil {
 		u.z.Close()
 	}
 }
 
-// Read reads unpacked data.
+// Read reads unpacked data. It fails when a limit is exceeded, with the data that was read so far: the caller's buffer
+// bounds by how much.
 func (u *unpacker) Read(p []byte) (int, error) {
 	n, err := u.z.Read(p)
 	u.unpacked += int64(n)
@@ -84,6 +86,7 @@ func (u *unpacker) Read(p []byte) (int, error) {
 // packedReader counts the bytes that the decoder reads.
 type packedReader struct{ u *unpacker }
 
+// Read reads compressed data.
 func (r packedReader) Read(p []byte) (int, error) {
 	n, err := r.u.file.Read(p)
 	r.u.packed += int64(n)
@@ -98,6 +101,8 @@ func pack(z *zstd.Encoder, content []byte) []byte {
 		headerSize = 8
 	)
 	packed := z.EncodeAll(content, nil)
+	// The padding costs half a percent of the content's size, and only for content that compresses better than
+	// maxRatio.
 	missing := len(content)/maxRatio - len(packed)
 	if missing <= 0 {
 		return packed

@@ -119,6 +119,7 @@ func Issue(i Installation, now time.Time) error {
 	if err := os.MkdirAll(i.Dir, 0o700); err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}
+	// Both authorities first: without one of them nothing is replaced.
 	clients, peers, err := i.issuers(now)
 	if err != nil {
 		return err

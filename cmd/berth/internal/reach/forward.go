@@ -39,6 +39,7 @@ func (c *Cluster) start(ctx context.Context, pod string, port uint16) (*forward,
 	if err != nil {
 		return nil, err
 	}
+	// The channel has room for the result, so the goroutine ends even if it is no longer awaited.
 	go func() { ended <- p.ForwardPorts() }()
 	f := &forward{stop: sync.OnceFunc(func() { close(stop) })}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)

@@ -74,6 +74,7 @@ func Open(ctx context.Context, cfg *rest.Config, i Installation) (*Cluster, erro
 	c := &Cluster{installation: i, rest: cfg, client: client, forwards: map[Store]*forward{}}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	// The certificate is read once; it is valid for longer than a command runs.
 	secret, err := client.CoreV1().Secrets(i.Namespace).Get(ctx, i.secret(), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -139,6 +140,7 @@ func (c *Cluster) forward(ctx context.Context, s Store) (*forward, error) {
 func (c *Cluster) ready(ctx context.Context, s Store) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	// The labels are those of the manifests and the chart.
 	selector := labels.Set{
 		"app.kubernetes.io/name": c.installation.Name, "app.kubernetes.io/component": s.component,
 	}.String()
@@ -170,7 +172,8 @@ func isReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// Explain adds to a store's error that the installation has no certificate for the observer, if it has none.
+// Explain adds to a store's error that the installation has no certificate for the observer, if it has none: the store
+// may require one, and its own error then only reports a failed handshake.
 func (c *Cluster) Explain(err error) error {
 	if err == nil || c.identity != nil {
 		return err
@@ -187,7 +190,7 @@ func (c *Cluster) explain(err error) error {
 	return fmt.Errorf("namespace %s: %w", c.installation.Namespace, err)
 }
 
-// Close stops all forwarding.
+// Close stops all forwarding. Connections through it break, so stores are closed before.
 func (c *Cluster) Close() {
 	for _, f := range c.forwards {
 		f.stop()

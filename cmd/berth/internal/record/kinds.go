@@ -20,6 +20,7 @@ import (
 // it. Claims to devices are left out where the API server has none (Kubernetes before 1.34).
 func kinds(api kubernetes.Interface) []kind {
 	core, everywhere := api.CoreV1(), metav1.NamespaceAll
+	// Each kind is stripped by package audit, which knows what its rules read.
 	all := []kind{
 		kindOf(recording.KindNamespace, core.Namespaces(), func(n *corev1.Namespace, o *recording.Object) {
 			o.Namespace = audit.StripNamespace(n)
@@ -51,7 +52,8 @@ type collection[L runtime.Object] interface {
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// kindOf returns a kind whose objects have type T.
+// kindOf returns a kind whose objects have type T. Its functions work on runtime.Object, so that one source serves all
+// kinds.
 func kindOf[T, L runtime.Object](name recording.Kind, of collection[L], strip func(T, *recording.Object)) kind {
 	return kind{
 		name:  name,

@@ -32,6 +32,7 @@ type ledgerSource struct {
 	}
 }
 
+// newLedgerSource returns a source that has recorded nothing.
 func newLedgerSource(store ledger.Store, out chan<- recording.Record) *ledgerSource {
 	s := &ledgerSource{store: store, out: out, listed: make(chan struct{})}
 	s.mu.keys = map[string]int64{}
@@ -42,6 +43,7 @@ func newLedgerSource(store ledger.Store, out chan<- recording.Record) *ledgerSou
 func (s *ledgerSource) run(ctx context.Context) error {
 	batches := make(chan replica.Batch)
 	g, ctx := errgroup.WithContext(ctx)
+	// Follow lists, watches, and lists again after a gap; its batches are in the order of revisions.
 	g.Go(func() error { return replica.Follow(ctx, s.store, batches) })
 	g.Go(func() error {
 		for first := true; ; {
@@ -66,6 +68,7 @@ func (s *ledgerSource) applyBatch(ctx context.Context, b replica.Batch) {
 	record := recording.Ledger{Revision: b.Events.Revision, Listed: b.Reset}
 	keys := map[string]int64{}
 	gone := map[string]bool{}
+	// KVs are the content of a list, Events the changes of a watch; a batch has one or the other.
 	for _, kv := range b.KVs {
 		if !skips(kv.Key) {
 			record.Events = append(record.Events, recording.FromLedger(ledger.Event{KV: kv}))
@@ -96,6 +99,7 @@ func (s *ledgerSource) applyBatch(ctx context.Context, b replica.Batch) {
 	s.mu.revision = b.Events.Revision
 }
 
+// revision returns the newest revision that was recorded completely.
 func (s *ledgerSource) revision() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,6 +108,7 @@ func (s *ledgerSource) revision() int64 {
 
 // settle waits until everything that is in the ledger now has been recorded, and returns its revision.
 func (s *ledgerSource) settle(ctx context.Context) (int64, error) {
+	// The list is read after the recording was stopped, so it contains everything that had happened by then.
 	kvs, revision, err := s.store.List(ctx, "")
 	if err != nil {
 		return s.revision(), err

@@ -76,6 +76,7 @@ type source struct {
 	}
 }
 
+// newSource returns a source that has recorded nothing.
 func newSource(k kind, out chan<- recording.Record, logger *slog.Logger) *source {
 	s := &source{kind: k, out: out, logger: logger, listed: make(chan struct{}), seed: maphash.MakeSeed()}
 	s.mu.objects = map[string]seen{}
@@ -100,8 +101,11 @@ func (s *source) run(ctx context.Context) error {
 	return nil
 }
 
-// follow lists if it must, and watches until the watch breaks.
+// follow lists if it must, and watches until the watch breaks. The watch begins at the version of the list or of the
+// last event, so nothing is missed between them. API servers end a watch after some minutes; the next one then
+// continues at the last event or bookmark.
 func (s *source) follow(ctx context.Context) error {
+	// A list is needed at the start, and after the API server has forgotten the version from which to go on.
 	if s.version == "" {
 		items, rv, err := s.listAll(ctx)
 		if err != nil {
@@ -141,6 +145,7 @@ func (s *source) relistIfExpired(err error) error {
 // applyEvent records one event of the watch. A bookmark only advances the version: from there a broken watch can
 // continue, although no object of the kind has changed.
 func (s *source) applyEvent(ctx context.Context, ev watch.Event) error {
+	// The error is a Status object, such as "too old resource version".
 	if ev.Type == watch.Error {
 		return apierrors.FromObject(ev.Object)
 	}
@@ -174,6 +179,7 @@ func (s *source) recordVersion(ctx context.Context, obj runtime.Object, o record
 		}
 	}
 	s.mu.Lock()
+	// The deletion of an object that was never recorded is left out, too.
 	old, known := s.mu.objects[o.UID]
 	if o.Gone {
 		delete(s.mu.objects, o.UID)
@@ -244,7 +250,8 @@ func (s *source) applyList(ctx context.Context, items []runtime.Object, rv uint6
 }
 
 // settle waits until everything that a list shows has been recorded, up to a quarter of settleTimeout and no longer
-// than ctx, and then takes the rest from the list. It returns the list's resourceVersion.
+// than ctx, and then takes the rest from the list, as missed. It returns the list's resourceVersion, up to which this
+// kind is then complete.
 func (s *source) settle(ctx context.Context) (uint64, error) {
 	items, rv, err := s.listAll(ctx)
 	if err != nil {
@@ -252,6 +259,7 @@ func (s *source) settle(ctx context.Context) (uint64, error) {
 	}
 	tick := time.NewTicker(settleEvery)
 	defer tick.Stop()
+	// A watch that is further behind is not awaited: the list has the rest.
 	for limit := time.Now().Add(settleTimeout / 4); !s.caughtUp(items, rv) && time.Now().Before(limit); {
 		select {
 		case <-ctx.Done():
@@ -316,6 +324,7 @@ func (s *source) listAll(ctx context.Context) ([]runtime.Object, uint64, error) 
 		if err != nil {
 			return nil, 0, fmt.Errorf("record: list %ss: %w", s.kind.name, err)
 		}
+		// All pages are of the version of the first one, which the last one repeats.
 		if opts.Continue = m.GetContinue(); opts.Continue == "" {
 			rv, err := listVersion(list)
 			return all, rv, err

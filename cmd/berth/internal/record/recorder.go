@@ -18,14 +18,13 @@ import (
 
 const (
 	// markEvery is the time between two marks, and so the time within which the audit does not know the order of a
-	// ledger revision and a resourceVersion. A shorter one finds more, and costs three more linearizable reads.
+	// ledger revision and a resourceVersion. Each mark costs three linearizable reads.
 	markEvery = 500 * time.Millisecond
 	// markTimeout bounds the three reads of one mark; a mark that fails is left out.
 	markTimeout = 5 * time.Second
 	// flushEvery bounds what a crash of the recorder loses.
 	flushEvery = time.Second
-	// buffer is how many records may wait for the disk before the watches block. A burst of a large cluster fits; a
-	// slow disk delays the watches, which catch up.
+	// buffer is how many records may wait for the disk before the watches block; the watches then lag, and catch up.
 	buffer = 1024
 	// settleTimeout bounds the wait for everything that had happened when the recorder was stopped; settleEvery is
 	// the polling interval.
@@ -138,6 +137,7 @@ func (r *Recorder) markUntil(ctx, watching context.Context) {
 			return
 		case <-tick.C:
 		}
+		// A mark that fails because of the end is not a failure.
 		mark, err := r.mark(ctx)
 		if ctx.Err() != nil {
 			return

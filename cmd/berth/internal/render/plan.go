@@ -13,6 +13,14 @@ import (
 )
 
 // Plan prints a plan of one descheduling cycle, one line for each pod that would be evicted or stays.
+//
+//	10 nodes, 2 pods picked, 1 to evict, 1 stay (facts 20000)
+//
+//	EVICT     FROM    LANDS ON  STRATEGY          WHY
+//	shop/web  node-3  node-7    RemoveDuplicates  …
+//
+//	STAYS     ON      STRATEGY          BECAUSE
+//	shop/db   node-3  RemoveDuplicates  …
 func Plan(w io.Writer, r *plan.Report, format string) error {
 	if done, err := Structured(w, r, format); done {
 		return err
@@ -20,9 +28,11 @@ func Plan(w io.Writer, r *plan.Report, format string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "%d nodes, %d pods picked, %d to evict, %d stay (facts %d)\n",
 		r.Nodes, r.Picked, len(r.Evict), len(r.Kept), r.Facts)
+	// Nothing was planned, for this reason.
 	if r.Skipped != "" {
 		fmt.Fprintf(t, "no cycle: %s\n", r.Skipped)
 	}
+	// The stop switch is on: a running descheduler would plan the same and request nothing.
 	if r.Paused != "" {
 		fmt.Fprintf(t, "none of this would be carried out: %s\n", r.Paused)
 	}
@@ -30,6 +40,7 @@ func Plan(w io.Writer, r *plan.Report, format string) error {
 		fmt.Fprintln(t, "\nEVICT\tFROM\tLANDS ON\tSTRATEGY\tWHY")
 	}
 	for _, m := range r.Evict {
+		// A plan may evict a pod without a node for its replacement.
 		landing := m.Landing
 		if landing == "" {
 			landing = "-"
@@ -59,7 +70,9 @@ func PlanSummary(w io.Writer, r *plan.Report, format string) error {
 	if r.Skipped != "" {
 		fmt.Fprintf(w, "no cycle: %s\n", r.Skipped)
 	}
+	// A strategy that picked nothing has its paragraph as well: that it ran is part of the answer.
 	for _, s := range r.Strategies {
+		// The report's lists are over all strategies; these are the counts of one.
 		evicted, because := 0, map[string]int{}
 		for _, m := range r.Evict {
 			if m.Profile == s.Profile && m.Strategy == s.Strategy {
@@ -75,6 +88,7 @@ func PlanSummary(w io.Writer, r *plan.Report, format string) error {
 		for _, sentence := range s.Notes {
 			fmt.Fprintf(w, "  %s\n", sentence)
 		}
+		// What the strategy says about nodes comes before the pods that protections and guards keep.
 		for _, reason := range countsByReason(because) {
 			fmt.Fprintf(w, "  stay: %s\n", reason)
 		}
@@ -109,6 +123,7 @@ type nodeEffect struct {
 // writeByNode prints the table of nodes that a plan affects; nothing if it affects none.
 func writeByNode(w io.Writer, r *plan.Report) error {
 	nodes := map[string]*nodeEffect{}
+	// A node has a line if a pod leaves it, is expected on it, or stays on it.
 	at := func(name string) *nodeEffect {
 		if nodes[name] == nil {
 			nodes[name] = &nodeEffect{because: map[string]int{}}
@@ -131,6 +146,7 @@ func writeByNode(w io.Writer, r *plan.Report) error {
 	fmt.Fprintln(t, "\nNODE\tLEAVE\tARRIVE\tSTAY")
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		n := nodes[name]
+		// A node that no pod stays on for a reason has a dash.
 		stay := strings.Join(countsByReason(n.because), "; ")
 		if stay == "" {
 			stay = "-"

@@ -67,6 +67,7 @@ func Listen(cfg Config) (*Server, error) {
 	if err := cfg.TLS.Validate(); err != nil {
 		return nil, err
 	}
+	// Certificates before the port: a file that is wrong must not take the port of a process that works.
 	s := &Server{profiling: cfg.Profiling, tls: cfg.TLS, mux: http.NewServeMux(), timeouts: defaultTimeouts}
 	if cfg.TLS.CertFile != "" {
 		var err error
@@ -134,6 +135,7 @@ func (s *Server) Run(ctx context.Context) error {
 		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
 	srv := s.timeouts.server(s.tls.guard(mux))
+	// Without a certificate, plain HTTP.
 	if s.identity == nil {
 		return serveUntil(ctx, srv, func() error { return srv.Serve(s.listener) })
 	}
@@ -217,8 +219,13 @@ func (s *Server) handle(checks func() map[string]Check) http.HandlerFunc {
 	}
 }
 
-// report runs checks and returns one line for each, by name, and whether all passed.
+// report runs checks and returns one line for each, by name, and whether all passed:
+//
+//	[+]ledger (etcd) ok
+//	[-]log (NATS) failed: missing for 12s: …
+//	[+]ping ok
 func report(checks map[string]Check) (text string, ok bool) {
+	// In the order of names, so that two answers can be compared.
 	names := make([]string, 0, len(checks))
 	for n := range checks {
 		names = append(names, n)

@@ -73,6 +73,7 @@ func (t TLS) load() (*identity, error) {
 		clients, base.ClientAuth = id.clients, tls.VerifyClientCertIfGiven
 	}
 	id.config = dynamiccertificates.NewDynamicServingCertificateController(base, clients, id.serving, nil, nil)
+	// A change of a file is announced to the controller, which then builds the configuration of new connections.
 	id.serving.AddListener(id.config)
 	if id.clients != nil {
 		id.clients.AddListener(id.config)
@@ -126,6 +127,7 @@ func (t TLS) guard(next http.Handler) http.Handler {
 			http.Error(w, "client certificate required", http.StatusUnauthorized)
 			return
 		}
+		// The first certificate of the peer is its own; the others are of authorities.
 		name := r.TLS.PeerCertificates[0].Subject.CommonName
 		if !t.allows(name, r.Method, r.URL.Path) {
 			http.Error(w, fmt.Sprintf("%q may not %s %s", name, r.Method, r.URL.Path), http.StatusForbidden)
