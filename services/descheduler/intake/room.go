@@ -62,15 +62,15 @@ type Room struct {
 		ledger *replica.View
 		// decisions is the last sequence of that stream that was applied.
 		decisions uint64
-		// mine holds the profiles behind this process's requests that have no outcome yet.
-		mine map[string]mine
+		// ownRequest holds the profiles behind this process's requests that have no outcome yet.
+		mine map[string]ownRequest
 		// changed is closed and replaced whenever a View may have become possible.
 		changed chan struct{}
 	}
 }
 
-// mine is a request of this process that has no outcome yet.
-type mine struct {
+// ownRequest is a request of this process that has no outcome yet.
+type ownRequest struct {
 	profile string
 	attempt int32
 }
@@ -94,7 +94,7 @@ func New(deps Deps) *Room {
 	}
 	r.mu.facts = state.New().Snapshot()
 	r.mu.history = plan.NewHistory()
-	r.mu.mine = map[string]mine{}
+	r.mu.mine = map[string]ownRequest{}
 	r.mu.changed = make(chan struct{})
 	return r
 }
@@ -266,7 +266,7 @@ func (r *Room) Asking(e decide.Eviction) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.history.Observe(e.Decision, r.deps.Clock.Now())
-	r.mu.mine[e.Decision.Pod.UID] = mine{profile: e.Profile, attempt: e.Decision.Attempt}
+	r.mu.mine[e.Decision.Pod.UID] = ownRequest{profile: e.Profile, attempt: e.Decision.Attempt}
 }
 
 // Unkept records that the ledger has no room for the place of an eviction, which was therefore not requested.
@@ -290,7 +290,7 @@ func (r *Room) Forget() {
 		r.mu.averages.Forget(r.deps.Clock.Now())
 	}
 	for uid := range r.mu.mine {
-		if !r.mu.history.Knows(uid) {
+		if !r.mu.history.HasRequest(uid) {
 			delete(r.mu.mine, uid)
 		}
 	}
