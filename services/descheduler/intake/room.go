@@ -58,7 +58,7 @@ type Room struct {
 		history *plan.History
 		// averages is nil while none are needed.
 		averages *decide.Averages
-		// ledger is nil until the ledger was first listed.
+		// ledger is nil until the ledger was first listed. It is changed in place; a View gets a clone.
 		ledger *replica.View
 		// decisions is the last sequence of that stream that was applied.
 		decisions uint64
@@ -128,7 +128,8 @@ func (r *Room) apply(step feed.Step) {
 }
 
 // smooth applies samples of usage if averages are needed: all of them after a Reset or when averages were not kept
-// before, and then every change. It is called with the lock held.
+// before, and then every change. It is called with the lock held. A policy that stops using averages discards them,
+// so that a later one does not continue with old ones.
 func (r *Room) smooth(changed []state.ObjectChange, anew bool) {
 	halfLife := time.Duration(0)
 	if r.deps.HalfLife != nil {
