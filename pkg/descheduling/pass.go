@@ -107,7 +107,7 @@ type concern interface {
 	soft() bool
 }
 
-// withConcerns adds the concerns of the other strategies to a strategy's judgement of a node. Those that are not
+// withConcerns adds the concerns of all strategies to a strategy's judgement of a node. Those that are not
 // soft always count, so they narrow Better; soft ones only prefer among better nodes, so they make Best. A
 // candidate whose strategy accepts any node is left alone: its pod has to go in any case.
 func (r *run) withConcerns(c Candidate) Candidate {

@@ -12,10 +12,10 @@ const (
 	// InFlight is how long a request without an outcome is valid. A binder settles a request in seconds; after this time
 	// the request, or its outcome, is considered lost.
 	InFlight = 10 * time.Minute
-	// Standing is how long after the decision binders may start the eviction of a request. The rest of InFlight allows
+	// RequestTTL is how long after the decision binders may start the eviction of a request. The rest of InFlight allows
 	// for the difference of the clocks of two machines, and for a call in progress: a request that replaces a lost one
 	// is then not carried out concurrently with it.
-	Standing = InFlight / 2
+	RequestTTL = InFlight / 2
 	// Cooldown is how long a pod is left alone after an outcome, or the first refusal in a row: a budget that
 	// refused needs time to recover (a failed eviction can hold it for two minutes), and a pod that was evicted
 	// needs time to terminate. It is at least as long as the usual interval between cycles, so that it bridges one.
@@ -100,8 +100,8 @@ func (h *History) Clone() *History {
 	return c
 }
 
-// Knows reports whether a request is known for a pod.
-func (h *History) Knows(uid string) bool {
+// HasRequest reports whether a request is known for a pod.
+func (h *History) HasRequest(uid string) bool {
 	_, known := h.requests[uid]
 	return known
 }

@@ -96,7 +96,7 @@ func (l *Log) Append(
 	if wrong := wrongSequence(name, expect, err); wrong != nil {
 		return 0, wrong
 	}
-	if tooLarge(err) || l.keptOut(ctx, name, msgs, err) {
+	if tooLarge(err) || l.batchTooLarge(ctx, name, msgs, err) {
 		return 0, &eventlog.ErrRefused{Stream: name, Message: largest(msgs), Reason: err.Error()}
 	}
 	return 0, l.explain(fmt.Errorf("jetstream: append %d messages to stream %s: %w", len(msgs), name, err))
@@ -109,9 +109,9 @@ func tooLarge(err error) bool {
 	return errors.Is(err, nats.ErrMaxPayload) || errors.As(err, &api) && api.ErrorCode == codeMessageTooLarge
 }
 
-// keptOut reports whether a batch is incomplete because the stream's max_msg_size is below the size of one of its
+// batchTooLarge reports whether a batch is incomplete because the stream's max_msg_size is below the size of one of its
 // messages: the server reports that only for the first message, which asks for an answer.
-func (l *Log) keptOut(ctx context.Context, name eventlog.Stream, msgs []eventlog.Message, err error) bool {
+func (l *Log) batchTooLarge(ctx context.Context, name eventlog.Stream, msgs []eventlog.Message, err error) bool {
 	var api *jetstream.APIError
 	if !errors.As(err, &api) || api.ErrorCode != codeBatchIncomplete {
 		return false

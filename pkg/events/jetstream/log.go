@@ -238,16 +238,16 @@ func (l *Log) state(ctx context.Context, name eventlog.Stream) (jetstream.Stream
 	return info.State, nil
 }
 
-// askAgain is how long one request about a stream may stay open. While the stream has no leader no server receives
+// infoTimeout is how long one request about a stream may stay open. While the stream has no leader no server receives
 // the request, so it has to be repeated.
-const askAgain = time.Second
+const infoTimeout = time.Second
 
 // info asks for a stream's state until there is an answer, the caller's context ends, or answerTimeout has passed.
 func (l *Log) info(ctx context.Context, name eventlog.Stream) (info *jetstream.StreamInfo, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	for {
-		question, done := context.WithTimeout(ctx, askAgain)
+		question, done := context.WithTimeout(ctx, infoTimeout)
 		info, err = l.streams[name].Info(question)
 		done()
 		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {

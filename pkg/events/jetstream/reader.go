@@ -71,8 +71,8 @@ type reader struct {
 	// arrived is filled by the consumer's callback.
 	arrived chan arrival
 	births  births
-	// silent holds a notification that the consumer receives nothing from its server.
-	silent    chan struct{}
+	// silence holds a notification that the consumer receives nothing from its server.
+	silence   chan struct{}
 	closed    chan struct{}
 	closeOnce sync.Once
 	mu        struct {
@@ -106,7 +106,7 @@ func (l *Log) Read(ctx context.Context, name eventlog.Stream, from uint64) (even
 	}
 	r := &reader{
 		log: l, name: name, next: from, reconnected: reconnected,
-		arrived: make(chan arrival, readBuffer), silent: make(chan struct{}, 1), closed: make(chan struct{}),
+		arrived: make(chan arrival, readBuffer), silence: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 	if r.previous, err = l.storedAt(ctx, name, from-1, state); err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func (r *reader) reopen(ctx context.Context) {
 	consume, err := r.open(ctx)
 	if err != nil {
 		r.log.logger.Debug("consumer not recreated yet", "stream", string(r.name), "error", err)
-		time.AfterFunc(verifyInterval, r.complain)
+		time.AfterFunc(verifyInterval, r.signalSilent)
 		return
 	}
 	r.mu.Lock()
@@ -161,10 +161,10 @@ func (r *reader) reopen(ctx context.Context) {
 	}
 }
 
-// complain reports that the consumer is silent. It does not block.
-func (r *reader) complain() {
+// signalSilent reports that the consumer is silent. It does not block.
+func (r *reader) signalSilent() {
 	select {
-	case r.silent <- struct{}{}:
+	case r.silence <- struct{}{}:
 	default:
 	}
 }
@@ -248,7 +248,7 @@ func (b *births) of(consumer string, present func() uint64) uint64 {
 func (r *reader) consumeError(_ jetstream.ConsumeContext, err error) {
 	r.log.logger.Debug("log reader recovered", "stream", string(r.name), "error", err)
 	if errors.Is(err, jetstream.ErrNoHeartbeat) {
-		r.complain()
+		r.signalSilent()
 	}
 }
 
@@ -292,7 +292,7 @@ func (r *reader) Next(ctx context.Context) ([]eventlog.Record, error) {
 		}
 		if r.verify {
 			if err := r.verifyPosition(ctx); err != nil {
-				return nil, r.keep(ctx, err)
+				return nil, r.fail(ctx, err)
 			}
 		}
 		if a := r.held; a != nil {
@@ -309,8 +309,8 @@ func (r *reader) Next(ctx context.Context) ([]eventlog.Record, error) {
 		case <-r.reconnected:
 			r.reconnected = r.log.reconnected()
 			r.verify = true
-			r.complain() // the client requests its consumer again, and may wait for it
-		case <-r.silent:
+			r.signalSilent() // the client requests its consumer again, and may wait for it
+		case <-r.silence:
 			r.reopen(ctx)
 		case <-r.closed:
 		case <-r.log.closed:
@@ -343,7 +343,7 @@ func (r *reader) drain(ctx context.Context, a arrival) ([]eventlog.Record, error
 	for connection := r.log.connections(); ; {
 		accepted, err := r.accept(ctx, a)
 		if err != nil {
-			if err = r.keep(ctx, err); r.failed == nil {
+			if err = r.fail(ctx, err); r.failed == nil {
 				r.held = &a
 			}
 			if len(records) > 0 {
@@ -366,9 +366,9 @@ func (r *reader) drain(ctx context.Context, a arrival) ([]eventlog.Record, error
 	}
 }
 
-// keep makes err final, unless it only reports that the caller's context ended. A reader that has failed returns
+// fail makes err final, unless it only reports that the caller's context ended. A reader that has failed returns
 // the same error for ever: the caller opens another one where it wants to continue.
-func (r *reader) keep(ctx context.Context, err error) error {
+func (r *reader) fail(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return err
 	}

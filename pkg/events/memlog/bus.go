@@ -37,7 +37,8 @@ type subscription struct {
 	stopped bool
 }
 
-// Publish implements eventlog.Bus. It returns when every idle subscription has handled the message.
+// Publish implements eventlog.Bus. It returns when every idle subscription has handled the message. A handler must
+// not wait for another message of its own subscription.
 func (l *Log) Publish(subject string, data []byte) error {
 	if err := events.CheckSubject(subject); err != nil {
 		return err

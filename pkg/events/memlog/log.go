@@ -54,7 +54,8 @@ var (
 	_ eventlog.Bus       = (*Log)(nil)
 )
 
-// stream is one ordered log; guarded by Log.mu.
+// stream is one ordered log; guarded by Log.mu. Records are consecutive, so a position is an index, and no record
+// needs to be searched for.
 type stream struct {
 	// records are those that are kept, with consecutive sequences up to last.
 	records []eventlog.Record

@@ -198,7 +198,7 @@ func (f *follower) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if f.waitsInVain() {
+		if f.holeExpired() {
 			return ErrHistory
 		}
 		if len(facts) == 0 {
@@ -211,8 +211,8 @@ func (f *follower) read(ctx context.Context) error {
 	}
 }
 
-// waitsInVain reports whether it is time to check whether a hole still exists.
-func (f *follower) waitsInVain() bool {
+// holeExpired reports whether it is time to check whether a hole still exists.
+func (f *follower) holeExpired() bool {
 	if _, there := f.history.Hole(); !there {
 		f.holeSince = time.Time{}
 		return false

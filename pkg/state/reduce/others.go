@@ -14,7 +14,8 @@ import (
 )
 
 // reduceNode removes from a node what no decision reads. If that is not enough, the node is closed, and keeps what
-// its pods take of it and the labels of its location.
+// its pods take of it and the labels of its location. Images and long messages are removed in both cases: they
+// restrict no pod.
 func reduceNode(n *corev1.Node, note string, limit int) {
 	all := n.DeepCopy()
 	if reduceOther(n, note); fits(n, limit) {

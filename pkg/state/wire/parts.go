@@ -78,7 +78,7 @@ func (p *Parts) Read(data []byte) error {
 			return p.readSpec(f.Bytes)
 		case podStatus:
 			p.Status = f.Bytes
-			return p.hollow(f.Bytes, &statusShape)
+			return p.splitStatus(f.Bytes, &statusShape)
 		default:
 			return errUnusual
 		}
@@ -203,13 +203,13 @@ var (
 	}
 )
 
-// hollow appends a message to the skeleton without the pod's individual data, and appends that data to Changing, so
-// that messages with the same skeleton differ at most in that data.
+// splitStatus appends a message to the skeleton without the pod's individual data, and appends that data to
+// Changing, so that messages with the same skeleton differ at most in that data.
 //
 // It follows the shape: a field without one is copied whole; a time or a count is replaced by a mark; any other is
 // entered, and its end marked, so that skeletons of different nesting differ. Addresses must be empty, because
 // strip removes them: a pod that has some was not stripped, and is read the other way.
-func (p *Parts) hollow(data []byte, s *shape) error {
+func (p *Parts) splitStatus(data []byte, s *shape) error {
 	last := protowire.Number(0)
 	return EachField(data, func(f Field) error {
 		var inner *shape
@@ -242,7 +242,7 @@ func (p *Parts) hollow(data []byte, s *shape) error {
 			return nil
 		default:
 			p.Skeleton = protowire.AppendTag(p.Skeleton, f.Number, protowire.BytesType)
-			err := p.hollow(f.Bytes, inner)
+			err := p.splitStatus(f.Bytes, inner)
 			p.Skeleton = protowire.AppendTag(p.Skeleton, f.Number, protowire.EndGroupType)
 			return err
 		}

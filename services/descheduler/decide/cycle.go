@@ -153,7 +153,7 @@ func (in *Input) decision(m *plan.Move) events.Decision {
 		Youngest:           m.Youngest,
 		TellFailure:        in.Policy.FailureEvents,
 		FactEpoch:          in.Cluster.Position().Epoch,
-		NotAfter:           in.Now.Add(plan.Standing).Truncate(time.Millisecond).Round(0),
+		NotAfter:           in.Now.Add(plan.RequestTTL).Truncate(time.Millisecond).Round(0),
 	}
 	if m.To != nil {
 		d.Landing = m.To.Name

@@ -28,7 +28,7 @@ func TestDecision(t *testing.T) {
 		SchedulerName: "default-scheduler", Actor: "descheduler-test", Attempt: 1,
 		Token: token("uid-pod", 1).String(), FactSequence: 3, PodResourceVersion: 3,
 		NodeUID: "uid-bad", NodeName: "bad", Strategy: "RemovePodsViolatingNodeTaints", GracePeriodSeconds: &grace,
-		Owner: "uid-rs", NotAfter: in.Now.Add(plan.Standing),
+		Owner: "uid-rs", NotAfter: in.Now.Add(plan.RequestTTL),
 		Message: "triggered by p/RemovePodsViolatingNodeTaints: taint dedicated=gpu:NoSchedule of node bad is not tolerated",
 	}}}
 	if diff := cmp.Diff(want, out.Evict); diff != "" {
@@ -144,7 +144,7 @@ func TestForgetKeepsWhatExistsOrIsUnderWay(t *testing.T) {
 		m.Observe(events.Decision{Kind: events.DecisionEvict, Attempt: 1, Pod: events.PodRef{UID: uid}}, now.Add(-ago))
 	}
 	m.Forget(func(uid string) bool { return uid == "exists" }, now)
-	if !m.Knows("exists") || !m.Knows("young") || m.Knows("gone") {
+	if !m.HasRequest("exists") || !m.HasRequest("young") || m.HasRequest("gone") {
 		t.Error("kept the wrong ones")
 	}
 }

@@ -33,7 +33,8 @@ const (
 	LostRaces descheduling.Refusal = "its place could not be kept for all that happens there"
 )
 
-// Place is where the replacement of a pod is expected.
+// Place is where the replacement of a pod is expected. It holds values of the plan, and is not changed while
+// transactions are built from it again and again.
 type Place struct {
 	Node *state.Node
 	// Replacement is the pod as it is expected there, and For is how it will be recognised.

@@ -59,16 +59,16 @@ func (r *Room) readDecisions(ctx context.Context, from uint64) (last uint64, err
 		if err != nil {
 			return last, err
 		}
-		r.take(records)
+		r.decode(records)
 		if len(records) > 0 {
 			last = records[len(records)-1].Sequence
 		}
 	}
 }
 
-// take decodes the decisions about evictions, a small part of the stream, and skips the rest by subject. A record
+// decode decodes the decisions about evictions, a small part of the stream, and skips the rest by subject. A record
 // that cannot be decoded is logged and skipped. Settled is called without the lock.
-func (r *Room) take(records []eventlog.Record) {
+func (r *Room) decode(records []eventlog.Record) {
 	var mine []events.SequencedDecision
 	for _, record := range records {
 		if !concerns(record.Subject) {
@@ -81,7 +81,7 @@ func (r *Room) take(records []eventlog.Record) {
 		}
 		mine = append(mine, d)
 	}
-	for _, d := range r.remember(mine, records) {
+	for _, d := range r.recall(mine, records) {
 		r.deps.Settled(d.profile, d.outcome)
 	}
 }
@@ -103,10 +103,10 @@ type settled struct {
 	outcome events.Decision
 }
 
-// remember applies decisions to the history, and returns the outcomes of evictions that this process requested. The
+// recall applies decisions to the history, and returns the outcomes of evictions that this process requested. The
 // age of a decision is the time since the log stored it. The position advances past skipped records, too, because a
 // View waits for it.
-func (r *Room) remember(ds []events.SequencedDecision, records []eventlog.Record) []settled {
+func (r *Room) recall(ds []events.SequencedDecision, records []eventlog.Record) []settled {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.deps.Clock.Now()

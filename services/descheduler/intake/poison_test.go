@@ -107,7 +107,7 @@ func readsOn(t *testing.T, poison eventlog.Message, pause func(time.Duration)) {
 		if !c || a {
 			t.Errorf("%s: pod c is known: %t, pod a: %t; want what was told anew and nothing else", name, c, a)
 		}
-		if !view.History.Knows("before") || view.History.Knows("poison") || !view.History.Knows("after") {
+		if !view.History.HasRequest("before") || view.History.HasRequest("poison") || !view.History.HasRequest("after") {
 			t.Errorf("%s: not the decisions that can be read: %+v", name, view.History)
 		}
 	}

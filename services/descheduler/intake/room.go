@@ -58,19 +58,19 @@ type Room struct {
 		history *plan.History
 		// averages is nil while none are needed.
 		averages *decide.Averages
-		// ledger is nil until the ledger was first listed.
+		// ledger is nil until the ledger was first listed. It is changed in place; a View gets a clone.
 		ledger *replica.View
 		// decisions is the last sequence of that stream that was applied.
 		decisions uint64
-		// mine holds the profiles behind this process's requests that have no outcome yet.
-		mine map[string]mine
+		// ownRequest holds the profiles behind this process's requests that have no outcome yet.
+		mine map[string]ownRequest
 		// changed is closed and replaced whenever a View may have become possible.
 		changed chan struct{}
 	}
 }
 
-// mine is a request of this process that has no outcome yet.
-type mine struct {
+// ownRequest is a request of this process that has no outcome yet.
+type ownRequest struct {
 	profile string
 	attempt int32
 }
@@ -94,7 +94,7 @@ func New(deps Deps) *Room {
 	}
 	r.mu.facts = state.New().Snapshot()
 	r.mu.history = plan.NewHistory()
-	r.mu.mine = map[string]mine{}
+	r.mu.mine = map[string]ownRequest{}
 	r.mu.changed = make(chan struct{})
 	return r
 }
@@ -128,7 +128,8 @@ func (r *Room) apply(step feed.Step) {
 }
 
 // smooth applies samples of usage if averages are needed: all of them after a Reset or when averages were not kept
-// before, and then every change. It is called with the lock held.
+// before, and then every change. It is called with the lock held. A policy that stops using averages discards them,
+// so that a later one does not continue with old ones.
 func (r *Room) smooth(changed []state.ObjectChange, anew bool) {
 	halfLife := time.Duration(0)
 	if r.deps.HalfLife != nil {
@@ -266,7 +267,7 @@ func (r *Room) Asking(e decide.Eviction) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.history.Observe(e.Decision, r.deps.Clock.Now())
-	r.mu.mine[e.Decision.Pod.UID] = mine{profile: e.Profile, attempt: e.Decision.Attempt}
+	r.mu.mine[e.Decision.Pod.UID] = ownRequest{profile: e.Profile, attempt: e.Decision.Attempt}
 }
 
 // Unkept records that the ledger has no room for the place of an eviction, which was therefore not requested.
@@ -290,7 +291,7 @@ func (r *Room) Forget() {
 		r.mu.averages.Forget(r.deps.Clock.Now())
 	}
 	for uid := range r.mu.mine {
-		if !r.mu.history.Knows(uid) {
+		if !r.mu.history.HasRequest(uid) {
 			delete(r.mu.mine, uid)
 		}
 	}

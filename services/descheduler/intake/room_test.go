@@ -48,7 +48,7 @@ func TestUnreadableDecision(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m := view.History; !m.Knows("first") || m.Knows("broken") || !m.Knows("last") {
+		if m := view.History; !m.HasRequest("first") || m.HasRequest("broken") || !m.HasRequest("last") {
 			t.Errorf("history %+v", m)
 		}
 		cancel()

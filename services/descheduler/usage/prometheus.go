@@ -121,7 +121,8 @@ func providerOf(p *policy.Policy) (policy.MetricsProvider, bool) {
 	return policy.MetricsProvider{}, false
 }
 
-// transportOf returns a transport for one cycle, which keeps no connection beyond it.
+// transportOf returns a transport for one cycle, which keeps no connection beyond it. The environment's proxy is
+// used unless NO_PROXY excludes the server.
 func transportOf(caFile string) (http.RoundTripper, error) {
 	t := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
 	if caFile == "" {
