@@ -47,7 +47,7 @@ type loop struct {
 	// alarm reports facts that cannot be decoded, once each.
 	alarm *feed.Alarm
 	out   *commit.Reporter
-	// timer fires when the core wants a tick (decide.NextTick); nothing else makes time pass for the core.
+	// timer fires when the core wants a tick (decide.NextTick), so that deadlines are noticed without another input.
 	timer clock.Timer
 	// gauges and vigils are the tickers for the gauges and for the search for anomalies.
 	gauges, vigils clock.Ticker
@@ -58,8 +58,9 @@ type loop struct {
 	caughtUp bool
 	// first are the inputs to step before any other is received: the memory of an earlier life, if there is one.
 	first []decide.Input
-	// applied is the step of the facts whose inputs are being stepped; nil if the last event had none.
-	applied *feed.Step
+	// applied is the step of the facts that the state has and that was not published yet; pending means that there is one.
+	applied feed.Step
+	pending bool
 	// array is the array of every event with one input, so that such an event allocates nothing.
 	array [1]decide.Input
 }
@@ -180,7 +181,7 @@ func (l *loop) Next(ctx context.Context) (driver.Event[decide.Input], error) {
 // take applies a step of the facts to the state, and returns the resulting inputs. There are none while the state has
 // not caught up; the state is published all the same.
 func (l *loop) take(step feed.Step) (driver.Event[decide.Input], error) {
-	l.applied = &step
+	l.applied, l.pending = step, true
 	inputs := l.facts.Take(step)
 	if len(inputs) == 0 {
 		l.Publish(false)
@@ -221,12 +222,12 @@ func (l *loop) Execute(_ context.Context, s driver.Step[decide.Input, []decide.E
 
 // Publish implements driver.Sink: goroutines that wait for a state see it once the core knows it.
 func (l *loop) Publish(bool) {
-	if l.applied == nil {
+	if !l.pending {
 		return
 	}
-	l.alarm.Look(*l.applied)
+	l.alarm.Look(l.applied)
 	l.queue.applied.publish(l.facts.Snapshot())
-	l.applied = nil
+	l.applied, l.pending = feed.Step{}, false
 }
 
 // gauge reports the sizes of the pools, if this replica leads, and whether the ledger is closed. Only a leader reports
