@@ -15,8 +15,8 @@ import (
 // is one struct whose documentation states the order (scheduler, descheduler). A core never carries anything out.
 type Core[I, O any] interface {
 	// Step applies one input at the time now and returns what follows from it. Equal cores, given equal inputs at
-	// equal times, return equal results: simulation and replay rely on that. now does not go backwards by more than
-	// the Loop's clock does. The result belongs to the caller; the core keeps no reference to it that it changes.
+	// equal times, return equal results: simulation and replay rely on that. now does not go backwards unless the
+	// Loop's clock does. The result belongs to the caller: the core does not change it in later steps.
 	Step(in I, now time.Time) O
 }
 
@@ -76,8 +76,8 @@ type Loop[I, O any] struct {
 	Sink   Sink[I, O]
 	// Drainer is nil for a service that has nothing to finish: Run then returns as soon as its context ends.
 	Drainer Drainer[I]
-	// Bound is the longest time that a drain may take. A drain that reaches it leaves the rest to other members. Zero
-	// with a Drainer means that only what is idle at once is waited for.
+	// Bound is the longest time that a drain may take, not counting Leave. A drain that reaches it leaves the rest to
+	// other members. With a Bound of zero, a service that is not idle after the drain input is late.
 	Bound time.Duration
 }
 

@@ -119,7 +119,9 @@ func (d *Descheduler) pauseNote(ctx context.Context) (string, error) {
 	return errPaused.Error() + " " + p.String(), nil
 }
 
-// refusePaused returns errPaused while the switch is set, and puts it into the report.
+// refusePaused returns errPaused while the switch is set, and puts it into the report. A switch that cannot be read
+// is an error and stops the cycle as well: evicting nothing is the safe side. A dry run evicts nothing and is never
+// refused.
 func (d *Descheduler) refusePaused(ctx context.Context) error {
 	if d.cfg.DryRun {
 		return nil

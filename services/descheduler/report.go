@@ -104,7 +104,7 @@ func refusals(out decide.Outcome) slog.Attr {
 	return slog.Group("kept", attrs...)
 }
 
-// logEvictions logs every eviction of a dry run.
+// logEvictions logs every eviction of a dry run, in the order in which they would be requested.
 func (d *Descheduler) logEvictions(out decide.Outcome) {
 	for _, e := range out.Evict {
 		d.deps.Logger.Info("would evict", "pod", e.Decision.Pod.Namespace+"/"+e.Decision.Pod.Name,

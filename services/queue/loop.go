@@ -51,19 +51,20 @@ type loop struct {
 	// alarm reports facts that cannot be decoded, once each.
 	alarm *feed.Alarm
 	out   *commit.Reporter
-	// timer fires when the core wants a tick (decide.NextTick); nothing else makes time pass for the core.
+	// timer fires when the core wants a tick (decide.NextTick), so that deadlines are noticed without another input.
 	timer clock.Timer
 	// gauges and anomalies are the tickers for the gauges and for the search for anomalies.
 	gauges, anomalies clock.Ticker
 	watch             *watchdog.Monitor
-	// leads means that the core was last given decide.Lead.
+	// leads means that the core was last given decide.Lead. Queue.leads is the same for other goroutines.
 	leads bool
 	// caughtUp means that the decisions that were in the log at the start have been read.
 	caughtUp bool
 	// first are the inputs to step before any other is received: the memory of an earlier life, if there is one.
 	first []decide.Input
-	// applied is the step of the facts whose inputs are being stepped; nil if the last event had none.
-	applied *feed.Step
+	// applied is the step of the facts that the state has and that was not published yet; pending means that there is one.
+	applied feed.Step
+	pending bool
 	// array is the array of every event with one input, so that such an event allocates nothing.
 	array [1]decide.Input
 }
@@ -86,6 +87,7 @@ func (l *loop) drive(ctx context.Context) error {
 	defer l.gauges.Stop()
 	l.anomalies = l.queue.deps.Clock.NewTicker(watchdog.Interval)
 	defer l.anomalies.Stop()
+	// One context: without a drain, the end of ctx is the end of everything.
 	d := driver.Loop[decide.Input, []decide.Effect]{Core: l.core, Clock: l.queue.deps.Clock, Source: l, Sink: l}
 	err := d.Run(ctx, ctx)
 	// Also after an error: what is stored is what the core knew before it.
@@ -94,8 +96,9 @@ func (l *loop) drive(ctx context.Context) error {
 	return err
 }
 
-// storeMemory stores the known state of attempts, and the pods that were let go through the quota gate, for the next
-// start of any replica. Without it a start costs one attempt at each parked pod and reads more of the decisions log.
+// storeMemory runs once, when the loop has ended. It stores the known state of attempts, and the pods that were let
+// go through the quota gate, for the next start of any replica. Without it a start costs one attempt at each parked
+// pod and reads more of the decisions log.
 func (l *loop) storeMemory(ctx context.Context) {
 	if !l.facts.Ready() || !l.caughtUp {
 		return
@@ -108,9 +111,9 @@ func (l *loop) storeMemory(ctx context.Context) {
 	}
 }
 
-// loadMemory gives a new core the memory that an earlier life of some replica has stored. It returns the record of the
-// decisions log from which reading continues, or the zero value if the decisions from before the memory must be read
-// as well.
+// loadMemory runs once, before the loop. It gives a new core the memory that an earlier life of some replica has
+// stored. It returns the record of the decisions log from which reading continues, or the zero value if the decisions
+// from before the memory must be read as well.
 func (l *loop) loadMemory(ctx context.Context) (begin intake.Begin) {
 	sequence, data, ok, err := l.queue.deps.Snapshots.Latest(ctx, eventlog.Decisions)
 	if err != nil || !ok {
@@ -136,7 +139,8 @@ func (l *loop) loadMemory(ctx context.Context) (begin intake.Begin) {
 }
 
 // Next implements driver.Source. It sets the gauges and searches for anomalies as well; that is no event, and the loop
-// calls it again.
+// calls it again. All inputs are equal: if several are ready, any of them is next. An error means that the ledger has a
+// document that cannot be decoded, after which no hold can be relied upon.
 func (l *loop) Next(ctx context.Context) (driver.Event[decide.Input], error) {
 	if first := l.first; len(first) > 0 {
 		l.first = nil
@@ -161,7 +165,7 @@ func (l *loop) Next(ctx context.Context) (driver.Event[decide.Input], error) {
 		return l.event(decide.Decided{
 			Decisions: d.Decisions, Through: d.Through, CaughtUp: d.CaughtUp, Shortened: d.Shortened, Stored: d.Stored,
 		})
-	case r := <-l.in.requests:
+	case r := <-l.in.requests: // the heartbeat of a shard
 		return l.event(decide.WorkAsked{Request: r})
 	case in := <-l.queue.inputs: // Lead or StepDown
 		_, l.leads = in.(decide.Lead)
@@ -170,7 +174,7 @@ func (l *loop) Next(ctx context.Context) (driver.Event[decide.Input], error) {
 		return l.event(in)
 	case ask := <-l.queue.queries.Asked():
 		return driver.Event[decide.Input]{Query: ask}, nil
-	case <-l.timer.C():
+	case <-l.timer.C(): // a deadline, or one that has moved since: the core checks
 		return l.event(decide.Tick{})
 	case <-l.gauges.C():
 		l.gauge()
@@ -182,9 +186,10 @@ func (l *loop) Next(ctx context.Context) (driver.Event[decide.Input], error) {
 }
 
 // take applies a step of the facts to the state, and returns the resulting inputs. There are none while the state has
-// not caught up; the state is published all the same.
+// not caught up with what the core may have known; the state is published all the same, because the leader's rounds
+// wait for the end of the log, not for the core.
 func (l *loop) take(step feed.Step) (driver.Event[decide.Input], error) {
-	l.applied = &step
+	l.applied, l.pending = step, true
 	inputs := l.facts.Take(step)
 	if len(inputs) == 0 {
 		l.Publish(false)
@@ -192,7 +197,7 @@ func (l *loop) take(step feed.Step) (driver.Event[decide.Input], error) {
 	return driver.Event[decide.Input]{Inputs: inputs}, nil
 }
 
-// event returns the event of one input.
+// event returns the event of one input. All sources but the facts have one.
 func (l *loop) event(in decide.Input) (driver.Event[decide.Input], error) {
 	l.array[0] = in
 	return driver.Event[decide.Input]{Inputs: l.array[:]}, nil
@@ -223,14 +228,15 @@ func (l *loop) Execute(_ context.Context, s driver.Step[decide.Input, []decide.E
 	return nil
 }
 
-// Publish implements driver.Sink: goroutines that wait for a state see it once the core knows it.
+// Publish implements driver.Sink. Only steps of the facts change what it shows: goroutines that wait for a state see
+// it once the core knows it.
 func (l *loop) Publish(bool) {
-	if l.applied == nil {
+	if !l.pending {
 		return
 	}
-	l.alarm.Look(*l.applied)
+	l.alarm.Look(l.applied)
 	l.queue.applied.Publish(l.facts.Snapshot())
-	l.applied = nil
+	l.applied, l.pending = feed.Step{}, false
 }
 
 // gauge reports the sizes of the pools, if this replica leads, and whether the ledger is closed. Only a leader reports

@@ -52,7 +52,8 @@ type Queue struct {
 	cluster *intake.Cluster
 	// applied is the state that the deciding goroutine has published. The leader's goroutines wait for it.
 	applied *applied.Facts
-	// inputs carries Lead and StepDown to the deciding goroutine; queries carries questions that run on it.
+	// inputs carries Lead and StepDown to the deciding goroutine; queries carries questions that run on it. Both have no
+	// buffer: what was sent has been received, and what was not can be withdrawn when a context ends.
 	inputs  chan decide.Input
 	queries *driver.Queries
 	// deciding is the loop of Run. Only the deciding goroutine uses it, for itself and for the questions.
@@ -85,6 +86,7 @@ func New(cfg Config, deps Deps) (*Queue, error) {
 		return nil, err
 	}
 	var seed [8]byte
+	// crypto/rand, because a seed from the time could be that of another replica.
 	if _, err := rand.Read(seed[:]); err != nil {
 		return nil, fmt.Errorf("queue: seed for tokens: %w", err)
 	}
@@ -116,6 +118,7 @@ func (q *Queue) Run(ctx context.Context) error {
 		return err
 	}
 	defer unsubscribe()
+	// The session of the membership is also the one under which this replica campaigns.
 	member, err := membership.Join(ctx, q.deps.Ledger, membership.Config{
 		Role: membership.RoleQueue, ID: q.cfg.ID, TTL: q.cfg.SessionTTL, Log: q.deps.Logger,
 		Address: q.cfg.Address, Version: q.cfg.Version, Started: q.deps.Clock.Now(),
@@ -132,6 +135,7 @@ func (q *Queue) Run(ctx context.Context) error {
 		decisions: make(chan intake.DecisionBatch, batchBuffer),
 		requests:  requests,
 	}
+	// The readers start before the deciding goroutine; they wait at full channels until it receives.
 	group.Go(func() error { return q.deps.Facts.Follow(ctx, in.facts) })
 	group.Go(func() error { return replica.Follow(ctx, q.deps.Ledger, in.ledger) })
 	recorder, mover := commit.NewRecorder(q.deps.Log, q.logger), commit.NewMover(q.deps.Ledger, q.logger)
@@ -202,7 +206,8 @@ func (q *Queue) Where(ctx context.Context, podUID string) (pool, reason string, 
 }
 
 // Explain answers people about one pod, given by UID or as namespace/name, or about the queue as a whole if pod is
-// empty. It fails only if ctx ends first.
+// empty. A name is looked up in the published state and the pool in the core, which may be a step ahead; a pod that is
+// not in the facts is an answer and no error. It fails only if ctx ends first.
 func (q *Queue) Explain(ctx context.Context, pod string) (string, error) {
 	if pod == "" {
 		var text string

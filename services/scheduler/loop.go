@@ -89,7 +89,8 @@ func (l *loop) Publish(draining bool) {
 // Drain implements driver.Drainer. The drain input is a heartbeat too: its request gives the offers back at once.
 func (l *loop) Drain() step.Input { return step.Input{Drain: true, Beat: true} }
 
-// Idle implements driver.Drainer.
+// Idle implements driver.Drainer. It is true once every attempt has ended, the last transaction has been answered,
+// and no plugin acts any more.
 func (l *loop) Idle() bool { return l.idle }
 
 // Leave implements driver.Drainer: it waits until the last decisions are in the log. A shard that is late does not,

@@ -22,7 +22,8 @@ import (
 // tracerName is the instrumentation scope of the shard's spans.
 const tracerName = "github.com/berth-scheduler/berth/services/scheduler"
 
-// observe counts and traces the attempts that ended in a step that began at begin. It divides the time of the step
+// observe runs before the effects of the step are carried out, so that a slow log does not count as scheduling time. It
+// counts and traces the attempts that ended in a step that began at begin. It divides the time of the step
 // equally among them.
 func (s *Scheduler) observe(ctx context.Context, out *step.Output, begin time.Time) {
 	for _, n := range out.Notices {
