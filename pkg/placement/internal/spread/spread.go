@@ -199,7 +199,8 @@ func HasKeys(nodeLabels map[string]string, constraints []Constraint) bool {
 	return true
 }
 
-// Includes reports whether a constraint counts a node. Affinity that cannot be parsed matches no node.
+// Includes reports whether a constraint counts a node. Affinity that cannot be parsed matches no node. Source:
+// matchNodeInclusionPolicies in podtopologyspread/common.go.
 func (s *Spread) Includes(c *Constraint, n *state.Node) bool {
 	if c.honorAffinity {
 		if match, _ := s.affinity.Match(n.Object); !match {
@@ -224,7 +225,8 @@ func (s *Spread) count(c *Constraint, n *state.NodeInfo) int {
 }
 
 // Counts reports whether a constraint may count a pod: one in the pod's namespace that is selected and not being
-// deleted. An empty selector counts no pods, although it selects all.
+// deleted. An empty selector counts no pods, although it selects all. Source: countPodsMatchSelector in
+// podtopologyspread/common.go.
 func (s *Spread) Counts(c *Constraint, p *state.Pod) bool {
 	return p.Namespace == s.Pod.Namespace && !p.Deleting && p.Selectable() && !c.Selector.Empty() &&
 		state.MayMatch(c.Selector, p.Template.Labels)
