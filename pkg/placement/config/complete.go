@@ -89,7 +89,7 @@ func checkNumbers(in *schedulerv1.KubeSchedulerConfiguration, r *strictyaml.Repo
 }
 
 // completeConnection applies the defaults of clientConnection. Rates of 0 stay 0 (no limit), which differs from
-// upstream.
+// upstream. A negative rate means no limit to client-go, and 0 here.
 func completeConnection(in componentv1alpha1.ClientConnectionConfiguration, r *strictyaml.Report) ClientConnection {
 	if in.Burst < 0 {
 		r.Add(field.NewPath("clientConnection", "burst"), in.Burst, "want 0 (none given) or more")

@@ -37,9 +37,10 @@ var points = []Point{
 	Reserve, Permit, PreBind, Bind, PostBind, placementGenerate, placementScore,
 }
 
-// implemented maps each plugin of kube-scheduler 1.36 to the points at which it acts (the interface assertions next
-// to the plugins in pkg/scheduler/framework/plugins). GangScheduling, TopologyPlacementGenerator and
-// PodGroupPodsCount are absent: their gates are alpha and disabled.
+// implemented maps each plugin of kube-scheduler 1.36 to the points at which it acts (the interface assertions
+// next to the plugins in pkg/scheduler/framework/plugins). GangScheduling, TopologyPlacementGenerator and
+// PodGroupPodsCount are absent: their gates are alpha and disabled. A plugin can be enabled only at the points
+// listed here, and multiPoint enables it at all of them.
 var implemented = map[string][]Point{
 	"SchedulingGates":                 {PreEnqueue},
 	"PrioritySort":                    {QueueSort},
@@ -116,7 +117,7 @@ func joinPoints(ps []Point) string {
 	return strings.Join(names, ", ")
 }
 
-// pluginSet returns the file's set for one extension point.
+// pluginSet returns the file's set for one extension point; for multiPoint, the one that applies everywhere.
 func pluginSet(p *schedulerv1.Plugins, at Point) schedulerv1.PluginSet {
 	switch at {
 	case PreEnqueue:

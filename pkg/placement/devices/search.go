@@ -15,13 +15,17 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 )
 
-// deviceFeatures are the features that 1.36 enables by default.
+// deviceFeatures are the features that 1.36 enables by default. They are part of the answer: with another set,
+// the allocator would leave out devices or requests that use a feature.
 var deviceFeatures = structured.Features{
 	AdminAccess: true, PrioritizedList: true, PartitionableDevices: true, DeviceTaints: true,
 	DeviceBindingAndStatus: true, ConsumableCapacity: true,
 }
 
-// search finds devices for claims with upstream's allocator, one node at a time.
+// search finds devices for claims with upstream's allocator, one node at a time. The allocator tries the devices
+// of all requests in turn and backtracks, so that it also finds combinations that satisfy constraints between
+// requests (matchAttribute) or alternatives (firstAvailable). Its result is the first combination in a fixed
+// order, not the best.
 type search struct{ allocator structured.Allocator }
 
 // CannotAllocate is upstream's reason for a node without the devices.

@@ -50,7 +50,7 @@ type class struct {
 	bonus  imageBonus
 	// crossNode is shared with other classes. It is never nil; it is inactive if no rule of the class looks at
 	// other pods.
-	crossNode *crossNodeState // shared with other classes
+	crossNode *crossNodeState
 	// preemption holds what is known about preemption, the most recently used entry first.
 	preemption []*preemptionCache
 }
@@ -360,8 +360,8 @@ func (c *class) regroupSlot(slot int) {
 	c.groups.enter(&c.group[slot])
 }
 
-// values computes the tuple that determines a node's group: its gauges, then the columns of the rules beyond one
-// node.
+// values computes the tuple that determines a node's group: its raw scores that are scaled, then its values in
+// the columns of the rules beyond one node. The tuple is scratch of the groups.
 func (c *class) values(slot int) {
 	tuple := c.groups.tuple[:0]
 	for _, raw := range c.cells[slot].raw {

@@ -4,10 +4,10 @@
 //
 // # How it works
 //
-// Pods that no rule can distinguish form a class: the replicas of a Deployment are one class, and so are pods of
-// different Deployments that differ in nothing but their names. A class keeps, for every node, the verdict and
-// the score of all rules that read only that node and the pods on it. A journal records which node changed when.
-// Before a class is used, it replays the journal and evaluates only the nodes that changed (class.catchUp).
+// Pods that no rule can distinguish form a class, such as the replicas of one Deployment. A class keeps, for every
+// node, the verdict and the score of all rules that read only that node and the pods on it. A journal records which
+// node changed when. Before a class is used, it replays the journal and evaluates only the nodes that changed
+// (class.catchUp).
 //
 // Rules about pods on other nodes cannot be kept per node, because one pod that starts in a zone changes the
 // result on every node of the zone. They keep sums per topology domain instead (tallies), updated by differences.

@@ -41,10 +41,11 @@ type Query struct {
 // Evaluate decides about one pod, as p.Evaluate does with the usable nodes as candidates. Result.Feasible and the
 // slices of Result.Weighed and Result.Rejected belong to the engine and are valid until the next call.
 //
-// The steps, in order: find the class of the pod; return what the plan alone decides (an error, a rejection on
-// all nodes); evaluate from scratch where the class has no results (see plan.scratch); otherwise bring the class
-// up to date, bring the cache back to its budget, and decide. The cache is trimmed when the arrays of the class
-// have their size; the class is then the most recently used entry, which is never dropped.
+// The steps, in order: find the class of the pod; decide about a pod that needs devices in its own way (from
+// scratch, or evaluateClaims); return what the plan alone decides (an error, a rejection on all nodes); evaluate
+// from scratch where the class has no results (see plan.scratch); otherwise bring the class up to date, bring the
+// cache back to its budget, and decide. The cache is trimmed when the arrays of the class have their size; the
+// class is then the most recently used entry, which is never dropped.
 func (e *Engine) Evaluate(p *placement.Profile, q Query) placement.Result {
 	total := e.columns.Marks.Usable
 	if q.Home {

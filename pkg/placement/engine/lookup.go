@@ -56,7 +56,7 @@ func (e *Engine) find(p *placement.Profile, pod *state.Pod, home bool) (*cached,
 		c.plan = newPlan(e, c, pod, c.crossNode)
 		if c.plan.err != nil || c.plan.rejected != nil || c.plan.uncompiled {
 			// Not all rules have been compiled into it, so that other classes must not share it.
-			delete(e.cache.crossNodes, c.crossNode.key) // not all rules have been compiled into it
+			delete(e.cache.crossNodes, c.crossNode.key)
 		}
 	}
 	c.crossNode.users++

@@ -121,7 +121,7 @@ type imagePlan struct {
 // stage identifies where the points of one rule come from, for Result.Weighed and for counting calls.
 type stage struct {
 	source source
-	// index is the index among the gauges, or among the rankers.
+	// index is the index among the scaled scores, or among the scorers beyond one node.
 	index int
 }
 

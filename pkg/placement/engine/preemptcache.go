@@ -10,11 +10,11 @@ import (
 
 // preemptionCache is a class's cached state about preemption by pods of one priority on nodes with one shortage:
 // what happened when each node was tried. It makes a preemption storm affordable: a thousand pods of one
-// Deployment that fit nowhere try all nodes once, and after that only the nodes from which pods were evicted.
+// Deployment that fit nowhere try all nodes once, and after that only the nodes that changed.
 //
 // A result stays valid until the node changes in the journal (pods, object, marks, protected pods) or the budgets
-// that affected it change. Priorities of the pods on other nodes do not matter, because all victims are on the
-// node itself.
+// that affected it change. Pods on other nodes do not matter, because all victims are on the node itself; what
+// hard spread needs to know of them is the shortage.
 type preemptionCache struct {
 	priority int32
 	short    shortage

@@ -85,8 +85,8 @@ type weighing struct {
 	points   [][]int64
 	cells    []int64
 	rejected []placement.RejectedBy
-	// before holds, per step of rate (gauges, then rankers), the sum of each listed group before that step; steps
-	// is the number of steps.
+	// before holds, per step of rate (scaled scores, then scorers beyond one node), the sum of each listed group
+	// before that step; steps is the number of steps.
 	before [][]int64
 	steps  int
 	// compared reports that nodes were rated.

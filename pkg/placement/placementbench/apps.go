@@ -15,11 +15,13 @@ import (
 // app is one deployed application, from which its pods are made. Its pods differ in name, UID and times only,
 // unless the workload makes their requests unique.
 type app struct {
+	// index is the position among the apps; everything else follows from it and from the trait.
 	index           int
 	name, namespace string
 	// hash is the pod-template-hash.
-	hash             string
-	image            string
+	hash  string
+	image string
+	// milliCPU and memory (in bytes) are the requests of the main container.
 	milliCPU, memory int64
 	// sidecar reports that the pods have a second container.
 	sidecar bool
@@ -76,13 +78,14 @@ func (a *app) keptFrom(zone int) bool { return zone == a.shunned }
 // plain pods have no controller, and nothing selects them.
 func plain(*app) {}
 
-// owned pods belong to a ReplicaSet, and half of them also to a service: they are spread by default.
+// owned pods belong to a ReplicaSet, and half of them also to a service: they are spread by default. This is the
+// usual pod of a cluster, and the first row of the tables.
 func owned(a *app) {
 	a.replicaSet, a.service = true, a.index%2 == 0
 }
 
-// choosy apps require one of two node pools, prefer a disk and a zone, and some tolerate the taint of the dedicated
-// nodes.
+// choosy apps require one of two node pools, prefer a disk and a zone, and some tolerate the taint of the
+// dedicated nodes. Their rules read only Node objects.
 func choosy(a *app) {
 	owned(a)
 	pools := []string{poolName(a.index % poolCount), poolName((a.index + 1) % poolCount)}
@@ -121,8 +124,8 @@ func spread(a *app) {
 	}
 }
 
-// tied apps come in pairs that share two of the zones: each must be in a zone with pods of the other, and no two
-// pods of one app may be on one node.
+// tied apps come in pairs that share two of the zones: each must be in a zone with pods of the other, and no two pods
+// of one app may be on one node.
 func tied(a *app) {
 	owned(a)
 	a.shunned = a.index / 2 % zoneCount

@@ -51,7 +51,8 @@ func Crowds() []Crowd {
 	}
 }
 
-// Cluster makes a cluster with this many nodes, all of them full.
+// Cluster makes a cluster with this many nodes, all of them full: the requests of the four pods of a node are
+// those of crowdShares, 32 processors together.
 func (c Crowd) Cluster(nodes int) Cluster {
 	cluster := Cluster{
 		Nodes: make([]*corev1.Node, nodes), Pods: make([]*corev1.Pod, 0, nodes*crowdPods),
@@ -92,7 +93,7 @@ func asks(p *corev1.Pod, milli int64) {
 }
 
 // Preempt places a pod where it fits or, if it fits nowhere, in the place of its victims, which are removed at
-// once.
+// once. The second step is the one that preemption benchmarks measure.
 func (s *Site) Preempt(pod *state.Pod, seed uint64) (preempt.Result, error) {
 	if r := s.Decide(pod, seed); r.Err != nil || len(r.Feasible) > 0 {
 		return preempt.Result{}, r.Err

@@ -20,9 +20,9 @@
 //
 // # Differences from kube-scheduler
 //
-// By default, victims never exceed a disruption budget (PDBRespect), all nodes are tried, pods that the
-// preemptor's affinity needs stay (keepers), victims that are already terminating cost nothing, and devices of
-// victims count as free. placement.PreemptionConfig turns each of these off.
+// By default, victims never exceed a disruption budget (PDBRespect), all nodes are tried, pods that the preemptor's
+// affinity needs stay (keepers), victims that are already terminating cost nothing, and devices of victims count as
+// free. placement.PreemptionConfig turns each of these off, and the arguments of DefaultPreemption limit the nodes.
 //
 // # Main types
 //

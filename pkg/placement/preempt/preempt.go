@@ -235,7 +235,7 @@ func (x *Search) code(n *state.NodeInfo) rule.Code {
 
 // promising returns the nodes where evictions could make the pod fit, in the order of the search: it starts at a
 // node that the seed selects, so that limited searches of many pods do not all try the same nodes. A node on
-// which the pod fits is an error of the caller. Source: framework/preemption nodesWherePreemptionMightHelp.
+// which the pod fits is an error of the caller. Source: framework/preemption findCandidates.
 func (x *Search) promising() ([]*state.NodeInfo, error) {
 	var nodes []*state.NodeInfo
 	for _, n := range x.Candidates {

@@ -31,7 +31,8 @@ const (
 	AnnotationSelectedNode = "volume.kubernetes.io/selected-node"
 )
 
-// Reasons of the rule, in upstream's order.
+// Reasons of the rule, in upstream's order. A node can have several: the first stands for a bound volume, the
+// next two for claims without a volume.
 const (
 	volumeElsewhere = "node(s) didn't match PersistentVolume's node affinity"
 	noVolumeToBind  = "node(s) didn't find available persistent volumes to bind"
@@ -277,7 +278,8 @@ func (d *Demand) judgeBound(node string, labelled *corev1.Node) (elsewhere, miss
 	return false, false
 }
 
-// isMigrated reports whether a node's CSI driver replaces an in-tree plugin.
+// isMigrated reports whether a node's CSI driver replaces an in-tree plugin. The kubelet lists the replaced
+// plugins in an annotation of the CSINode. A node without a CSINode still uses the in-tree plugin.
 func isMigrated(plugin string, n *storagev1.CSINode) bool {
 	if n == nil {
 		return false

@@ -15,7 +15,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// claimUse is a volume of a pod that is provided by a claim.
+// claimUse is a volume of a pod that is provided by a claim. Other volumes (config maps, host paths, CSI
+// ephemeral volumes) matter to no rule here, except inline disks.
 type claimUse struct {
 	Name string
 	// Ephemeral means that the claim is created for this pod alone, and that its name contains the pod's name.
@@ -51,12 +52,14 @@ func usesClaim(pod *state.Pod, namespace, name string) bool {
 		slices.ContainsFunc(ClaimsOf(pod), func(u claimUse) bool { return u.Name == name })
 }
 
-// Needed reports whether the pod has volumes that rules evaluate. Most pods have none.
+// Needed reports whether the pod has volumes that rules evaluate. Most pods have none, and the engine decides
+// only about these from kept results.
 func Needed(spec *corev1.PodSpec) bool {
 	return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return claimsVolume(&v) || IsDisk(&v) })
 }
 
-// HasEphemeral reports whether a claim's name contains the pod's own name.
+// HasEphemeral reports whether a claim's name contains the pod's own name, so that the pod shares its claims with
+// no other.
 func HasEphemeral(spec *corev1.PodSpec) bool {
 	return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Ephemeral != nil })
 }
@@ -64,7 +67,8 @@ func HasEphemeral(spec *corev1.PodSpec) bool {
 // claimsVolume reports whether a volume is provided by a claim.
 func claimsVolume(v *corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil }
 
-// IsDisk reports an inline volume that only one node, or only a limited number per node, may use.
+// IsDisk reports an inline volume that only one node, or only a limited number per node, may use: the in-tree
+// volume types that VolumeRestrictions or NodeVolumeLimits read.
 func IsDisk(v *corev1.Volume) bool {
 	return v.GCEPersistentDisk != nil || v.AWSElasticBlockStore != nil || v.RBD != nil || v.ISCSI != nil ||
 		v.AzureDisk != nil || v.AzureFile != nil || v.Cinder != nil || v.VsphereVolume != nil ||
@@ -110,8 +114,8 @@ func misowned(claim *corev1.PersistentVolumeClaim, pod *state.Pod) string {
 	return fmt.Sprintf("PVC %s/%s was not created for pod %s (pod is not owner)", claim.Namespace, claim.Name, pod.Key())
 }
 
-// migrated holds the in-tree volume plugins that CSI drivers replace in every cluster. Source:
-// plugins/nodevolumelimits/utils.go, plugins/volumebinding/binder.go.
+// migrated holds the in-tree volume plugins that CSI drivers replace in every cluster (their migration is locked
+// on, and the in-tree code is gone). Source: plugins/nodevolumelimits/utils.go, plugins/volumebinding/binder.go.
 var migrated = map[string]bool{
 	"kubernetes.io/aws-ebs": true, "kubernetes.io/gce-pd": true, "kubernetes.io/azure-disk": true,
 	"kubernetes.io/cinder": true, "kubernetes.io/portworx-volume": true,

@@ -86,8 +86,8 @@ func (p Limits) attachable(pod *state.Pod, objects rule.Objects, incoming bool) 
 	return set, ""
 }
 
-// ofClaim returns the volume of a claim. A claim without a volume counts for the provisioner of its class, under a
-// name that no volume has.
+// ofClaim returns the volume of a claim. A claim without a volume counts for the provisioner of its class, under
+// a name that no volume has. ok is false for a volume that is not limited: one of no CSI driver.
 func (p Limits) ofClaim(claim *corev1.PersistentVolumeClaim, objects rule.Objects) (handle, bool) {
 	volume, ok := (*corev1.PersistentVolume)(nil), false
 	if claim.Spec.VolumeName != "" {
@@ -170,7 +170,8 @@ func (f limitFilter) Check(n *state.NodeInfo) rule.Code {
 	return rule.Success
 }
 
-// limits returns the limits of a node for the drivers of the wanted volumes.
+// limits returns the limits of a node for the drivers of the wanted volumes. A driver without a count has no
+// limit.
 func (f limitFilter) limits(node string) map[string]int {
 	csi := csiNodeOf(f.objects, node)
 	if csi == nil {

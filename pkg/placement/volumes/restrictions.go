@@ -89,7 +89,8 @@ func (f *restrictionFilter) Survey(all []*state.NodeInfo) rule.Filter {
 	return &surveyed
 }
 
-// uses counts those of the claims that a pod uses.
+// uses counts those of the claims that a pod uses. A claim that two volumes of a pod name counts twice, which
+// does no harm: it is compared with 0.
 func (f *restrictionFilter) uses(pod *state.Pod) (count int) {
 	if pod.Namespace != f.namespace || len(f.claims) == 0 {
 		return 0
@@ -136,7 +137,8 @@ func (f *restrictionFilter) diskIsTaken(n *state.NodeInfo) bool {
 	return false
 }
 
-// sharesDisk reports whether a pod uses one of the disks, unless both only read it.
+// sharesDisk reports whether a pod uses one of the disks, unless both only read it. A pod that no fact has
+// described yet uses none.
 func sharesDisk(disks []corev1.Volume, pod *state.Pod) bool {
 	if pod.Template == nil {
 		return false

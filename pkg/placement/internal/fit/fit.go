@@ -24,13 +24,15 @@ import (
 // plugins/noderesources/fit.go. Resources backed by devices are left to DynamicResources on nodes that do not list
 // them.
 type plugin struct {
+	// ignored and ignoredGroups are extended resources that another component handles: the filter skips them.
+	// Groups are the part of a name before the slash. strategy scores.
 	ignored, ignoredGroups []string
 	strategy               strategy
 	// compiled caches the compiled expressions of device classes.
 	compiled *cel.Cache
 }
 
-// New is the factory of NodeResourcesFit.
+// New is the factory of NodeResourcesFit. An error names the field of the scoring strategy that is wrong.
 func New(args runtime.Object) (rule.Plugin, error) {
 	a, err := rule.Args[configv1.NodeResourcesFitArgs](args)
 	if err != nil {
@@ -58,12 +60,13 @@ func (p plugin) Compile(pod *state.Pod, objects rule.Objects) (rule.Compiled, er
 	}, nil
 }
 
-// incomingRequest returns the request of a pod that does not run yet: only its spec counts.
+// incomingRequest returns the request of a pod that does not run yet: only its spec counts, the larger of the sum
+// of its containers and the largest init container, plus overhead, or its pod-level resources.
 func incomingRequest(obj *corev1.Pod) resources.Resources {
 	return resources.NewResources(podresource.PodRequests(obj, podresource.PodResourcesOptions{}))
 }
 
-// ignores reports whether a resource is left to another component.
+// ignores reports whether a resource is left to another component. Built-in resources cannot be.
 func (p plugin) ignores(name string) bool {
 	if !resources.IsExtendedResource(name) {
 		return false
@@ -200,7 +203,8 @@ func (plugin) Hint(pod *state.Pod, c rule.Change) bool {
 	return c.OldNode == nil || grew(request, c.OldNode.Allocatable, c.NewNode.Allocatable)
 }
 
-// frees reports whether the change lowered the request for any resource that the pod requests.
+// frees reports whether the change lowered the request for any resource that the pod requests (an in-place
+// resize).
 func frees(pod *state.Pod, c rule.Change) bool {
 	for name, v := range pod.Requests.Map() {
 		if v > 0 && name != string(corev1.ResourcePods) && c.NewPod.Requests.Get(name) < c.OldPod.Requests.Get(name) {

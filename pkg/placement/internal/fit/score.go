@@ -30,7 +30,8 @@ type strategy struct {
 	skipZero bool
 }
 
-// customMaxScore is the top of the score range in which users write shapes.
+// customMaxScore is the top of the score range in which users write shapes. Points are scaled from it to
+// MaxScore.
 const customMaxScore = 10
 
 // newStrategy checks the configuration; nil means LeastAllocated over cpu and memory with equal weights.
@@ -174,14 +175,15 @@ func (s *Scorer) OfShares(shares []Share) int64 {
 	}
 }
 
-// Share is how much of one resource a node has, and how much of that is in use.
+// Share is how much of one resource a node has, and how much of that is in use, in the unit of the resource. A
+// capacity of 0 means that the node does not have the resource, and that it does not count.
 type Share struct{ Capacity, Used int64 }
 
 // UsualDemands is the number of resources that are measured without an allocation. Profiles rarely name more than
 // three.
 const UsualDemands = 8
 
-// measureAll appends the share of each demand.
+// measureAll appends the share of each demand. use holds the cpu and memory in use that the caller scores by.
 func measureAll(to []Share, demands []Demand, n *state.NodeInfo, use *resources.Resources) []Share {
 	for i := range demands {
 		capacity, used := demands[i].measure(n, use)
@@ -307,7 +309,7 @@ func deviation(fractions []float64, sum float64) float64 {
 	return math.Sqrt(squares / float64(len(fractions)))
 }
 
-// resourceSpecs returns the resources to score by, cpu and memory when none are named.
+// resourceSpecs returns the resources to score by, cpu and memory when none are named. A weight of 0 counts as 1.
 func resourceSpecs(specs []configv1.ResourceSpec) []configv1.ResourceSpec {
 	if len(specs) == 0 {
 		specs = []configv1.ResourceSpec{{Name: "cpu"}, {Name: "memory"}}

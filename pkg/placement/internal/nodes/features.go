@@ -44,7 +44,7 @@ func featuresOf(pod *state.Pod) (nodedeclaredfeatures.FeatureSet, error) {
 	return nodedeclaredfeatures.DefaultFramework.InferForPodScheduling(info, version.MustParseGeneric(featureVersion))
 }
 
-// Check implements Filter.
+// Check implements Filter. A node whose features cannot be evaluated fails.
 func (f featureFilter) Check(n *state.NodeInfo) rule.Code {
 	match, err := nodedeclaredfeatures.DefaultFramework.MatchNode(f.needs, n.Node.Object)
 	if err != nil || !match.IsMatch {
@@ -61,7 +61,8 @@ func (DeclaredFeatures) Events() []rule.Event {
 	}
 }
 
-// Hint implements Plugin.
+// Hint implements Plugin. A node helps if it is new or declares other features; the pod itself if it needs
+// others.
 func (DeclaredFeatures) Hint(pod *state.Pod, c rule.Change) bool {
 	if c.Kind == events.KindNode {
 		return c.OldNode == nil ||

@@ -15,7 +15,8 @@ import (
 )
 
 // Idle is a plugin of the default profile that takes no part in placement: PrioritySort (see Less) orders the
-// queue, DefaultBinder is the binder service, DefaultPreemption is package preempt.
+// queue, DefaultBinder is the binder service, DefaultPreemption is package preempt. It exists so that a
+// configuration may name and disable them.
 type Idle struct{ Plugin string }
 
 // Name implements Plugin.

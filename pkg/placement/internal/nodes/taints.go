@@ -67,7 +67,7 @@ func HasUntolerated(n *state.Node, tolerations []corev1.Toleration) bool {
 	return false
 }
 
-// Score implements Scorer.
+// Score implements Scorer. It counts taints, so that fewer are better.
 func (s TaintScorer) Score(n *state.NodeInfo) int64 {
 	var count int64
 	taints := n.Node.Object.Spec.Taints
@@ -98,7 +98,7 @@ func (TaintToleration) Hint(pod *state.Pod, c rule.Change) bool {
 	return was && !HasUntolerated(c.NewNode, tolerations)
 }
 
-// Interest implements rule.Classifier.
+// Interest implements rule.Classifier: pods with equal tolerations, in the same order, get the same hints.
 func (TaintToleration) Interest(pod *state.Pod) rule.Interest {
 	tolerations := pod.Template.Spec.Tolerations
 	list := make([]string, len(tolerations))

@@ -31,6 +31,8 @@ type Signature struct {
 func (s *Signature) Of(pod *state.Pod) (shape []byte, wide int, err error) {
 	s.b = s.b[:0]
 	spec := &pod.Template.Spec
+	// The prefix: default spreading reads the owner; spread constraints read the node selector, tolerations and
+	// node affinity to exclude nodes.
 	s.owner(pod.Template)
 	s.strings(spec.NodeSelector)
 	s.tolerations(spec.Tolerations)
@@ -38,6 +40,9 @@ func (s *Signature) Of(pod *state.Pod) (shape []byte, wide int, err error) {
 		return nil, 0, err
 	}
 	wide = len(s.b)
+	// The rest: NodeName, gates, resources (overhead, containers, pod-level), images and ports, volumes and
+	// claims to devices, pod groups, and what declared features are inferred from (host network and users,
+	// restart rules).
 	s.text(pod.NodeName)
 	s.gates(spec.SchedulingGates)
 	s.list(spec.Overhead)
@@ -202,6 +207,7 @@ func (s *Signature) volumes(pod *state.Pod) error {
 			s.text(string(data))
 		}
 	}
+	// The end of the list: entries begin with 1 or 2.
 	s.b = append(s.b, 0)
 	return nil
 }
@@ -209,6 +215,7 @@ func (s *Signature) volumes(pod *state.Pod) error {
 // rare writes the fields that few pods have, as protocol buffers: node affinity and spread constraints. They have
 // too many parts to be written one by one. Marshaling is deterministic: the generated code sorts maps.
 func (s *Signature) rare(spec *corev1.PodSpec) error {
+	// Pod affinity is part of the Kind.
 	prefers := spec.Affinity != nil && spec.Affinity.NodeAffinity != nil
 	s.flag(prefers)
 	if prefers {
