@@ -89,7 +89,7 @@ func nameOf(o state.ObjectChange) string {
 	return o.Before.Name
 }
 
-// forgetThrough drops what is known of pods that the facts would have shown by now.
+// forgetShown drops the knowledge of pods that the facts would have shown by now.
 func (c *Core) forgetShown() {
 	c.budgets.Leaving.ForgetHidden(c.budgetFacts())
 	c.backlog.unseen.forgetThrough(c.world.Facts.Sequence)

@@ -206,7 +206,7 @@ func rounded(use corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
-// logGaps hands over what has changed of a kind, and deletions of what is gone.
+// publish hands over what has changed of a kind, and deletions of what is gone.
 func (s *sampler) publish(ctx context.Context, kind events.Kind, objects []object) error {
 	version := uint64(max(s.Clock.Now().UnixMilli(), 1)) //nolint:gosec // after 1970
 	gone := maps.Clone(s.logged[kind])

@@ -63,7 +63,7 @@ func (p *Pools) activeBag(e *Entry) *Bag {
 	return p.Active[e.Partition]
 }
 
-// Check compares the index of the parked pods with the pool.
+// check compares the index of the parked pods with the pool.
 func (w *wakeIndex) check(parked *Bag) error {
 	for key, r := range w.rules {
 		for class, g := range r.groups {

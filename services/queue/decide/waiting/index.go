@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 )
 
-// byRule indexes the parked pods by what could wake them: by the rules that rejected them, and per rule in groups of
+// wakeIndex indexes the parked pods by what could wake them: by the rules that rejected them, and per rule in groups of
 // pods that the rule's hints treat alike, so that ten thousand equal pods cost one hint. The groups are indexed by
 // the topics that a change must be about, so that most changes call no hint at all.
 type wakeIndex struct {
