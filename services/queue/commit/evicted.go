@@ -38,6 +38,7 @@ type departedPod struct {
 	evicted, placeKept bool
 }
 
+// newEvictedPods returns a record without pods.
 func newEvictedPods() *evictedPods {
 	return &evictedPods{byUID: map[string]*departedPod{}, awaiting: map[types.UID][]*departedPod{}}
 }

@@ -64,7 +64,8 @@ func NewReporter(
 	}
 }
 
-// Carry carries out one effect of a step that took the given time. The caller handles NextTick.
+// Carry carries out one effect of a step that took the given time. The caller handles NextTick. No effect reports a
+// failure back to the core: what matters shows in the facts, in the ledger or in the decisions log.
 func (r *Reporter) Carry(effect decide.Effect, took time.Duration) {
 	switch e := effect.(type) {
 	case decide.SendOffers:

@@ -18,6 +18,7 @@ import (
 // The view has what the ledger contains; an input must say what has changed for the pods that wait. So Holds remembers,
 // next to the view, what has disappeared from it: where a reservation was, and how many claims a budget had.
 type Holds struct {
+	// view is the ledger as of the last batch.
 	view *replica.View
 	// last is where a pod's reservation was last seen, and in which state.
 	last map[string]lastHold

@@ -194,7 +194,8 @@ func sum(p *metricsv1beta1.PodMetrics) corev1.ResourceList {
 	return all
 }
 
-// rounded keeps CPU and memory, in the units used for decisions: thousandths of a CPU, and bytes.
+// rounded keeps CPU and memory, in the units used for decisions: thousandths of a CPU, and bytes. The samples are
+// finer, and would differ in every poll even where no decision would.
 func rounded(use corev1.ResourceList) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	if q, ok := use[corev1.ResourceCPU]; ok {
@@ -244,7 +245,7 @@ func (s *sampler) publish(ctx context.Context, kind events.Kind, objects []objec
 	return nil
 }
 
-// withdrawAll withdraws everything published.
+// withdrawAll withdraws everything published, by this sampler or by an earlier leader's.
 func (s *sampler) withdrawAll(ctx context.Context) error {
 	for _, kind := range measured {
 		if err := s.publish(ctx, kind, nil); err != nil {

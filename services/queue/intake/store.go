@@ -146,6 +146,8 @@ func (s *kindStore) Add(obj any) error { return s.observe(obj) }
 // Update is called for a watch's MODIFIED event.
 func (s *kindStore) Update(obj any) error { return s.observe(obj) }
 
+// observe publishes an object from a watch, unless the log has this version of it: a watch that is resumed may repeat
+// its last events.
 func (s *kindStore) observe(obj any) error {
 	o, version, err := s.read(obj)
 	if err != nil {
@@ -354,7 +356,8 @@ func (s *kindStore) mark(version uint64, cause string) error {
 	return s.send(events.Fact{Kind: s.kind, Op: events.OpProgress, Progress: version, Cause: cause})
 }
 
-// send hands over a fact of this kind.
+// send hands over a fact of this kind. The store's progress follows the facts that were handed over, never the objects
+// that were read.
 func (s *kindStore) send(f events.Fact) error {
 	err := s.sendMarker(f)
 	if err == nil {

@@ -105,7 +105,9 @@ func (c *Candidate) Run(ctx context.Context, member *membership.Member, clusterU
 	return nil
 }
 
-// candidacy runs one session: it waits for leadership, leads, and resigns in order.
+// candidacy runs one session: it waits for leadership, leads, and resigns in order. It returns when the session is
+// lost or the term has ended. life ends when the replica stops: then the leader still stores a last snapshot and
+// resigns, each within stopTimeout.
 func (c *Candidate) candidacy(life context.Context, member *membership.Member, clusterUID string) error {
 	session, err := member.Alive(life)
 	if err != nil {

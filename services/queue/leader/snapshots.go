@@ -25,7 +25,8 @@ type snapshots struct {
 	clock   clock.WithTicker
 	logger  *slog.Logger
 	applied *applied.Facts
-	// every and interval are after how many facts, and after how long, a snapshot is due.
+	// every and interval are after how many facts, and after how long, a snapshot is due. An interval without any fact
+	// needs no snapshot.
 	every    uint64
 	interval time.Duration
 }

@@ -50,6 +50,7 @@ func (c *Candidate) serveTerm(ctx context.Context, session ledger.Session, term 
 		stop()
 		_ = recorders.Wait() // its only error is the end of its context
 	}()
+	// The core is put into the lead once in a term: later rounds repair the log while it goes on offering.
 	led, holes := false, holePauses
 	for n := (commit.Round{Term: term}); ; n.Number++ {
 		err := c.round(ctx, n, why, func(ctx context.Context) {

@@ -74,7 +74,8 @@ func (w *wakeIndex) add(e *Entry, profile *placement.Profile) {
 	}
 }
 
-// remove forgets a pod.
+// remove forgets a pod. In each of its groups the last member takes its place, so that the cost does not depend on the
+// size of the group.
 func (w *wakeIndex) remove(e *Entry) {
 	w.pods--
 	for _, at := range e.groups {
@@ -251,6 +252,7 @@ func (c *lookup) hint(g *group) {
 	}
 }
 
+// wake adds the pods of a group to those that the change could help, except the changed pod itself.
 func (c *lookup) wake(g *group) {
 	for _, m := range g.members {
 		if m.entry.Pod.UID != c.changed {
