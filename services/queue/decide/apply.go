@@ -189,7 +189,7 @@ func (c *Core) finishReread(now waiting.Moment) {
 // appear: if the facts have passed the answer's position without showing the pod, it is gone.
 func (c *Core) decided(d *events.Decision, now waiting.Moment) {
 	if d.Kind == events.DecisionUngate {
-		c.ungateSeen(d, now)
+		c.ungateRecorded(d, now)
 		return
 	}
 	gone := c.world.Primed && d.FactSequence <= c.world.Facts.Sequence

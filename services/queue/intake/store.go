@@ -65,9 +65,9 @@ type kindStore struct {
 	onListed func() error
 	// fail ends the round with an error.
 	fail context.CancelCauseFunc
-	// older is an object of the current list that is older than in the log, nil for none. A lagging API server cannot
-	// produce one, because lists are consistent reads.
-	older *WentBackError
+	// olderObject is an object of the current list that is older than in the log, nil for none. A lagging API server
+	// cannot produce one, because lists are consistent reads.
+	olderObject *WentBackError
 	// done ends the round. Once a fact was not handed over, dead is set and nothing more is sent: a later fact would
 	// claim progress past the lost one.
 	done  <-chan struct{}
@@ -101,10 +101,10 @@ func (e *WentBackError) Error() string {
 // the log is the lowest.
 func (s *kindStore) noteOlder(o metav1.Object, version uint64) {
 	was := s.logged[string(o.GetUID())].version
-	if version >= was || s.older != nil && s.older.Was <= was {
+	if version >= was || s.olderObject != nil && s.olderObject.Was <= was {
 		return
 	}
-	s.older = &WentBackError{Kind: s.kind, Namespace: o.GetNamespace(), Name: o.GetName(), Was: was, Is: version}
+	s.olderObject = &WentBackError{Kind: s.kind, Namespace: o.GetNamespace(), Name: o.GetName(), Was: was, Is: version}
 }
 
 // versionReached returns the highest resourceVersion that the API server is known to have reached.
@@ -192,8 +192,8 @@ func (s *kindStore) Replace(list []any, resourceVersion string) error {
 	if err != nil {
 		return err
 	}
-	older := s.older
-	if s.older = nil; older != nil {
+	older := s.olderObject
+	if s.olderObject = nil; older != nil {
 		return s.broken(older)
 	}
 	if err := s.removeMissing(items, listVersion); err != nil {
