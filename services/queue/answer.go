@@ -61,7 +61,7 @@ func (q *Queue) statusAnswer(ctx context.Context) (explain.QueueAnswer, bool) {
 	return a, err == nil && leads
 }
 
-// podOf finds a pod by UID, or by namespace/name.
+// podOf finds a pod by UID, or by namespace/name. A UID never contains a slash.
 func podOf(s *state.Snapshot, about string) (*state.Pod, bool) {
 	if namespace, name, ok := strings.Cut(about, "/"); ok {
 		return s.PodByName(namespace, name)

@@ -139,7 +139,8 @@ func or[T comparable](value, instead T) T {
 	return value
 }
 
-// Validate reports the first field that cannot be used as given.
+// Validate reports the first field that cannot be used as given, with its value and what is accepted. Fields that are
+// zero are checked with their defaults.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	if c.ID == "" {

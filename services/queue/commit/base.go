@@ -3,11 +3,30 @@ package commit
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
+
+// readBackTimeout bounds one read of the log. The records are known to exist, so a reader that delivers nothing for
+// that long is broken.
+const readBackTimeout = 10 * time.Second
+
+// DivergedError reports that the log is not as the writer last left it: another writer appended, or the log lost a
+// tail that it had acknowledged. It is not known whether anything of the current batch is stored.
+type DivergedError struct {
+	// Expected is the expected last sequence. Actual is the log's last sequence, 0 if it is not known.
+	Expected, Actual uint64
+}
+
+func (e *DivergedError) Error() string {
+	return fmt.Sprintf("queue: the log of facts ends at %d with unexpected records, want the end at %d: "+
+		"another writer, or a lost tail",
+		e.Expected, e.Actual)
+}
 
 // Stands returns nil if a position belongs to the log's current history. It returns *DivergedError if the log has
 // lost the facts applied up to there, even if it has grown past the position again since.

@@ -1,26 +1,21 @@
 package commit
 
 import (
-	"context"
 	"slices"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
-	"github.com/berth-scheduler/berth/pkg/telemetry"
-
-	"github.com/berth-scheduler/berth/services/queue/decide"
 )
 
 // maxDeparted bounds the pods whose replacements are tracked; the oldest are forgotten first. That many pods leave
 // within minutes only when whole clusters are emptied.
 const maxDeparted = 4096
 
-// evicted finds the pods that replace those which Berth has evicted, to link their traces: a replacement is a pod
+// evictedPods finds the pods that replace those which Berth has evicted, to link their traces: a replacement is a pod
 // that the same controller has created since, one for each. It ignores pods for whose replacement a place is kept:
 // the shard that gives the place away knows both pods.
 //
@@ -28,14 +23,14 @@ const maxDeparted = 4096
 // a controller creates for it.
 type evictedPods struct {
 	byUID map[string]*departedPod
-	// order holds the UIDs of left, the oldest first, and some that have been removed from left.
+	// order holds the UIDs of byUID, the oldest first, and some that have been removed from byUID.
 	order []string
-	// awaiting holds the pods of left that are evicted and gone, by controller, the oldest first.
+	// awaiting holds the pods of byUID that are evicted and gone, by controller, the oldest first.
 	awaiting map[types.UID][]*departedPod
 }
 
-// departedPod is a pod that is gone, is being deleted, or was evicted. It is owed a replacement once both its eviction
-// and its end are known.
+// departedPod is a pod that is gone, is being deleted, or was evicted. It awaits a replacement once both its
+// eviction and its end are known.
 type departedPod struct {
 	uid                string
 	owner              types.UID
@@ -43,11 +38,12 @@ type departedPod struct {
 	evicted, placeKept bool
 }
 
+// newEvictedPods returns a record without pods.
 func newEvictedPods() *evictedPods {
 	return &evictedPods{byUID: map[string]*departedPod{}, awaiting: map[types.UID][]*departedPod{}}
 }
 
-// get returns the leaver of a pod, a new one if there is none.
+// get returns the record of a pod, a new one if there is none.
 func (s *evictedPods) get(uid string) *departedPod {
 	if l, known := s.byUID[uid]; known {
 		return l
@@ -130,38 +126,4 @@ func (s *evictedPods) replacedBy(p *state.Pod, seen time.Time) string {
 		}
 	}
 	return ""
-}
-
-// Went records what the facts show of pods at a time. It costs nothing unless traces are recorded.
-func (r *Reporter) Went(changes []state.PodChange, at time.Time) {
-	if telemetry.Tracing() {
-		r.evicted.podsEnded(changes, at)
-	}
-}
-
-// Decided handles records of the decisions log.
-func (r *Reporter) Decided(decisions []events.SequencedDecision) {
-	if !telemetry.Tracing() {
-		return
-	}
-	for i := range decisions {
-		r.evicted.decided(&decisions[i].Decision)
-	}
-}
-
-// linkReplacement adds a span to the trace of an evicted pod when its replacement is bound, and returns the links back
-// from the replacement.
-func (r *Reporter) linkReplacement(ctx context.Context, e decide.PodBound) []trace.Link {
-	victim := r.evicted.replacedBy(e.Pod, e.Seen)
-	if victim == "" {
-		return nil
-	}
-	if telemetry.TracesPod(victim) {
-		_, span := telemetry.StartPodSpan(ctx, r.tracer, telemetry.PodSpan{
-			UID: victim, Name: "replaced", Start: e.Bound,
-			Links: []trace.Link{telemetry.PathLink(ctx, e.Pod.UID, "replacement")},
-		})
-		span.End(trace.WithTimestamp(e.Bound))
-	}
-	return []trace.Link{telemetry.PathLink(ctx, victim, "replaced")}
 }

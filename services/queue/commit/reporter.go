@@ -9,8 +9,10 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/work"
+	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/queue/decide"
 	"github.com/berth-scheduler/berth/services/queue/decide/waiting"
@@ -62,7 +64,8 @@ func NewReporter(
 	}
 }
 
-// Carry carries out one effect of a step that took the given time. The caller handles NextTick.
+// Carry carries out one effect of a step that took the given time. The caller handles NextTick. No effect reports a
+// failure back to the core: what matters shows in the facts, in the ledger or in the decisions log.
 func (r *Reporter) Carry(effect decide.Effect, took time.Duration) {
 	switch e := effect.(type) {
 	case decide.SendOffers:
@@ -142,6 +145,23 @@ func (r *Reporter) bound(e decide.PodBound) {
 	})
 }
 
+// linkReplacement adds a span to the trace of an evicted pod when its replacement is bound, and returns the links back
+// from the replacement.
+func (r *Reporter) linkReplacement(ctx context.Context, e decide.PodBound) []trace.Link {
+	victim := r.evicted.replacedBy(e.Pod, e.Seen)
+	if victim == "" {
+		return nil
+	}
+	if telemetry.TracesPod(victim) {
+		_, span := telemetry.StartPodSpan(ctx, r.tracer, telemetry.PodSpan{
+			UID: victim, Name: "replaced", Start: e.Bound,
+			Links: []trace.Link{telemetry.PathLink(ctx, e.Pod.UID, "replacement")},
+		})
+		span.End(trace.WithTimestamp(e.Bound))
+	}
+	return []trace.Link{telemetry.PathLink(ctx, victim, "replaced")}
+}
+
 // waited emits a span, named after the pool, for the time that a pod waited there.
 func (r *Reporter) waited(e decide.PodWaited) {
 	if !telemetry.TracesPod(e.Pod.UID) {
@@ -195,4 +215,21 @@ func (r *Reporter) Idle() {
 	r.recorder.Depose()
 	r.Pools(nil, nil)
 	r.Rejectors(nil)
+}
+
+// Went records what the facts show of pods at a time. It costs nothing unless traces are recorded.
+func (r *Reporter) Went(changes []state.PodChange, at time.Time) {
+	if telemetry.Tracing() {
+		r.evicted.podsEnded(changes, at)
+	}
+}
+
+// Decided handles records of the decisions log.
+func (r *Reporter) Decided(decisions []events.SequencedDecision) {
+	if !telemetry.Tracing() {
+		return
+	}
+	for i := range decisions {
+		r.evicted.decided(&decisions[i].Decision)
+	}
 }

@@ -23,26 +23,9 @@ var unknownBackoff = wait.Backoff{
 	Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Cap: 2 * time.Second, Steps: 20,
 }
 
-// readBackTimeout bounds one read of the log. The records are known to exist, so a reader that delivers nothing for
-// that long is broken.
-const readBackTimeout = 10 * time.Second
-
 // minAtomicBatch is the number of facts from which one atomic batch is faster than single appends in sequence: a log
 // that syncs takes about 9 ms for any batch, and one or two for a single fact.
 const minAtomicBatch = 6
-
-// DivergedError reports that the log is not as the writer last left it: another writer appended, or the log lost a
-// tail that it had acknowledged. It is not known whether anything of the current batch is stored.
-type DivergedError struct {
-	// Expected is the expected last sequence. Actual is the log's last sequence, 0 if it is not known.
-	Expected, Actual uint64
-}
-
-func (e *DivergedError) Error() string {
-	return fmt.Sprintf("queue: the log of facts ends at %d with unexpected records, want the end at %d: "+
-		"another writer, or a lost tail",
-		e.Expected, e.Actual)
-}
 
 // Round identifies one round of one term, uniquely over all time.
 type Round struct {

@@ -40,8 +40,8 @@ func (c *Core) admit(now waiting.Moment) {
 	}
 }
 
-// ungateSeen records that the log has the decision to let a pod go.
-func (c *Core) ungateSeen(d *events.Decision, now waiting.Moment) {
+// ungateRecorded records that the log has the decision to let a pod go.
+func (c *Core) ungateRecorded(d *events.Decision, now waiting.Moment) {
 	var p *state.Pod
 	if e, known := c.backlog.pods[d.Pod.UID]; known {
 		p = e.Pod

@@ -12,6 +12,14 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/decide/waiting"
 )
 
+// apply replaces all pods:
+//
+//  1. The position and the objects are those of the rebuilt store. If it is of a later epoch, verdicts from lost facts
+//     are void.
+//  2. The journal is emptied, so that every verdict from before counts as one that may have missed something.
+//  3. The budgets count all pods again, before pods enter the gated pool.
+//  4. Pods are added or updated in the order of their creation, and those that no longer exist are forgotten.
+//  5. Parked pods whose verdicts are older are tried again: what they waited for may have happened.
 func (in FactsReset) apply(c *Core, now waiting.Moment) {
 	c.rewind(in.Position, in.Objects)
 	// What happened in between is not known: assume that everything did.
@@ -56,6 +64,10 @@ func byCreation(pods []*state.Pod) []*state.Pod {
 	return sorted
 }
 
+// apply applies the changes of one batch: other objects first, then nodes, then pods. The position and the objects are
+// those after the whole batch, so the order within it does not matter to hints. For each pod, the budgets and the pools
+// apply what the change means for the pod itself, and only then are other pods woken by it: a pod that is deleted frees
+// its place before the pods that could use it are looked for.
 func (in FactsApplied) apply(c *Core, now waiting.Moment) {
 	c.advance(in.Position, in.Objects, now)
 	for _, o := range in.Changes.Others {
@@ -82,6 +94,7 @@ func (in FactsApplied) apply(c *Core, now waiting.Moment) {
 	c.forgetShown()
 }
 
+// nameOf returns the name of a changed object, which a deletion has only before.
 func nameOf(o state.ObjectChange) string {
 	if o.After != nil {
 		return o.After.Name
@@ -89,12 +102,15 @@ func nameOf(o state.ObjectChange) string {
 	return o.Before.Name
 }
 
-// forgetThrough drops what is known of pods that the facts would have shown by now.
+// forgetShown drops the knowledge of pods that the facts would have shown by now.
 func (c *Core) forgetShown() {
 	c.budgets.Leaving.ForgetHidden(c.budgetFacts())
 	c.backlog.unseen.forgetThrough(c.world.Facts.Sequence)
 }
 
+// apply applies what has changed in the ledger, in this order: reservations first, so that pods are held before
+// anything could offer them; then a new generation, which ends waits for high-waters of the one before; then what the
+// end of promises frees for other pods; last the holders of partitions, whose change ends leases.
 func (in LedgerMoved) apply(c *Core, now waiting.Moment) {
 	c.world.Revision = in.Revision
 	if in.Reset {
@@ -134,6 +150,10 @@ func (c *Core) resetHolds(in LedgerMoved, now waiting.Moment) {
 	c.holds.placesFreed(now)
 }
 
+// apply applies records of the decisions log. A batch that reports a lost tail has no records: the position goes back
+// to where reading continues, and the records from there on are applied a second time. That changes nothing, because
+// an answer counts once (Entry.IsNews). Decisions from before a complete memory are not delivered; from before an
+// incomplete one, only those that let pods go through the quota gate count.
 func (in Decided) apply(c *Core, now waiting.Moment) {
 	log := &c.decisions
 	if in.Shortened != nil {
@@ -157,15 +177,19 @@ func (in Decided) apply(c *Core, now waiting.Moment) {
 	}
 }
 
+// finishReread requests, once a log that had lost records has been read again, the removals of gates whose decisions it
+// has lost.
 func (c *Core) finishReread(now waiting.Moment) {
 	if c.decisions.rereadDone() {
 		c.budgets.Leaving.LogReadAgain(c.clock.timeOf(now))
 	}
 }
 
+// decided applies one decision. Of a pod that the facts do not show, an answer is of use only if the pod may still
+// appear: if the facts have passed the answer's position without showing the pod, it is gone.
 func (c *Core) decided(d *events.Decision, now waiting.Moment) {
 	if d.Kind == events.DecisionUngate {
-		c.ungateSeen(d, now)
+		c.ungateRecorded(d, now)
 		return
 	}
 	gone := c.world.Primed && d.FactSequence <= c.world.Facts.Sequence
@@ -202,6 +226,7 @@ func (in WorkAsked) apply(c *Core, now waiting.Moment) {
 	}
 }
 
+// apply begins a term. The same step may already offer pods: a standby knows the windows and the owners.
 func (in Lead) apply(c *Core, now waiting.Moment) {
 	c.leases.leading, c.out.leading = true, true
 	c.leases.term = in.Term

@@ -64,7 +64,7 @@ func (b *backlog) podAdded(p *state.Pod, now waiting.Moment) {
 	e.Partition, e.Sequence = waiting.PartitionOf(p), b.world.Facts.Sequence
 	b.pods[p.UID] = e
 	e.Hold.Live = b.live.observe(p)
-	if e.ConditionShown() {
+	if e.ShowsCondition() {
 		e.Await = waiting.Await{}
 	}
 	b.pools.Resume(e, now)

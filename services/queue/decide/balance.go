@@ -26,6 +26,8 @@ func (c *Core) rebalance(now waiting.Moment) {
 	}, c.clock.timeOf(now))
 }
 
+// loads returns the shards as the balancer sees them. A shard that is offered a suspect pod keeps that pod's
+// partition: a move would end the attempt that shows whether the pod is harmless.
 func (c *Core) loads() []balance.Shard {
 	loads := make([]balance.Shard, 0, len(c.leases.order))
 	for _, s := range c.leases.order {

@@ -41,7 +41,7 @@ func (d *decisions) read(through uint64, stored time.Time) {
 	}
 }
 
-// finishReread reports, once, that a log which had lost records has been read again.
+// rereadDone reports, once, that a log which had lost records has been read again.
 func (d *decisions) rereadDone() bool {
 	if !d.rereading || d.sequence < d.target {
 		return false

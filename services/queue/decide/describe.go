@@ -20,6 +20,7 @@ func (c *Core) Where(uid string) (waiting.Pool, string) {
 	return e.Pool(), c.reason(e)
 }
 
+// reason returns, in words for people, why a pod is in its pool and what it waits for.
 func (c *Core) reason(e *waiting.Entry) string {
 	switch e.Pool() {
 	case waiting.PoolGated:
@@ -94,6 +95,7 @@ func (c *Core) Overview() string {
 	return out.String()
 }
 
+// describeSelf prints the position of this replica, so that the descriptions of two replicas can be compared.
 func (c *Core) describeSelf(out *strings.Builder) {
 	fmt.Fprintf(out, "queue %s leading=%t term=%d facts=%d ledger=%d\n",
 		c.cfg.Queue, c.leases.leading, c.leases.term, c.world.Facts.Sequence, c.world.Revision)

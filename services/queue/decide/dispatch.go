@@ -43,7 +43,8 @@ func (c *Core) ownersChanged(owners *[ledger.Partitions]string, now waiting.Mome
 	}
 }
 
-// leaseLost ends a lease that got no answer.
+// leaseLost ends a lease that got no answer. The pod is tried again, or quarantined once DeliveryLimit leases in a row
+// have ended like that: what kills every process that works on it must not be offered for ever.
 func (c *Core) leaseLost(e *waiting.Entry, now waiting.Moment) {
 	c.out.counts.Expired++
 	e.Attempt.Lost++

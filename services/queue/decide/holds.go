@@ -120,7 +120,7 @@ func (h *holds) ended(end Hold, now waiting.Moment) {
 			Progress: end.HW, Gone: h.world.Revision, Withdrawn: end.Withdrawn,
 			Answered: end.Prepared && e.Hold.Answered,
 		}
-		h.backlog.pools.Settle(e)
+		h.backlog.pools.AwaitOutcome(e)
 	case known:
 		// The reservation came and went between two looks; the pod stays in its pool.
 		h.placeFreed(e.Pod, h.world.Revision, now)

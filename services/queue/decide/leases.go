@@ -34,7 +34,7 @@ type shard struct {
 	// earlyLeases counts those leases whose pods left their backoff early.
 	earlyLeases int
 	lastSeen    waiting.Moment
-	// exclusive is the pod that is offered to the shard with no other beside it; see suspectAfter.
+	// exclusive is the pod that is offered to the shard with no other in addition; see waiting.SuspectAfter.
 	exclusive  *waiting.Entry
 	partitions []int32
 	// balance is the balancer's record of the shard.

@@ -104,7 +104,7 @@ func newModel(cfg Config, forgot func() (uint64, int64)) *model {
 	return &model{
 		cfg: cfg, forgot: forgot, pods: map[string]*modelPod{}, ghosts: map[string]*modelPod{},
 		live: map[string]*state.Pod{}, shards: map[string]*modelShard{},
-		modelLanes: modelLanes{lanes: map[string]*modelLane{}, heard: map[string]waiting.Seen{}},
+		modelLanes: modelLanes{lanes: map[string]*modelLane{}, heard: map[string]waiting.Point{}},
 	}
 }
 
@@ -362,7 +362,7 @@ func (m *model) occurred(o waiting.Occurrence) {
 	m.happened = append(m.happened, o)
 	for plugin, h := range m.heard {
 		if !o.Own && m.cfg.Profiles[ourScheduler].Listens(plugin, o.Change) {
-			m.heard[plugin] = waiting.Seen{Sequence: max(h.Sequence, o.Sequence), Revision: max(h.Revision, o.Revision)}
+			m.heard[plugin] = waiting.Point{Sequence: max(h.Sequence, o.Sequence), Revision: max(h.Revision, o.Revision)}
 		}
 	}
 	for _, p := range m.in(waiting.PoolParked) {

@@ -10,7 +10,7 @@ import (
 // modelLanes holds the lanes by key; each pod has the key of its lane. heard is keyed by plugin.
 type modelLanes struct {
 	lanes map[string]*modelLane
-	heard map[string]waiting.Seen
+	heard map[string]waiting.Point
 }
 
 type modelLane struct {
@@ -38,7 +38,7 @@ func (m *model) toLane(p *modelPod, lane string) {
 	}
 	for _, plugin := range plugins {
 		if _, known := m.heard[plugin]; !known {
-			m.heard[plugin] = waiting.Seen{Sequence: m.facts.Sequence, Revision: m.revision}
+			m.heard[plugin] = waiting.Point{Sequence: m.facts.Sequence, Revision: m.revision}
 		}
 	}
 }

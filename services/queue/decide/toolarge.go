@@ -15,6 +15,8 @@ import (
 // A pod that is too large for the log has events.TooLargeGate in the facts, and waits with the gated pods until it is
 // smaller. Its condition and an event explain that, once for each replica that leads.
 
+// tooLargeReason explains to the owner of a pod what to do. The annotation has the original
+// size and the limit.
 func tooLargeReason(p *state.Pod) string {
 	return fmt.Sprintf("the pod is too large to be scheduled (%s): shorten its spec, labels or annotations",
 		cmp.Or(p.Annotation(strip.TooLargeAnnotation), "gate "+events.TooLargeGate))

@@ -15,7 +15,7 @@ func (b *backlog) decided(d *events.Decision, gone bool, now waiting.Moment) {
 		b.unseen.record(d, gone, func(e *waiting.Entry) { e.Answered(d, b.world.Epochs, b.cfg.ConditionWait, now) })
 	case d.Kind == events.DecisionCondition:
 		if e.ConditionWritten(d) {
-			b.pools.Awaited(e)
+			b.pools.ConditionShown(e)
 		}
 	case waiting.IsAnswer(d.Kind) && e.IsNews(d):
 		b.answered(e, d, now)

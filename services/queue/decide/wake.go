@@ -80,7 +80,7 @@ func (b *backlog) occurred(o *waiting.Occurrence, now waiting.Moment) {
 		return
 	}
 	o.Change.Objects = b.world.Objects
-	pods, hints := b.pools.Concerned(o)
+	pods, hints := b.pools.WakenBy(o)
 	b.out.hinted(hints)
 	if len(pods) == 0 {
 		return
@@ -125,7 +125,7 @@ func (b *backlog) activate(uid string, now waiting.Moment) {
 	case e.Pool() == waiting.PoolOffered || e.Pool() == waiting.PoolHeld:
 		e.Attempt.Activated = true
 	case e.Pool() == waiting.PoolParked || e.Pool() == waiting.PoolBackoff:
-		b.pools.Pull(e, waiting.EventActivate, now)
+		b.pools.PullForRetry(e, waiting.EventActivate, now)
 		b.wake(e, waiting.EventActivate, now)
 	}
 }

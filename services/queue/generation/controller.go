@@ -117,6 +117,8 @@ func (c *Controller) Ensure(ctx context.Context, known Evidence, unused uint64) 
 	}
 }
 
+// ensureOnce is one attempt of Ensure. If the previous round has found that Kubernetes went back, nothing is compared
+// again: Kubernetes may have passed its earlier versions since.
 func (c *Controller) ensureOnce(ctx context.Context, known Evidence, unused uint64) (Checked, error) {
 	seen, floor, err := c.evidence(ctx, known)
 	if err != nil {
@@ -273,7 +275,11 @@ func (c *Controller) commit(ctx context.Context, txn ledger.Txn) (int64, error) 
 	return r.Revision, nil
 }
 
-// renew begins the next generation, by the protocol that identity.Generation describes.
+// renew begins the next generation, by the protocol that identity.Generation describes: close, clear, wait, clear
+// again, read how far Kubernetes has come, open. factsAfter is the epoch up to which facts are void in the next
+// generation.
+//
+// The second clearing deletes what members had in flight when the generation was closed and has arrived since.
 func (c *Controller) renew(
 	ctx context.Context, seen decide.LedgerSeen, floor ledger.Floor, reason string, factsAfter uint64,
 ) (on Checked, err error) {
@@ -315,7 +321,8 @@ func (c *Controller) renew(
 	return on, nil
 }
 
-// clear deletes all promises of a closed generation.
+// clear deletes all promises of a closed generation, in as many transactions as necessary. Each of them fails if the
+// generation is no longer the one that was closed.
 func (c *Controller) clear(ctx context.Context, closed identity.Generation) error {
 	kvs, _, err := c.Ledger.List(ctx, "")
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 // The view has what the ledger contains; an input must say what has changed for the pods that wait. So Holds remembers,
 // next to the view, what has disappeared from it: where a reservation was, and how many claims a budget had.
 type Holds struct {
+	// view is the ledger as of the last batch.
 	view *replica.View
 	// last is where a pod's reservation was last seen, and in which state.
 	last map[string]lastHold
@@ -55,7 +56,8 @@ func (h *Holds) Fold(b replica.Batch, facts *state.Snapshot) (decide.LedgerMoved
 	}
 	// Every pod whose reservation may have changed is reported, also if it has not: to apply a hold again is harmless.
 	out := decide.LedgerMoved{
-		Reset: changes.Reset, Generation: changes.Generation, Revision: h.view.Revision(), Freed: h.freed(changes, facts),
+		Reset: changes.Reset, Generation: changes.Generation, Revision: h.view.Revision(),
+		Freed: h.protectionsEnded(changes, facts),
 	}
 	for i := range changes.Docs {
 		out.Room = out.Room || freesPlace(&changes.Docs[i])
@@ -75,8 +77,9 @@ func (h *Holds) Fold(b replica.Batch, facts *state.Snapshot) (decide.LedgerMoved
 	return out, nil
 }
 
-// freed returns which pods can benefit from the end of promises about pods, or of claims on budgets; nil for none.
-func (h *Holds) freed(changes replica.Changes, facts *state.Snapshot) *decide.Freed {
+// protectionsEnded returns which pods can benefit from the end of promises about pods, or of claims on budgets; nil
+// for none.
+func (h *Holds) protectionsEnded(changes replica.Changes, facts *state.Snapshot) *decide.Freed {
 	if changes.Reset {
 		clear(h.claims)
 		for b := range h.view.Budgets().All() {
@@ -86,7 +89,7 @@ func (h *Holds) freed(changes replica.Changes, facts *state.Snapshot) *decide.Fr
 	}
 	var freed *decide.Freed
 	for i := range changes.Docs {
-		for _, priority := range freedIn(&changes.Docs[i], facts) {
+		for _, priority := range unprotectedIn(&changes.Docs[i], facts) {
 			if freed == nil || priority < freed.Above {
 				freed = &decide.Freed{Above: priority}
 			}
@@ -104,9 +107,9 @@ func (h *Holds) freed(changes replica.Changes, facts *state.Snapshot) *decide.Fr
 	return freed
 }
 
-// freedIn returns the priorities of the pods that a document no longer protects from being victims and that still
+// unprotectedIn returns the priorities of the pods that a document no longer protects from being victims and that still
 // exist.
-func freedIn(c *replica.DocChange, facts *state.Snapshot) []int32 {
+func unprotectedIn(c *replica.DocChange, facts *state.Snapshot) []int32 {
 	var out []int32
 	for i := range c.Before.Entries {
 		e := &c.Before.Entries[i]

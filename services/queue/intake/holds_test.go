@@ -66,7 +66,7 @@ func TestWhomTheEndOfAPromiseFrees(t *testing.T) {
 		},
 	} {
 		c := replica.DocChange{Before: ledger.NodeDoc{Entries: test.before}, After: ledger.NodeDoc{Entries: test.after}}
-		if got := freedIn(&c, facts); !slices.Equal(got, test.want) {
+		if got := unprotectedIn(&c, facts); !slices.Equal(got, test.want) {
 			t.Errorf("%s: frees %v, want %v", name, got, test.want)
 		}
 	}

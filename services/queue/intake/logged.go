@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
-// logged is the log's knowledge of one object: enough to compare it, and to delete it.
+// loggedObject is the log's knowledge of one object: enough to compare it, and to delete it.
 type loggedObject struct {
 	version         uint64
 	namespace, name string

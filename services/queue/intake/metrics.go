@@ -194,7 +194,8 @@ func sum(p *metricsv1beta1.PodMetrics) corev1.ResourceList {
 	return all
 }
 
-// rounded keeps CPU and memory, in the units used for decisions: thousandths of a CPU, and bytes.
+// rounded keeps CPU and memory, in the units used for decisions: thousandths of a CPU, and bytes. The samples are
+// finer, and would differ in every poll even where no decision would.
 func rounded(use corev1.ResourceList) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	if q, ok := use[corev1.ResourceCPU]; ok {
@@ -206,7 +207,7 @@ func rounded(use corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
-// logGaps hands over what has changed of a kind, and deletions of what is gone.
+// publish hands over what has changed of a kind, and deletions of what is gone.
 func (s *sampler) publish(ctx context.Context, kind events.Kind, objects []object) error {
 	version := uint64(max(s.Clock.Now().UnixMilli(), 1)) //nolint:gosec // after 1970
 	gone := maps.Clone(s.logged[kind])
@@ -244,7 +245,7 @@ func (s *sampler) publish(ctx context.Context, kind events.Kind, objects []objec
 	return nil
 }
 
-// withdrawAll withdraws everything published.
+// withdrawAll withdraws everything published, by this sampler or by an earlier leader's.
 func (s *sampler) withdrawAll(ctx context.Context) error {
 	for _, kind := range measured {
 		if err := s.publish(ctx, kind, nil); err != nil {

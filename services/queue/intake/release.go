@@ -155,7 +155,7 @@ func (c *Cluster) followRelease(ctx context.Context, logger klog.Logger) {
 	}
 }
 
-// rereading requests the version once more, and logs what the rules miss if it has changed.
+// refreshRelease requests the version once more, and logs what the rules miss if it has changed.
 func (c *Cluster) refreshRelease(ctx context.Context, logger klog.Logger) {
 	before := c.Release()
 	if err := c.requestRelease(ctx); err != nil {

@@ -48,7 +48,7 @@ func (r *resumption) begin(ctx context.Context, options metav1.ListOptions) (beg
 	return begun, err
 }
 
-// noteOlder makes a consistent read of one object, and ends the round if the API server is behind what it was.
+// compare makes a consistent read of one object, and ends the round if the API server is behind what it was.
 func (r *resumption) compare(ctx context.Context, was uint64) error {
 	list, err := r.list(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {

@@ -65,9 +65,9 @@ type kindStore struct {
 	onListed func() error
 	// fail ends the round with an error.
 	fail context.CancelCauseFunc
-	// older is an object of the current list that is older than in the log, nil for none. A lagging API server cannot
-	// produce one, because lists are consistent reads.
-	older *WentBackError
+	// olderObject is an object of the current list that is older than in the log, nil for none. A lagging API server
+	// cannot produce one, because lists are consistent reads.
+	olderObject *WentBackError
 	// done ends the round. Once a fact was not handed over, dead is set and nothing more is sent: a later fact would
 	// claim progress past the lost one.
 	done  <-chan struct{}
@@ -101,10 +101,10 @@ func (e *WentBackError) Error() string {
 // the log is the lowest.
 func (s *kindStore) noteOlder(o metav1.Object, version uint64) {
 	was := s.logged[string(o.GetUID())].version
-	if version >= was || s.older != nil && s.older.Was <= was {
+	if version >= was || s.olderObject != nil && s.olderObject.Was <= was {
 		return
 	}
-	s.older = &WentBackError{Kind: s.kind, Namespace: o.GetNamespace(), Name: o.GetName(), Was: was, Is: version}
+	s.olderObject = &WentBackError{Kind: s.kind, Namespace: o.GetNamespace(), Name: o.GetName(), Was: was, Is: version}
 }
 
 // versionReached returns the highest resourceVersion that the API server is known to have reached.
@@ -146,6 +146,8 @@ func (s *kindStore) Add(obj any) error { return s.observe(obj) }
 // Update is called for a watch's MODIFIED event.
 func (s *kindStore) Update(obj any) error { return s.observe(obj) }
 
+// observe publishes an object from a watch, unless the log has this version of it: a watch that is resumed may repeat
+// its last events.
 func (s *kindStore) observe(obj any) error {
 	o, version, err := s.read(obj)
 	if err != nil {
@@ -190,8 +192,8 @@ func (s *kindStore) Replace(list []any, resourceVersion string) error {
 	if err != nil {
 		return err
 	}
-	older := s.older
-	if s.older = nil; older != nil {
+	older := s.olderObject
+	if s.olderObject = nil; older != nil {
 		return s.broken(older)
 	}
 	if err := s.removeMissing(items, listVersion); err != nil {
@@ -354,7 +356,8 @@ func (s *kindStore) mark(version uint64, cause string) error {
 	return s.send(events.Fact{Kind: s.kind, Op: events.OpProgress, Progress: version, Cause: cause})
 }
 
-// send hands over a fact of this kind.
+// send hands over a fact of this kind. The store's progress follows the facts that were handed over, never the objects
+// that were read.
 func (s *kindStore) send(f events.Fact) error {
 	err := s.sendMarker(f)
 	if err == nil {

@@ -20,15 +20,8 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/intake"
 )
 
-const (
-	// Election is the name under which replicas elect their leader.
-	Election = "queue"
-	// retryPause is the wait before another candidacy, round or claim after an error.
-	retryPause = time.Second
-	// stopTimeout bounds each step that a leader still takes after it was asked to stop (the last snapshot, resigning),
-	// and the request that confirms that it still leads.
-	stopTimeout = 5 * time.Second
-)
+// Election is the name under which replicas elect their leader.
+const Election = "queue"
 
 var (
 	errSessionLost = errors.New("queue: ledger session lost")
@@ -112,7 +105,9 @@ func (c *Candidate) Run(ctx context.Context, member *membership.Member, clusterU
 	return nil
 }
 
-// candidacy runs one session: it waits for leadership, leads, and resigns in order.
+// candidacy runs one session: it waits for leadership, leads, and resigns in order. It returns when the session is
+// lost or the term has ended. life ends when the replica stops: then the leader still stores a last snapshot and
+// resigns, each within stopTimeout.
 func (c *Candidate) candidacy(life context.Context, member *membership.Member, clusterUID string) error {
 	session, err := member.Alive(life)
 	if err != nil {
@@ -164,34 +159,4 @@ func (c *Candidate) confirm(ctx context.Context, session ledger.Session, term in
 		return errDeposed
 	}
 	return nil
-}
-
-// retry makes a request until it succeeds, with a pause after each failure. It returns an error only when ctx ends.
-func retry[T any](ctx context.Context, c *Candidate, operation string, request func() (T, error)) (T, error) {
-	for {
-		answer, err := request()
-		if err == nil {
-			return answer, nil
-		}
-		c.Logger.Warn("call failed; retrying", "operation", operation, telemetry.KeyError, err)
-		pause(ctx, c.Clock)
-		if ctx.Err() != nil {
-			return answer, ctx.Err()
-		}
-	}
-}
-
-// pause waits for retryPause, or until ctx ends, which the caller checks.
-func pause(ctx context.Context, c clock.Clock) { _ = sleep(ctx, c, retryPause) }
-
-// sleep waits. It fails if ctx ends first.
-func sleep(ctx context.Context, c clock.Clock, d time.Duration) error {
-	timer := c.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C():
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
@@ -24,7 +25,8 @@ type snapshots struct {
 	clock   clock.WithTicker
 	logger  *slog.Logger
 	applied *applied.Facts
-	// every and interval are after how many facts, and after how long, a snapshot is due.
+	// every and interval are after how many facts, and after how long, a snapshot is due. An interval without any fact
+	// needs no snapshot.
 	every    uint64
 	interval time.Duration
 }
@@ -64,7 +66,7 @@ func (k *snapshots) putLast(ctx context.Context, epoch, stored uint64) {
 	}
 }
 
-// write stores one snapshot, unless the log has lost the facts that it stands for.
+// put stores one snapshot, unless the log has lost the facts that it stands for.
 func (k *snapshots) put(ctx context.Context, s *state.Snapshot) bool {
 	if s.Partial() {
 		return false // a queue of a later version makes complete snapshots
@@ -86,4 +88,10 @@ func (k *snapshots) write(ctx context.Context, p state.Position, data []byte) er
 		return err
 	}
 	return k.store.Put(ctx, eventlog.Facts, p.Sequence, data)
+}
+
+// inEpoch reports whether a state has progress in an epoch, which means that the end of the epoch's list is applied.
+func inEpoch(s *state.Snapshot, epoch uint64) bool {
+	_, ok := s.Position().Progress(events.KindPod)
+	return ok && s.Position().Epoch == epoch
 }

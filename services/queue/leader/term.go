@@ -50,6 +50,7 @@ func (c *Candidate) serveTerm(ctx context.Context, session ledger.Session, term 
 		stop()
 		_ = recorders.Wait() // its only error is the end of its context
 	}()
+	// The core is put into the lead once in a term: later rounds repair the log while it goes on offering.
 	led, holes := false, holePauses
 	for n := (commit.Round{Term: term}); ; n.Number++ {
 		err := c.round(ctx, n, why, func(ctx context.Context) {
@@ -75,7 +76,7 @@ func (c *Candidate) serveTerm(ctx context.Context, session ledger.Session, term 
 // history ends before this leader writes any of it.
 func (c *Candidate) firstCause(ctx context.Context, clusterUID string) (cause, error) {
 	var refused error
-	claimed, err := retry(ctx, c, "claim the ledger", func() (bool, error) {
+	claimed, err := retry(ctx, &c.Deps, "claim the ledger", func() (bool, error) {
 		had, err := identity.BindCluster(ctx, c.Ledger, clusterUID)
 		var foreign *identity.ClusterMismatchError
 		if errors.As(err, &foreign) {
@@ -86,7 +87,7 @@ func (c *Candidate) firstCause(ctx context.Context, clusterUID string) (cause, e
 	if err := errors.Join(refused, err); err != nil {
 		return cause{}, err
 	}
-	recorded, err := retry(ctx, c, "read the end of the ledger history", func() (history.Ending, error) {
+	recorded, err := retry(ctx, &c.Deps, "read the end of the ledger history", func() (history.Ending, error) {
 		return history.Recorded(ctx, c.Log)
 	})
 	evidence := generation.Evidence{Claimed: claimed, Recorded: recorded}
@@ -106,7 +107,7 @@ func repairAfter(err error) cause {
 // lead puts the core into the lead under a term, with the end of the decisions of earlier leaders. It reports false
 // if ctx ended first.
 func (c *Candidate) lead(ctx context.Context, term int64) bool {
-	decided, err := retry(ctx, c, "read the end of the decision log", func() (uint64, error) {
+	decided, err := retry(ctx, &c.Deps, "read the end of the decision log", func() (uint64, error) {
 		return c.Log.Last(ctx, eventlog.Decisions)
 	})
 	return err == nil && c.Decider.Lead(ctx, term, decided)
@@ -161,10 +162,4 @@ func (c *Candidate) round(ctx context.Context, n commit.Round, why cause, synced
 		return nil
 	})
 	return group.Wait()
-}
-
-// inEpoch reports whether a state has progress in an epoch, which means that the end of the epoch's list is applied.
-func inEpoch(s *state.Snapshot, epoch uint64) bool {
-	_, ok := s.Position().Progress(events.KindPod)
-	return ok && s.Position().Epoch == epoch
 }

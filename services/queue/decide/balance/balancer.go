@@ -82,8 +82,8 @@ type Shard struct {
 
 // Record is the balancer's memory of a shard. The zero value is the record of a new shard.
 type Record struct {
-	// idleSince and busySince are zero while the shard is not idle or busy. gave and got are when a partition was last
-	// moved away from the shard and to it.
+	// idleSince and busySince are zero while the shard is not idle or busy. lastGave and lastGot are when a partition was
+	// last moved away from the shard and to it.
 	idleSince, busySince, lastGave, lastGot time.Time
 }
 
@@ -101,8 +101,8 @@ type Balancer struct {
 	absent  map[string]time.Time
 	// sent is when moves were decided that the ledger does not show yet; zero for none.
 	sent time.Time
-	// checked is the time of the last check, busy when some shard last had much to do, and rest until when nothing
-	// moves.
+	// checked is the time of the last check, busy when some shard last had much to do, and pausedUntil until
+	// when nothing moves.
 	checked, busy, pausedUntil time.Time
 }
 

@@ -27,7 +27,9 @@ func (b *Balancer) withdrawals(load Load, now time.Time) []Move {
 	return moves
 }
 
-// relieve moves partitions from the shard with the largest backlog to idle shards.
+// relieve moves partitions from the shard with the largest backlog to idle shards. If no partition of it can move to
+// advantage, the shard with the next largest backlog is considered: the largest may consist of one partition that
+// cannot be divided.
 func (b *Balancer) relieve(load Load, now time.Time) []Move {
 	var idle, busy []Shard
 	for _, s := range load.Shards {

@@ -34,7 +34,8 @@ type Head struct {
 	Ledger       int64
 }
 
-// Pod is the state of the attempts at one pod.
+// Pod is the state of the attempts at one pod. The fields are those of waiting.Attempt, Verdict and Await that
+// outlive a replica; leases do not.
 type Pod struct {
 	UID string
 	// Attempts is the number of the last attempt, and Answered that of the last attempt whose answer is known.

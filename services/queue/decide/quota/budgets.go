@@ -234,7 +234,13 @@ func (b *Budgets) EndWait(now time.Time) {
 }
 
 // Admit returns the pods whose gate is to be removed now, in order: those whose namespaces have room, in turns, and
-// those whose removal is overdue. The caller has read all decisions of earlier leaders.
+// those whose removal is overdue. The caller has read all decisions of earlier leaders, and records a decision for each
+// pod that is returned. at is the position of the facts that these decisions name.
+//
+// Each turn adds a quantum to the namespace's deficit, and each pod costs its CPU, so that a pod that is more expensive
+// than a quantum waits for several turns and not for ever. A namespace that could go on is enqueued again at the end of
+// the turns. Admit stops at MaxOutstanding removals: the binders would only queue more of them, in this order, while
+// later pods of a higher priority could no longer overtake.
 func (b *Budgets) Admit(now time.Time, at Facts) (pods []*state.Pod) {
 	b.EndWait(now)
 	for _, s := range b.Leaving.markOverdue(now) {

@@ -63,7 +63,7 @@ func (p *Pools) activeBag(e *Entry) *Bag {
 	return p.Active[e.Partition]
 }
 
-// Check compares the index of the parked pods with the pool.
+// check compares the index of the parked pods with the pool.
 func (w *wakeIndex) check(parked *Bag) error {
 	for key, r := range w.rules {
 		for class, g := range r.groups {
@@ -87,6 +87,7 @@ func (w *wakeIndex) check(parked *Bag) error {
 	return nil
 }
 
+// checkWaits checks that a parked pod is in one group for each rule that rejected it, at the recorded index.
 func checkWaits(e *Entry) error {
 	if len(e.groups) != max(len(e.Verdict.Plugins), 1) {
 		return fmt.Errorf("I5: pod %s was rejected by %v and waits in %d groups", e.Pod.UID, e.Verdict.Plugins, len(e.groups))

@@ -85,8 +85,8 @@ func (e *Entry) Ready() Moment {
 	return e.Verdict.BackoffUntil
 }
 
-// ConditionShown reports whether the facts show the pod as the last verdict's condition left it.
-func (e *Entry) ConditionShown() bool {
+// ShowsCondition reports whether the facts show the pod as the last verdict's condition left it.
+func (e *Entry) ShowsCondition() bool {
 	return e.Await.On && e.Await.Version != 0 && e.Pod.ResourceVersion >= e.Await.Version
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 )
 
-// byRule indexes the parked pods by what could wake them: by the rules that rejected them, and per rule in groups of
+// wakeIndex indexes the parked pods by what could wake them: by the rules that rejected them, and per rule in groups of
 // pods that the rule's hints treat alike, so that ten thousand equal pods cost one hint. The groups are indexed by
 // the topics that a change must be about, so that most changes call no hint at all.
 type wakeIndex struct {
@@ -74,7 +74,8 @@ func (w *wakeIndex) add(e *Entry, profile *placement.Profile) {
 	}
 }
 
-// remove forgets a pod.
+// remove forgets a pod. In each of its groups the last member takes its place, so that the cost does not depend on the
+// size of the group.
 func (w *wakeIndex) remove(e *Entry) {
 	w.pods--
 	for _, at := range e.groups {
@@ -251,6 +252,7 @@ func (c *lookup) hint(g *group) {
 	}
 }
 
+// wake adds the pods of a group to those that the change could help, except the changed pod itself.
 func (c *lookup) wake(g *group) {
 	for _, m := range g.members {
 		if m.entry.Pod.UID != c.changed {

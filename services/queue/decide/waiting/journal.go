@@ -58,26 +58,26 @@ type Journal struct {
 	Sequence uint64
 	Revision int64
 	// lastEvent is the position of the last occurrence that each rule of a lane listens to.
-	lastEvent map[ruleKey]Seen
+	lastEvent map[ruleKey]Point
 	// world is where the facts and the ledger are now.
 	world *World
 }
 
-// Seen is a state of the facts and of the ledger.
-type Seen struct {
+// Point is a state of the facts and of the ledger.
+type Point struct {
 	Sequence uint64
 	Revision int64
 }
 
 // NewJournal returns an empty journal.
-func NewJournal(w *World) *Journal { return &Journal{world: w, lastEvent: map[ruleKey]Seen{}} }
+func NewJournal(w *World) *Journal { return &Journal{world: w, lastEvent: map[ruleKey]Point{}} }
 
 // track makes the journal record occurrences for the given rules. What happened before is not known; it is treated
 // as if it had happened just now.
 func (j *Journal) track(rules []ruleKey) {
 	for _, key := range rules {
 		if _, known := j.lastEvent[key]; !known {
-			j.lastEvent[key] = Seen{j.world.Facts.Sequence, j.world.Revision}
+			j.lastEvent[key] = Point{j.world.Facts.Sequence, j.world.Revision}
 		}
 	}
 }

@@ -25,7 +25,7 @@ import (
 // own last attempt; the periodic flush ensures that this attempt is recent.
 //
 // An active pod with a permit of its lane is in its partition; without one it is in the lane. A pod in backoff that
-// may be offered early is listed in its partition while permits are available, and otherwise stands back in the lane.
+// may be offered early is listed in its partition while permits are available, and otherwise waits in the lane.
 const (
 	LaneWidth    = 2
 	MaxLaneWidth = 256
@@ -34,9 +34,10 @@ const (
 // lane is one group of pods that were rejected alike.
 type lane struct {
 	key string
-	// pods counts the entries of the lane, out those with a permit, and listed those that are listed as early.
+	// pods counts the entries of the lane, permits those with a permit, and listed those that are listed as early.
 	pods, permits, listed int
-	width                 int
+	// width is how many permits there may be: LaneWidth at first, doubled by each pod of the lane that is placed.
+	width int
 	// plugins are the rules that rejected its pods. rejected is the newest verdict about one of them.
 	plugins  []string
 	rejected LaneVerdict
@@ -55,7 +56,7 @@ type LaneVerdict struct {
 	retryAt        Moment
 }
 
-// lanes holds all lanes. moved holds those in which more pods may have become eligible.
+// lanes holds all lanes. dirty holds those in which more pods may have become eligible.
 type lanes struct {
 	all     map[string]*lane
 	dirty   map[*lane]struct{}

@@ -193,7 +193,7 @@ func (p *Pools) Remove(e *Entry) {
 // Updated applies a change of a pod that waits to be placed: e has the pod as it is, and old is the pod as it was. A
 // pod that is offered or held stays where it is, whatever has changed.
 func (p *Pools) Updated(e *Entry, old *state.Pod, now Moment) {
-	shown := e.ConditionShown()
+	shown := e.ShowsCondition()
 	if e.Pod.Priority != old.Priority {
 		e.In.Fix(e)
 		if e.early != nil {
@@ -204,7 +204,7 @@ func (p *Pools) Updated(e *Entry, old *state.Pod, now Moment) {
 		}
 	}
 	if shown {
-		p.Awaited(e)
+		p.ConditionShown(e)
 	}
 	switch pool := e.In.Pool; {
 	case pool == PoolOffered || pool == PoolHeld:
@@ -260,8 +260,8 @@ func SpecMoved(before, after *state.Pod) bool {
 	return b != a && (!maps.Equal(b.Labels, a.Labels) || !equality.Semantic.DeepEqual(b.Spec, a.Spec))
 }
 
-// Awaited ends the wait for a condition.
-func (p *Pools) Awaited(e *Entry) {
+// ConditionShown ends the wait for a condition.
+func (p *Pools) ConditionShown(e *Entry) {
 	e.Await = Await{}
 	if e.In == p.Backoff {
 		p.Backoff.Fix(e)
@@ -275,9 +275,9 @@ func (p *Pools) Answered(e *Entry, answer events.DecisionKind) {
 	p.lanes.answered(e, answer)
 }
 
-// Pull takes a parked pod, or one in backoff, out of its pool and its lane, so that it is tried whatever its lane
-// knows.
-func (p *Pools) Pull(e *Entry, event string, now Moment) {
+// PullForRetry takes a parked pod, or one in backoff, out of its pool and its lane, so that it is tried whatever its
+// lane knows.
+func (p *Pools) PullForRetry(e *Entry, event string, now Moment) {
 	p.report.Waited(e, event, now)
 	p.Detach(e)
 	p.lanes.leave(e)
@@ -316,7 +316,7 @@ func (p *Pools) Placed(e *Entry, d *events.Decision, now Moment) {
 	}
 	e.Hold.Revision, e.Hold.Until = d.LedgerRevision, now.Add(ledgerWait)
 	p.Enter(e, p.Held, eventPlaced, now)
-	p.Settle(e)
+	p.AwaitOutcome(e)
 }
 
 // Released requeues a pod whose reservation ended without a bind.
@@ -325,8 +325,8 @@ func (p *Pools) Released(e *Entry, now Moment) {
 	p.Requeue(e, EventReleased, now)
 }
 
-// Settle makes a held pod wait until facts and ledger show what has become of its reservation.
-func (p *Pools) Settle(e *Entry) { p.Settling[e] = struct{}{} }
+// AwaitOutcome makes a held pod wait until facts and ledger show what has become of its reservation.
+func (p *Pools) AwaitOutcome(e *Entry) { p.Settling[e] = struct{}{} }
 
 // OpenLanes visits the lanes in which something moved. Visiting only these keeps a step cheap with any number of
 // lanes. Pods that a verdict covers are parked, or are not offered early; the next pods get the permits.

@@ -100,7 +100,7 @@ type Pools struct {
 	lanes                                             lanes
 	// byRule indexes the parked pods by what could wake them.
 	byRule wakeIndex
-	// Settling holds the held pods without a live reservation; see Settle.
+	// Settling holds the held pods without a live reservation; see AwaitOutcome.
 	Settling map[*Entry]struct{}
 	// TooLarge holds the gated pods whose owners must still be informed that they are too large.
 	TooLarge map[*Entry]struct{}
@@ -144,8 +144,8 @@ func (p *Pools) FirstEarly(partitions []int32) *Entry { return p.lanes.firstEarl
 // Offerable counts the pods that may be offered, now or early.
 func (p *Pools) Offerable() int { return p.ActiveCount + p.lanes.early.count }
 
-// Concerned returns the parked pods that an occurrence could help, and counts the hints that were asked.
-func (p *Pools) Concerned(o *Occurrence) (pods []*Entry, hints map[HintCount]int) {
+// WakenBy returns the parked pods that an occurrence could help, and counts the hints that were evaluated.
+func (p *Pools) WakenBy(o *Occurrence) (pods []*Entry, hints map[HintCount]int) {
 	if p.byRule.pods == 0 {
 		return nil, nil
 	}
