@@ -9,7 +9,7 @@
 //   - roster is about members and the partitions that they own (T13).
 //   - identity is which ledger this is: its generation, and the Kubernetes cluster that it belongs to.
 //   - pause pauses the descheduler.
-//   - replica is what a member knows of the ledger (View), fed by Follow.
+//   - replica holds a member's copy of the ledger (View), fed by Follow.
 //   - invariant states what must never be observed.
 //   - txns has the transactions, one file each (t1_place.go and so on): pure functions from documents to documents,
 //     and from documents to a Txn.

@@ -21,7 +21,7 @@ func ParseToken(s string) (Token, error) {
 	return Token(v), nil
 }
 
-// Role is what an entry stands for.
+// Role is the purpose of an entry.
 type Role uint8
 
 const (

@@ -68,7 +68,7 @@ type Event struct {
 	Deleted bool
 }
 
-// EventBatch is what a watch delivers: every event up to and including Revision. Events
+// EventBatch is one delivery of a watch: every event up to and including Revision. Events
 // may be empty (progress).
 type EventBatch struct {
 	Revision int64

@@ -27,12 +27,12 @@ const (
 // Keeper takes and releases partitions for a shard according to the plan. It only writes to the ledger: every
 // process, this shard included, learns from the ledger's watch which partitions are held, and under which epoch.
 type Keeper struct {
-	store    ledger.Store
-	member   *Member
-	pictures chan Picture
+	store     ledger.Store
+	member    *Member
+	snapshots chan Picture
 
 	// Used by Run's goroutine alone:
-	picture Picture
+	snapshot Picture
 	// written is the revision of this keeper's last write, or of the last value that it read: acting on an older
 	// snapshot would repeat work.
 	written int64
@@ -42,17 +42,17 @@ type Keeper struct {
 
 // NewKeeper returns the keeper that holds partitions for member, on its sessions.
 func NewKeeper(store ledger.Store, member *Member) *Keeper {
-	return &Keeper{store: store, member: member, pictures: make(chan Picture, 1), seen: map[string]time.Time{}}
+	return &Keeper{store: store, member: member, snapshots: make(chan Picture, 1), seen: map[string]time.Time{}}
 }
 
 // Observe gives the keeper a snapshot of the ledger; the newest one replaces those not yet read. It never blocks.
 // It must be called from one goroutine only, that of the view.
 func (k *Keeper) Observe(p Picture) {
 	select {
-	case <-k.pictures:
+	case <-k.snapshots:
 	default:
 	}
-	k.pictures <- p
+	k.snapshots <- p
 }
 
 // Run takes and releases partitions until ctx ends (it returns nil). Errors of the store are logged, and the plan
@@ -62,7 +62,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		select {
-		case k.picture = <-k.pictures:
+		case k.snapshot = <-k.snapshots:
 		case <-tick.C:
 		case <-ctx.Done():
 			return nil
@@ -76,22 +76,24 @@ func (k *Keeper) Run(ctx context.Context) error {
 // step carries out the plan for the newest snapshot. Partitions are taken first: the pods of a vacant partition
 // wait.
 func (k *Keeper) step(ctx context.Context, now time.Time) error {
-	if k.picture.Revision == 0 || k.picture.Revision < k.written {
+	if k.snapshot.Revision == 0 || k.snapshot.Revision < k.written {
 		return nil
 	}
 	session, err := k.member.Alive(ctx)
 	if err != nil {
 		return err
 	}
+	// A vacant partition is taken at once by its owner among all live members. A held one is released only to a member
+	// that has settled.
 	settled := k.settled(now)
-	take, _ := PlanPartitions(k.picture, k.picture.Members, k.member.ID())
-	_, release := PlanPartitions(k.picture, settled, k.member.ID())
+	take, _ := PlanPartitions(k.snapshot, k.snapshot.Members, k.member.ID())
+	_, release := PlanPartitions(k.snapshot, settled, k.member.ID())
 	return errors.Join(
 		k.carryOut(ctx, take, func(p int32) (ledger.Txn, error) {
 			return roster.TakePartition(p, roster.Owner{Member: k.member.ID()}, session.Lease())
 		}),
 		k.carryOut(ctx, release, func(p int32) (ledger.Txn, error) {
-			return roster.ReleasePartition(p, k.picture.Holders[p].Epoch)
+			return roster.ReleasePartition(p, k.snapshot.Holders[p].Epoch)
 		}),
 	)
 }
@@ -99,8 +101,8 @@ func (k *Keeper) step(ctx context.Context, now time.Time) error {
 // settled returns the members that this keeper has seen alive for at least settle.
 func (k *Keeper) settled(now time.Time) []string {
 	var out []string
-	seen := make(map[string]time.Time, len(k.picture.Members))
-	for _, m := range k.picture.Members {
+	seen := make(map[string]time.Time, len(k.snapshot.Members))
+	for _, m := range k.snapshot.Members {
 		since, known := k.seen[m]
 		if !known {
 			since = now
@@ -137,6 +139,7 @@ func (k *Keeper) carryOut(ctx context.Context, partitions []int32, build func(in
 	return nil
 }
 
+// merged returns one transaction for a group of partitions, whose n-th compare belongs to the n-th partition.
 func merged(group []int32, build func(int32) (ledger.Txn, error)) (ledger.Txn, error) {
 	txns := make([]ledger.Txn, 0, len(group))
 	for _, p := range group {

@@ -184,6 +184,7 @@ func (m *Member) rejoin(ctx context.Context, lost ledger.Session) {
 	}
 }
 
+// replace makes a session the current one, and wakes the callers of Alive.
 func (m *Member) replace(session ledger.Session) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -209,6 +210,8 @@ func (m *Member) enter(ctx context.Context, lost int64) (ledger.Session, error) 
 	return session, nil
 }
 
+// register puts the member's key on a session. The key must not exist, or be on the lease of the session that this
+// member has lost; lost is 0 when it joins.
 func (m *Member) register(ctx context.Context, session ledger.Session, lost int64) error {
 	key := roster.KeyMember(m.cfg.Role, m.cfg.ID)
 	txn := ledger.Txn{

@@ -63,13 +63,13 @@ func Desired(members []string, wanted map[int32]string, self string) []int32 {
 // PlanPartitions returns the vacant partitions that self should take, and those of its own that it should release
 // to another of the given members, both ascending. A partition that another member holds is left alone: either that
 // member releases it, or its lease expires.
-func PlanPartitions(picture Picture, members []string, self string) (take, release []int32) {
+func PlanPartitions(snapshot Picture, members []string, self string) (take, release []int32) {
 	mine := map[int32]struct{}{}
-	for _, p := range Desired(members, picture.Wanted, self) {
+	for _, p := range Desired(members, snapshot.Wanted, self) {
 		mine[p] = struct{}{}
 	}
 	for p := range int32(ledger.Partitions) {
-		holder, held := picture.Holders[p]
+		holder, held := snapshot.Holders[p]
 		_, want := mine[p]
 		switch {
 		case want && !held:

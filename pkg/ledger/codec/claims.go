@@ -151,7 +151,8 @@ func decodeExclusive(kv ledger.KV) (ledger.ExclusiveDoc, error) {
 	return x, nil
 }
 
-// EncodePlan encodes the value of plan/<id>; the revision is not part of it.
+// EncodePlan encodes the value of plan/<id>; the id and the revision are not part of it. A record that fails its Check
+// is refused, so that every stored record can be read.
 func EncodePlan(p ledger.PlanRecord) ([]byte, error) {
 	if err := p.Check(); err != nil {
 		return nil, fmt.Errorf("ledger: plan record: %w", err)
@@ -171,6 +172,7 @@ func EncodePlan(p ledger.PlanRecord) ([]byte, error) {
 func DecodePlan(kv ledger.KV) (ledger.PlanRecord, error) {
 	var m ledgerpb.Plan
 	err := Unmarshal(kv.Value, &m, m.GetVersion)
+	// A state that does not fit the type becomes one that Check refuses.
 	p := ledger.PlanRecord{
 		ID: strings.TrimPrefix(kv.Key, ledger.PrefixPlan), State: ledger.PlanState(min(max(m.GetState(), 0), math.MaxUint8)),
 		NodeUID: m.GetNodeUid(), PodUID: m.GetPodUid(), Shard: m.GetShard(), Victims: int(m.GetVictims()),

@@ -52,6 +52,7 @@ func readable(entries, bytes int) error {
 	return nil
 }
 
+// highWaterToProto returns the high-waters in the order of kinds.
 func highWaterToProto(hw map[string]uint64) []*ledgerpb.HighWater {
 	var out []*ledgerpb.HighWater
 	for _, kind := range slices.Sorted(maps.Keys(hw)) {
@@ -60,6 +61,8 @@ func highWaterToProto(hw map[string]uint64) []*ledgerpb.HighWater {
 	return out
 }
 
+// highWaterFromProto returns nil for an empty list, so that a document that was written and read again equals the one
+// before.
 func highWaterFromProto(list []*ledgerpb.HighWater) (map[string]uint64, error) {
 	var out map[string]uint64
 	for _, hw := range list {
@@ -90,6 +93,7 @@ func decodeNodeDoc(kv ledger.KV) (ledger.NodeDoc, error) {
 	if !ok {
 		return ledger.NodeDoc{}, fmt.Errorf("not a node document, want a key under %s", ledger.PrefixNode)
 	}
+	// The size is checked before the value is parsed, the number of entries after it.
 	if err := readable(0, len(kv.Value)); err != nil {
 		return ledger.NodeDoc{}, err
 	}
@@ -127,7 +131,7 @@ func decodeNodeDoc(kv ledger.KV) (ledger.NodeDoc, error) {
 // Unknown returns the fields of a message that this version does not know.
 func Unknown(m proto.Message) string { return string(m.ProtoReflect().GetUnknown()) }
 
-// RestoreUnknown restores fields of a later version.
+// RestoreUnknown gives a message the fields of a later version that Unknown has returned for an earlier form of it.
 func RestoreUnknown(m proto.Message, fields string) {
 	if fields != "" {
 		m.ProtoReflect().SetUnknown([]byte(fields))

@@ -71,6 +71,7 @@ func EntryToProto(e *ledger.Entry) *ledgerpb.Entry {
 	return m
 }
 
+// dependentToProto returns the stored form of a pod that relies on a keeper.
 func dependentToProto(d ledger.Dependent) *ledgerpb.Dependent {
 	m := &ledgerpb.Dependent{PodResourceVersion: d.PodRV}
 	RestoreUnknown(m, d.Later)
@@ -82,6 +83,8 @@ func dependentToProto(d ledger.Dependent) *ledgerpb.Dependent {
 	return m
 }
 
+// entryFromProto returns an entry from its stored form. It refuses roles and states that this version does not know: a
+// member that treated one as another could bind or evict a pod that it must not.
 func entryFromProto(m *ledgerpb.Entry) (ledger.Entry, error) {
 	e := ledger.Entry{
 		Namespace: m.GetNamespace(), Name: m.GetName(),
@@ -146,6 +149,7 @@ func entryFromProto(m *ledgerpb.Entry) (ledger.Entry, error) {
 	return e, nil
 }
 
+// timeOf returns the zero time for 0, which stands for no bound.
 func timeOf(millis int64) time.Time {
 	if millis <= 0 {
 		return time.Time{}
@@ -167,6 +171,7 @@ type withUID interface {
 	GetPodUidText() string
 }
 
+// uidFromProto accepts exactly one of the two forms of a UID.
 func uidFromProto(m withUID) (string, error) {
 	raw, text := m.GetPodUid(), m.GetPodUidText()
 	switch {

@@ -8,14 +8,14 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
 )
 
-// EncodeFloor encodes the value of the key floor.
+// EncodeFloor encodes the value of the key floor. The floor has no bound of its own: it has one high-water per kind.
 func EncodeFloor(f ledger.Floor) ([]byte, error) {
 	m := &ledgerpb.Floor{Version: ledger.SchemaVersion, HighWater: highWaterToProto(f.HW)}
 	RestoreUnknown(m, f.Later)
 	return Marshal(m)
 }
 
-// DecodeFloor decodes the key floor as stored.
+// DecodeFloor decodes the key floor as stored. It refuses values of a later schema, and a kind that is given twice.
 func DecodeFloor(kv ledger.KV) (ledger.Floor, error) {
 	var m ledgerpb.Floor
 	err := Unmarshal(kv.Value, &m, m.GetVersion)
@@ -29,7 +29,7 @@ func DecodeFloor(kv ledger.KV) (ledger.Floor, error) {
 	return f, nil
 }
 
-// EncodeIncarnation encodes the value of incarnation/<node name>.
+// EncodeIncarnation encodes the value of incarnation/<node name>; the name and the revision are not part of it.
 func EncodeIncarnation(i ledger.Incarnation) ([]byte, error) {
 	if i.NodeUID == "" {
 		return nil, fmt.Errorf("ledger: incarnation of node name %q has no node UID", i.NodeName)
@@ -37,7 +37,7 @@ func EncodeIncarnation(i ledger.Incarnation) ([]byte, error) {
 	return Marshal(&ledgerpb.Incarnation{Version: ledger.SchemaVersion, NodeUid: i.NodeUID, NodeResourceVersion: i.NodeRV})
 }
 
-// DecodeIncarnation decodes incarnation/<node name> as stored.
+// DecodeIncarnation decodes incarnation/<node name> as stored. It refuses values of a later schema or without a UID.
 func DecodeIncarnation(kv ledger.KV) (ledger.Incarnation, error) {
 	var m ledgerpb.Incarnation
 	err := Unmarshal(kv.Value, &m, m.GetVersion)

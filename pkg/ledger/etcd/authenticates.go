@@ -23,6 +23,6 @@ func (s *Store) Authenticates(ctx context.Context) (bool, error) {
 	return false, fmt.Errorf("etcd: read authentication status: %w", err)
 }
 
-// Identified reports whether the client presents a certificate to the server. Without one etcd cannot tell its
-// clients apart.
+// Identified reports whether the client presents a certificate to the server. Without one etcd cannot
+// distinguish its clients.
 func (s *Store) Identified() bool { return s.identified }

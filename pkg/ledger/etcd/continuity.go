@@ -33,8 +33,8 @@ type continuity struct {
 	}
 }
 
-// told records what a watch has delivered.
-func (c *continuity) told(b ledger.EventBatch) {
+// observe records what a watch has delivered.
+func (c *continuity) observe(b ledger.EventBatch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.seen = max(c.mu.seen, b.Revision)
@@ -49,15 +49,15 @@ func (c *continuity) told(b ledger.EventBatch) {
 	}
 }
 
-// listed records a listing.
-func (c *continuity) listed(kvs []ledger.KV, revision int64) {
+// observeList records a listing.
+func (c *continuity) observeList(kvs []ledger.KV, revision int64) {
 	if len(kvs) == 0 {
 		return
 	}
 	newest := slices.MaxFunc(kvs, func(a, b ledger.KV) int { return cmp.Compare(a.ModRevision, b.ModRevision) })
-	c.told(ledger.EventBatch{Revision: revision, Events: []ledger.Event{{KV: newest}}})
+	c.observe(ledger.EventBatch{Revision: revision, Events: []ledger.Event{{KV: newest}}})
 	if at := slices.IndexFunc(kvs, func(kv ledger.KV) bool { return kv.Key == identity.KeyGeneration }); at >= 0 {
-		c.found(kvs[at])
+		c.setGeneration(kvs[at])
 	}
 }
 
@@ -68,15 +68,15 @@ func (c *continuity) witnesses() (witness, next ledger.KV) {
 	return c.mu.witness, c.mu.next
 }
 
-// known makes next the witness.
-func (c *continuity) known(next ledger.KV) {
+// setWitness makes next the witness.
+func (c *continuity) setWitness(next ledger.KV) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.witness = next
 }
 
-// found records the ledger's generation as it was read from an unchanged store.
-func (c *continuity) found(kv ledger.KV) {
+// setGeneration records the ledger's generation as it was read from an unchanged store.
+func (c *continuity) setGeneration(kv ledger.KV) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if g, err := identity.DecodeGeneration(kv); err == nil {
@@ -84,16 +84,16 @@ func (c *continuity) found(kv ledger.KV) {
 	}
 }
 
-// begun returns the number of the generation that this member has worked in.
-func (c *continuity) begun() uint64 {
+// knownGeneration returns the number of the generation that this member has worked in.
+func (c *continuity) knownGeneration() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.generation
 }
 
-// compare compares a witness with the value that the store reports for its revision; nil means no value. first is
-// true for the answer that first reveals a difference.
-func (c *continuity) compare(witness ledger.KV, had *ledger.KV) (first bool, err error) {
+// compareWitness compares a witness with the value that the store reports for its revision; nil means no value. first
+// is true for the answer that first reveals a difference.
+func (c *continuity) compareWitness(witness ledger.KV, had *ledger.KV) (first bool, err error) {
 	if had != nil && had.ModRevision == witness.ModRevision && bytes.Equal(had.Value, witness.Value) {
 		return false, nil
 	}
@@ -106,9 +106,9 @@ func (c *continuity) compare(witness ledger.KV, had *ledger.KV) (first bool, err
 	return true, c.mu.anew
 }
 
-// reached returns the revision that every linearizable request that begins now must find; an error once the store
-// is known to have been replaced or gone back.
-func (c *continuity) reached() (seen int64, err error) {
+// requiredRevision returns the revision that every linearizable request that begins now must find; an error once the
+// store is known to have been replaced or gone back.
+func (c *continuity) requiredRevision() (seen int64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.anew != nil {
@@ -117,9 +117,9 @@ func (c *continuity) reached() (seen int64, err error) {
 	return c.mu.seen, nil
 }
 
-// check examines the header of the answer to a request that began when seen had been reached. first is true for the
-// answer that first reveals a difference.
-func (c *continuity) check(h *pb.ResponseHeader, seen int64) (first bool, err error) {
+// checkHeader examines the header of the answer to a request that began when seen had been reached. first is true for
+// the answer that first reveals a difference.
+func (c *continuity) checkHeader(h *pb.ResponseHeader, seen int64) (first bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.anew != nil {
@@ -136,6 +136,7 @@ func (c *continuity) check(h *pb.ResponseHeader, seen int64) (first bool, err er
 	return false, nil
 }
 
+// id returns the identity of the store, 0 until the first answer.
 func (c *continuity) id() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

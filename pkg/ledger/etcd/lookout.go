@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// askEvery spaces the probes of a server, answerWithin is how long an answer may take at first. Together with
+	// probeEvery spaces the probes of a server, answerWithin is how long an answer may take at first. Together with
 	// the half second after which the client reopens a broken stream, they are less than the remaining time of a
 	// session that a hanging server kept alive: two thirds of 4 s.
-	askEvery     = 500 * time.Millisecond
+	probeEvery   = 500 * time.Millisecond
 	answerWithin = time.Second
 	// A server that was left and answers again within falseAlarm was busy rather than gone. From then on its
 	// answers may take twice as long, up to maxDoubling times answerWithin, until calmFor has passed without
@@ -48,17 +48,17 @@ const (
 type lookout struct {
 	servers []*server
 	http    *http.Client
-	// tell is called for servers that fall silent, and that answer again; back is called for the latter only.
-	tell                   func(server string, silent bool)
-	back                   func()
-	askEvery, answerWithin time.Duration
-	cancel                 context.CancelFunc
-	group                  *errgroup.Group
+	// onSilence is called for servers that fall silent, and that answer again; back is called for the latter only.
+	onSilence                func(server string, silent bool)
+	onAnswer                 func()
+	probeEvery, answerWithin time.Duration
+	cancel                   context.CancelFunc
+	group                    *errgroup.Group
 }
 
 // server is one endpoint.
 type server struct {
-	// address is what is dialled, url what is probed.
+	// address is dialled, url is probed.
 	address, url string
 	mu           struct {
 		sync.Mutex
@@ -81,8 +81,8 @@ func newLookout(endpoints []string, config *tls.Config, tell func(string, bool))
 		tell = func(string, bool) {}
 	}
 	l := &lookout{
-		http: &http.Client{Transport: &http.Transport{TLSClientConfig: config, MaxIdleConnsPerHost: 1}},
-		tell: tell, back: func() {}, askEvery: askEvery, answerWithin: answerWithin,
+		http:      &http.Client{Transport: &http.Transport{TLSClientConfig: config, MaxIdleConnsPerHost: 1}},
+		onSilence: tell, onAnswer: func() {}, probeEvery: probeEvery, answerWithin: answerWithin,
 	}
 	scheme := "http"
 	if config != nil {
@@ -109,9 +109,9 @@ func newLookout(endpoints []string, config *tls.Config, tell func(string, bool))
 // run probes until stop; back is called each time that a server answers again.
 func (l *lookout) run(ctx context.Context, back func()) {
 	ctx, l.cancel = context.WithCancel(ctx)
-	l.back, l.group = back, &errgroup.Group{}
+	l.onAnswer, l.group = back, &errgroup.Group{}
 	for _, one := range l.servers {
-		l.group.Go(func() error { return l.ask(ctx, one) })
+		l.group.Go(func() error { return l.probe(ctx, one) })
 	}
 }
 
@@ -123,9 +123,9 @@ func (l *lookout) stop() error {
 	return err
 }
 
-// ask probes one server repeatedly.
-func (l *lookout) ask(ctx context.Context, s *server) error {
-	tick := time.NewTicker(l.askEvery)
+// probe probes one server repeatedly.
+func (l *lookout) probe(ctx context.Context, s *server) error {
+	tick := time.NewTicker(l.probeEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -140,11 +140,11 @@ func (l *lookout) ask(ctx context.Context, s *server) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case answers && s.hear(asked, took, l.answerWithin):
-			l.tell(s.address, false)
-			l.back()
-		case !answers && !busy && l.another(s, asked) && s.leave():
-			l.tell(s.address, true)
+		case answers && s.recordAnswer(asked, took, l.answerWithin):
+			l.onSilence(s.address, false)
+			l.onAnswer()
+		case !answers && !busy && l.anotherAnswers(s, asked) && s.disconnect():
+			l.onSilence(s.address, true)
 		}
 	}
 }
@@ -166,8 +166,8 @@ func (l *lookout) answers(ctx context.Context, s *server, within time.Duration) 
 	return err == nil || ctx.Err() == nil
 }
 
-// another reports whether another server has answered promptly since.
-func (l *lookout) another(than *server, since time.Time) bool {
+// anotherAnswers reports whether another server has answered promptly since.
+func (l *lookout) anotherAnswers(than *server, since time.Time) bool {
 	for _, s := range l.servers {
 		if s != than && s.promptSince(since) {
 			return true
@@ -176,6 +176,7 @@ func (l *lookout) another(than *server, since time.Time) bool {
 	return false
 }
 
+// promptSince reports whether the server has answered promptly after t.
 func (s *server) promptSince(t time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,8 +193,8 @@ func (s *server) patience(first time.Duration) time.Duration {
 	return s.mu.within
 }
 
-// hear records an answer to a probe, and reports whether the server was silent before.
-func (s *server) hear(asked time.Time, took, first time.Duration) (wasSilent bool) {
+// recordAnswer records an answer to a probe, and reports whether the server was silent before.
+func (s *server) recordAnswer(asked time.Time, took, first time.Duration) (wasSilent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := asked.Add(took)
@@ -207,8 +208,8 @@ func (s *server) hear(asked time.Time, took, first time.Duration) (wasSilent boo
 	return wasSilent
 }
 
-// leave closes every connection to a server, and reports whether it answered before.
-func (s *server) leave() (answered bool) {
+// disconnect closes every connection to a server, and reports whether it answered before.
+func (s *server) disconnect() (answered bool) {
 	s.mu.Lock()
 	if answered = !s.mu.silent; answered {
 		s.mu.silent, s.mu.left = true, time.Now()
@@ -230,7 +231,7 @@ func (l *lookout) dial(ctx context.Context, address string) (net.Conn, error) {
 			s = one
 		}
 	}
-	if s != nil && !s.speaks() {
+	if s != nil && !s.answering() {
 		return nil, fmt.Errorf("etcd: %s: %w", address, errSilent)
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
@@ -244,7 +245,8 @@ func (l *lookout) dial(ctx context.Context, address string) (net.Conn, error) {
 	return watched, nil
 }
 
-func (s *server) speaks() bool {
+// answering reports whether the server is not silent.
+func (s *server) answering() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.mu.silent

@@ -59,7 +59,7 @@ func startLookout(t *testing.T, servers ...*hanging) (*lookout, <-chan struct{})
 		endpoints = append(endpoints, s.URL)
 	}
 	l := newLookout(endpoints, nil, nil)
-	l.askEvery, l.answerWithin = 20*time.Millisecond, 200*time.Millisecond
+	l.probeEvery, l.answerWithin = 20*time.Millisecond, 200*time.Millisecond
 	back := make(chan struct{}, 1)
 	l.run(t.Context(), func() { back <- struct{}{} })
 	t.Cleanup(func() {
@@ -122,7 +122,7 @@ func TestRefusalsAreAnswers(t *testing.T) {
 	l, _ := startLookout(t, good, gone)
 	<-good.asked
 	<-good.asked
-	if !l.servers[1].speaks() {
+	if !l.servers[1].answering() {
 		t.Error("a server that is gone is taken for silent")
 	}
 	if _, err := l.dial(t.Context(), gone.address()); err == nil || errors.Is(err, errSilent) {

@@ -41,6 +41,7 @@ func Secure(ctx context.Context, cfg Config, access []Access) error {
 	return errors.Join(s.run(ctx, access), store.Close())
 }
 
+// securing is one call of Secure.
 type securing struct {
 	auth   clientv3.Auth
 	prefix string
@@ -89,6 +90,8 @@ func (s securing) user(ctx context.Context, name string) error {
 // keyRange is the range of an etcd permission: one key, or those from start until before end.
 type keyRange struct{ start, end string }
 
+// rangeOf returns the range of a key below the ledger's prefix: everything below it if it ends in a slash, and
+// everything in the ledger for the empty key.
 func (s securing) rangeOf(key string) keyRange {
 	r := keyRange{start: s.prefix + key}
 	if strings.HasSuffix(r.start, "/") {

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 )
 
+// session implements ledger.Session with a lease that the client keeps alive.
 type session struct {
 	*concurrency.Session
 }

@@ -42,8 +42,8 @@ const (
 	probeInterval = 200 * time.Millisecond
 	// listPage is how many keys one page of a List holds, to limit single answers of a shared server to a few MiB.
 	listPage = 5000
-	// doubtTimeout bounds the attempt to inform the other members that the store was replaced or went back.
-	doubtTimeout = 5 * time.Second
+	// closingTimeout bounds the attempt to inform the other members that the store was replaced or went back.
+	closingTimeout = 5 * time.Second
 )
 
 // Store implements ledger.Store and ledger.Elections. Safe for concurrent use.
@@ -153,7 +153,7 @@ func (s *Store) Commit(ctx context.Context, t ledger.Txn) (ledger.TxnResult, err
 	if err := t.Validate(); err != nil {
 		return ledger.TxnResult{}, err
 	}
-	seen, err := s.continuity.reached()
+	seen, err := s.continuity.requiredRevision()
 	if err != nil {
 		return ledger.TxnResult{}, err
 	}
@@ -165,7 +165,7 @@ func (s *Store) Commit(ctx context.Context, t ledger.Txn) (ledger.TxnResult, err
 	if err != nil {
 		return ledger.TxnResult{}, commitError(err)
 	}
-	if err := s.continues(resp.Header, seen); err != nil {
+	if err := s.checkAnswer(resp.Header, seen); err != nil {
 		return ledger.TxnResult{}, err
 	}
 	r := ledger.TxnResult{Succeeded: resp.Succeeded, Revision: resp.Header.GetRevision()}
@@ -180,6 +180,8 @@ func (s *Store) Commit(ctx context.Context, t ledger.Txn) (ledger.TxnResult, err
 	return r, nil
 }
 
+// compares returns the transaction's conditions. A compared revision of 0 means that the key does not exist, in etcd
+// as in package ledger.
 func compares(t ledger.Txn) []clientv3.Cmp {
 	out := make([]clientv3.Cmp, 0, len(t.Compares))
 	for _, c := range t.Compares {
@@ -192,6 +194,7 @@ func compares(t ledger.Txn) []clientv3.Cmp {
 	return out
 }
 
+// writes returns the puts and deletes, which etcd applies at one revision.
 func writes(t ledger.Txn) []clientv3.Op {
 	out := make([]clientv3.Op, 0, len(t.Puts)+len(t.Deletes))
 	for _, p := range t.Puts {
@@ -203,6 +206,7 @@ func writes(t ledger.Txn) []clientv3.Op {
 	return out
 }
 
+// reads returns reads of all compared keys, for a transaction that fails.
 func reads(t ledger.Txn) []clientv3.Op {
 	keys := t.Compared()
 	out := make([]clientv3.Op, 0, len(keys))
@@ -231,6 +235,8 @@ func isTooLarge(err error) bool {
 	return status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "message larger than max")
 }
 
+// commitError returns *ledger.TxnError for an error after which nothing has changed for certain, else an error that
+// leaves the outcome open.
 func commitError(err error) error {
 	if isTooLarge(err) {
 		return &ledger.TxnError{TooLarge: true, Reason: err.Error()}
@@ -261,7 +267,7 @@ func (s *Store) List(ctx context.Context, prefix string) ([]ledger.KV, int64, er
 			out = append(out, toKV(kv))
 		}
 		if !resp.More {
-			s.continuity.listed(out, revision)
+			s.continuity.observeList(out, revision)
 			return out, revision, nil
 		}
 		key = out[len(out)-1].Key + "\x00"
@@ -269,8 +275,10 @@ func (s *Store) List(ctx context.Context, prefix string) ([]ledger.KV, int64, er
 	}
 }
 
+// page reads keys with a linearizable request, unless opts name a revision, and checks that the answer is from the same
+// store.
 func (s *Store) page(ctx context.Context, key string, opts []clientv3.OpOption) (*clientv3.GetResponse, error) {
-	seen, err := s.continuity.reached()
+	seen, err := s.continuity.requiredRevision()
 	if err != nil {
 		return nil, err
 	}
@@ -282,23 +290,23 @@ func (s *Store) page(ctx context.Context, key string, opts []clientv3.OpOption) 
 	if err != nil {
 		return nil, err
 	}
-	return resp, s.continues(resp.Header, seen)
+	return resp, s.checkAnswer(resp.Header, seen)
 }
 
-// continues checks an answer, and informs the other members if it is the first that reveals a difference.
-func (s *Store) continues(h *pb.ResponseHeader, seen int64) error {
-	first, err := s.continuity.check(h, seen)
+// checkAnswer checks an answer, and informs the other members if it is the first that reveals a difference.
+func (s *Store) checkAnswer(h *pb.ResponseHeader, seen int64) error {
+	first, err := s.continuity.checkHeader(h, seen)
 	if first {
-		s.doubt(err)
+		s.closeGeneration(err)
 	}
 	return err
 }
 
-// doubt closes the ledger's generation. Members that start later cannot detect that the store went back; without
-// the mark they would consider it unchanged. It is only an attempt: if it fails, the next member that notices
+// closeGeneration closes the ledger's generation. Members that start later cannot detect that the store went back;
+// without the mark they would consider it unchanged. It is only an attempt: if it fails, the next member that notices
 // repeats it.
-func (s *Store) doubt(cause error) {
-	ctx, cancel := context.WithTimeout(context.Background(), doubtTimeout) //nolint:background // no caller waits for it
+func (s *Store) closeGeneration(cause error) {
+	ctx, cancel := context.WithTimeout(context.Background(), closingTimeout) //nolint:background // no caller waits for it
 	defer cancel()
 	resp, err := s.client.Get(ctx, identity.KeyGeneration)
 	if err != nil {
@@ -310,7 +318,7 @@ func (s *Store) doubt(cause error) {
 			now = identity.Generation{Revision: kv.GetModRevision()}
 		}
 	}
-	if known := s.continuity.begun(); now.Revision != 0 && (!now.Open || known > 0 && now.Number > known) {
+	if known := s.continuity.knownGeneration(); now.Revision != 0 && (!now.Open || known > 0 && now.Number > known) {
 		return // another member has noticed before, and has closed it, or a later generation has begun
 	}
 	txn, err := now.Doubt(cause.Error())
@@ -336,6 +344,7 @@ func toKV(kv *mvccpb.KeyValue) ledger.KV {
 	}
 }
 
+// mapCompacted returns ledger.ErrCompacted for etcd's error of that meaning, and other errors as they are.
 func mapCompacted(err error) error {
 	if errors.Is(err, rpctypes.ErrCompacted) {
 		return ledger.ErrCompacted

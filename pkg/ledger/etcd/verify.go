@@ -35,18 +35,18 @@ func (s *Store) verify(ctx context.Context) error {
 		return err
 	}
 	witness, next := s.continuity.witnesses()
-	if err := s.recognise(ctx, witness); err != nil {
+	if err := s.verifyWitness(ctx, witness); err != nil {
 		return err
 	}
-	s.continuity.known(next)
+	s.continuity.setWitness(next)
 	for _, kv := range generation.Kvs {
-		s.continuity.found(toKV(kv))
+		s.continuity.setGeneration(toKV(kv))
 	}
 	return nil
 }
 
-// recognise checks whether the store still knows a witness.
-func (s *Store) recognise(ctx context.Context, witness ledger.KV) error {
+// verifyWitness checks whether the store still knows a witness.
+func (s *Store) verifyWitness(ctx context.Context, witness ledger.KV) error {
 	if witness.ModRevision == 0 {
 		return nil
 	}
@@ -61,16 +61,16 @@ func (s *Store) recognise(ctx context.Context, witness ledger.KV) error {
 	for _, kv := range resp.Kvs {
 		had = new(toKV(kv))
 	}
-	first, err := s.continuity.compare(witness, had)
+	first, err := s.continuity.compareWitness(witness, had)
 	if first {
-		s.doubt(err)
+		s.closeGeneration(err)
 	}
 	return err
 }
 
-// vouch verifies repeatedly until ctx ends, or the store has been replaced or gone back: then it stops what runs
+// verifyLoop verifies repeatedly until ctx ends, or the store has been replaced or gone back: then it stops what runs
 // under ctx.
-func (s *Store) vouch(ctx context.Context, stop context.CancelCauseFunc) {
+func (s *Store) verifyLoop(ctx context.Context, stop context.CancelCauseFunc) {
 	tick := time.NewTicker(verifyEvery)
 	defer tick.Stop()
 	for {

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 )
 
+// watch implements ledger.Watch. err is set before batches is closed, and read only afterwards.
 type watch struct {
 	batches chan ledger.EventBatch
 	err     error
@@ -29,13 +30,15 @@ func (s *Store) Watch(ctx context.Context, prefix string, from int64) ledger.Wat
 	return w
 }
 
+// run delivers batches until the watch breaks or ctx ends. It first checks that the store has reached the revision at
+// which the watch begins, and then starts the verification, which cancels inner if the store was replaced.
 func (w *watch) run(ctx context.Context, s *Store, prefix string, from int64) {
 	defer close(w.batches)
 	if from < 1 {
 		w.err = fmt.Errorf("etcd: watch: from revision %d, want at least 1", from)
 		return
 	}
-	if err := s.follows(ctx, from); err != nil {
+	if err := s.checkReached(ctx, from); err != nil {
 		if ctx.Err() == nil {
 			w.err = err
 		}
@@ -46,13 +49,13 @@ func (w *watch) run(ctx context.Context, s *Store, prefix string, from int64) {
 	var vouching sync.WaitGroup
 	defer vouching.Wait()
 	defer cancel(nil)
-	vouching.Go(func() { s.vouch(inner, cancel) })
+	vouching.Go(func() { s.verifyLoop(inner, cancel) })
 	responses := s.client.Watch(inner, prefix, clientv3.WithPrefix(), clientv3.WithRev(from),
 		clientv3.WithProgressNotify(), clientv3.WithFragment())
 	for resp := range responses {
 		if err := resp.Err(); err != nil {
 			if ctx.Err() == nil {
-				w.err = fmt.Errorf("etcd: watch: %w", anewOr(inner, mapCompacted(err)))
+				w.err = fmt.Errorf("etcd: watch: %w", replacedOr(inner, mapCompacted(err)))
 			}
 			return
 		}
@@ -60,24 +63,24 @@ func (w *watch) run(ctx context.Context, s *Store, prefix string, from int64) {
 		if batch.Revision < from {
 			continue
 		}
-		s.continuity.told(batch)
+		s.continuity.observe(batch)
 		select {
 		case w.batches <- batch:
 		case <-inner.Done():
 			if ctx.Err() == nil {
-				w.err = fmt.Errorf("etcd: watch: %w", anewOr(inner, inner.Err()))
+				w.err = fmt.Errorf("etcd: watch: %w", replacedOr(inner, inner.Err()))
 			}
 			return
 		}
 	}
 	if ctx.Err() == nil {
-		w.err = fmt.Errorf("etcd: watch: %w", anewOr(inner, errors.New("client closed")))
+		w.err = fmt.Errorf("etcd: watch: %w", replacedOr(inner, errors.New("client closed")))
 	}
 }
 
-// anewOr returns the error with which a watch has ended: *ledger.StoreReplacedError if the store was replaced or went
-// back, else err.
-func anewOr(ctx context.Context, err error) error {
+// replacedOr returns the error with which a watch has ended: *ledger.StoreReplacedError if the store was replaced or
+// went back, else err.
+func replacedOr(ctx context.Context, err error) error {
 	var anew *ledger.StoreReplacedError
 	if errors.As(context.Cause(ctx), &anew) {
 		return anew
@@ -85,10 +88,10 @@ func anewOr(ctx context.Context, err error) error {
 	return err
 }
 
-// follows checks that the store has reached the revision at which a watch begins: a watch of future revisions
+// checkReached checks that the store has reached the revision at which a watch begins: a watch of future revisions
 // delivers nothing until the store reaches them.
-func (s *Store) follows(ctx context.Context, from int64) error {
-	seen, err := s.continuity.reached()
+func (s *Store) checkReached(ctx context.Context, from int64) error {
+	seen, err := s.continuity.requiredRevision()
 	if err != nil {
 		return err
 	}
@@ -96,7 +99,7 @@ func (s *Store) follows(ctx context.Context, from int64) error {
 	if err != nil {
 		return fmt.Errorf("etcd: watch: %w", err)
 	}
-	if err := s.continues(resp.Header, max(seen, from-1)); err != nil {
+	if err := s.checkAnswer(resp.Header, max(seen, from-1)); err != nil {
 		return err
 	}
 	if err := s.verify(ctx); err != nil {

@@ -107,7 +107,7 @@ type Choice struct {
 	SharedHost bool
 }
 
-// Demand is what the placement of a pod requires.
+// Demand lists the guards and terms that the placement of a pod requires.
 type Demand struct {
 	// Uses are the guard uses, without the revisions that are compared. Those of missing terms are included, as
 	// they will be once the terms are registered.

@@ -41,23 +41,25 @@ type Cursor struct {
 	// at is the revision that has been returned; through is the revision up to which buffer is complete.
 	at, through int64
 	buffer      []ledger.Event
-	// reset is a picture that must be returned before the buffer.
-	reset *picture
-	// partial is a picture of which only some parts have been read.
-	partial *picture
+	// reset is a snapshot that must be returned before the buffer.
+	reset *snapshot
+	// partial is a snapshot of which only some parts have been read.
+	partial *snapshot
 	// broken: changes are missing after through.
 	broken, ended bool
-	// back: the picture whose parts are being read is of a ledger that went back; began counts those pictures.
+	// back: the snapshot whose parts are being read is of a ledger that went back; began counts those snapshots.
 	back  bool
 	began int
 }
 
-type picture struct {
+// snapshot is one whose parts are being read, or were read.
+type snapshot struct {
 	revision int64
-	next     int32
-	kvs      []ledger.KV
-	// anew: the ledger went back to this picture.
-	anew bool
+	// next is the number of the part that must follow.
+	next int32
+	kvs  []ledger.KV
+	// restart: the ledger went back to this snapshot.
+	restart bool
 }
 
 // NewCursor returns a cursor at the beginning; Close it after use.
@@ -73,12 +75,12 @@ func NewCursor(r Records) (*Cursor, error) {
 func (c *Cursor) Close() { c.unpacker.Close() }
 
 // To returns the batches that bring a replica.View from the revision of the last call exactly to the given one, and
-// no further. The revision decreases from call to call only where the ledger itself went back: then a picture that
+// no further. The revision decreases from call to call only where the ledger itself went back: then a snapshot that
 // is recorded later applies. It returns *GapError (errors.As) for a revision that the history does not cover; the
 // caller may then ask for a later one.
 func (c *Cursor) To(ctx context.Context, revision int64) ([]replica.Batch, error) {
 	for revision < c.at { // it belongs to a ledger that was replaced or went back since
-		if err := c.leap(ctx); err != nil {
+		if err := c.skipToRestart(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -91,7 +93,7 @@ func (c *Cursor) To(ctx context.Context, revision int64) ([]replica.Batch, error
 			return nil, &GapError{From: c.at, To: p.revision}
 		}
 		out = append(out, replica.Batch{
-			Reset: true, Restart: p.anew, KVs: p.kvs, Events: ledger.EventBatch{Revision: p.revision},
+			Reset: true, Restart: p.restart, KVs: p.kvs, Events: ledger.EventBatch{Revision: p.revision},
 		})
 		c.reset = nil
 	}
@@ -124,8 +126,8 @@ func (c *Cursor) upTo(revision int64) int {
 	return sort.Search(len(c.buffer), func(i int) bool { return c.buffer[i].ModRevision > revision })
 }
 
-// leap reads until the point where a ledger that went back begins.
-func (c *Cursor) leap(ctx context.Context) error {
+// skipToRestart reads until the point where a ledger that went back begins.
+func (c *Cursor) skipToRestart(ctx context.Context) error {
 	for from := c.began; c.began == from; {
 		if err := c.read(ctx); err != nil {
 			return err
@@ -160,19 +162,19 @@ func (c *Cursor) read(ctx context.Context) error {
 	p, err := decode(c.unpacker, r)
 	switch {
 	case err != nil:
-		c.broken, c.partial = true, nil // its changes are missing, up to the next picture
-	case p.picture:
-		c.see(p)
+		c.broken, c.partial = true, nil // its changes are missing, up to the next snapshot
+	case p.snapshot:
+		c.addPart(p)
 	default:
 		c.append(p)
 	}
 	return nil
 }
 
-// see records a part of a picture, which only matters where nothing has been read yet or something is missing.
-func (c *Cursor) see(p part) {
+// addPart records a part of a snapshot, which only matters where nothing has been read yet or something is missing.
+func (c *Cursor) addPart(p part) {
 	if p.number == 0 && (c.partial == nil || c.partial.revision != p.through) {
-		c.partial = &picture{revision: p.through}
+		c.partial = &snapshot{revision: p.through}
 		// A recorder that continues begins where the previous one ended.
 		c.back = p.after < c.through
 	}
@@ -191,7 +193,7 @@ func (c *Cursor) see(p part) {
 	if c.back {
 		c.began++
 		c.at = 0
-		c.partial.anew = true
+		c.partial.restart = true
 	}
 	if c.through == 0 || c.broken || c.back {
 		c.reset = c.partial
@@ -206,7 +208,7 @@ func (c *Cursor) see(p part) {
 func (c *Cursor) append(p part) {
 	switch {
 	case c.through == 0 || c.broken:
-		return // of no use before the next picture
+		return // of no use before the next snapshot
 	case p.after > c.through:
 		c.broken = true
 		return

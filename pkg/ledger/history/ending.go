@@ -13,9 +13,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// lookBack is how many records before the end are searched for a change: most records of a quiet ledger only report
+// endRecords is how many records before the end are searched for a change: most records of a quiet ledger only report
 // that nothing has changed.
-const lookBack = 64
+const endRecords = 64
 
 // Ending is the end of the ledger's history as recorded in the log.
 type Ending struct {
@@ -51,7 +51,7 @@ func recorded(ctx context.Context, log eventlog.Log) (e Ending, err error) {
 	if err != nil || last == 0 {
 		return e, err
 	}
-	from := max(last, lookBack) - lookBack + 1
+	from := max(last, endRecords) - endRecords + 1
 	reader, err := log.Read(ctx, eventlog.Ledger, from)
 	var gap *eventlog.ErrGap
 	if errors.As(err, &gap) {
@@ -87,11 +87,11 @@ func (e *Ending) take(unpacker *zstd.Decoder, r eventlog.Record) {
 	if err != nil {
 		return
 	}
-	if p.picture && p.number == 0 && p.after < e.Through {
+	if p.snapshot && p.number == 0 && p.after < e.Through {
 		*e = Ending{} // the ledger went back
 	}
 	switch {
-	case !p.picture:
+	case !p.snapshot:
 		e.Through = p.through
 	case p.last:
 		e.Through = max(e.Through, p.after)

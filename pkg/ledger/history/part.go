@@ -19,12 +19,16 @@ const version = 1
 const maxPartBytes = 64 << 20
 
 // part is one record of the history; see ledgerpb.HistoryPart.
+//
+// Of changes, after is the revision behind which they begin, and through the revision up to which they are complete. Of
+// a snapshot, through is its revision, and after the revision up to which the changes before it are complete.
 type part struct {
 	after, through int64
-	picture        bool
-	number         int32
-	last           bool
-	changes        []ledger.Event
+	snapshot       bool
+	// number counts the parts of one snapshot, from 0; last marks the one that completes it.
+	number  int32
+	last    bool
+	changes []ledger.Event
 }
 
 // newPacker returns a compressor; at this level a megabyte takes some 5 ms, and documents shrink to a tenth of
@@ -39,7 +43,7 @@ func newUnpacker() (*zstd.Decoder, error) {
 
 func encode(z *zstd.Encoder, p part) (eventlog.Message, error) {
 	m := &ledgerpb.HistoryPart{
-		Version: version, After: p.after, Through: p.through, Picture: p.picture, Part: p.number, Last: p.last,
+		Version: version, After: p.after, Through: p.through, Picture: p.snapshot, Part: p.number, Last: p.last,
 		Changes: make([]*ledgerpb.HistoryChange, len(p.changes)),
 	}
 	for i, c := range p.changes {
@@ -51,16 +55,19 @@ func encode(z *zstd.Encoder, p part) (eventlog.Message, error) {
 	if err != nil {
 		return eventlog.Message{}, fmt.Errorf("ledger history: %w", err)
 	}
-	return eventlog.Message{Subject: subjectOf(p.picture), Data: z.EncodeAll(raw, nil)}, nil
+	return eventlog.Message{Subject: subjectOf(p.snapshot), Data: z.EncodeAll(raw, nil)}, nil
 }
 
-func subjectOf(picture bool) string {
-	if picture {
+// subjectOf returns the subject of a record; snapshots and changes have subjects of their own.
+func subjectOf(snapshot bool) string {
+	if snapshot {
 		return eventlog.SubjectLedgerPicture
 	}
 	return eventlog.SubjectLedgerChanges
 }
 
+// decode returns the part in a record. It refuses records of a later version, and those whose subject contradicts the
+// content.
 func decode(z *zstd.Decoder, r eventlog.Record) (part, error) {
 	bad := func(err error) (part, error) {
 		return part{}, fmt.Errorf("ledger history: record %d (%s): %w", r.Sequence, r.Subject, err)
@@ -80,7 +87,7 @@ func decode(z *zstd.Decoder, r eventlog.Record) (part, error) {
 		return bad(fmt.Errorf("want subject %s", want))
 	}
 	p := part{
-		after: m.GetAfter(), through: m.GetThrough(), picture: m.GetPicture(), number: m.GetPart(), last: m.GetLast(),
+		after: m.GetAfter(), through: m.GetThrough(), snapshot: m.GetPicture(), number: m.GetPart(), last: m.GetLast(),
 		changes: make([]ledger.Event, len(m.GetChanges())),
 	}
 	for i, c := range m.GetChanges() {

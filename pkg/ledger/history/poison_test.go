@@ -46,7 +46,7 @@ func (w *world) is(t *testing.T, cursor *history.Cursor, known map[string]string
 	return known
 }
 
-// A record that cannot be read, at the end or in the middle, is skipped: a recorder begins with a picture after it,
+// A record that cannot be read, at the end or in the middle, is skipped: a recorder begins with a snapshot after it,
 // and a reader continues there.
 func TestRecordThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -26,11 +26,11 @@ const (
 	// partBytes is how much one record holds before it is compressed; it is far below eventlog.MaxMessage even for
 	// data that does not compress.
 	partBytes = 512 << 10
-	// pictureEvery and pictureBytes determine when the next picture is due, by time and by the size of the changes
+	// snapshotEvery and snapshotBytes determine when the next snapshot is due, by time and by the size of the changes
 	// since, whichever comes first, provided there are changes. They bound how much a reader must read before it
 	// knows the ledger, and how much of the stream retention may delete.
-	pictureEvery = 10 * time.Minute
-	pictureBytes = 256 << 20
+	snapshotEvery = 10 * time.Minute
+	snapshotBytes = 256 << 20
 	// firstPause and longestPause bound the delay between attempts after an error.
 	firstPause, longestPause = 100 * time.Millisecond, 5 * time.Second
 	pauseSteps               = 8
@@ -47,7 +47,7 @@ type Recorder struct {
 
 // Run records until ctx ends, and then returns nil. It retries whatever fails. Changes that were not written in the
 // meantime are taken from the ledger store's own history; if that does not reach back far enough, they are missing,
-// and a picture follows.
+// and a snapshot follows.
 func (r *Recorder) Run(ctx context.Context) error {
 	pause := wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 0.2, Steps: pauseSteps, Cap: longestPause}
 	delay := pause.DelayWithReset(r.Clock, longestPause*2)
@@ -72,11 +72,14 @@ type run struct {
 	pending []ledger.Event
 	size    int
 	reached int64
-	// since is the size of the changes since the last picture, which was written at the time pictured.
-	since             int
-	pictured, written time.Time
+	// sinceSnapshot is the size of the changes since the last snapshot, which was written at the time lastSnapshot.
+	sinceSnapshot           int
+	lastSnapshot, lastWrite time.Time
 }
 
+// record resumes where the stream ends and records until something fails. The steps, in this order: read the end of the
+// stream; compare it with the ledger's revision, since a lower one means that the ledger went back; write a snapshot if
+// the stream has nothing to continue from; follow the watch.
 func (r *Recorder) record(ctx context.Context) error {
 	packer, err := newPacker()
 	if err != nil {
@@ -96,7 +99,7 @@ func (r *Recorder) record(ctx context.Context) error {
 		run.through, run.reached = 0, 0
 	}
 	if run.through == 0 {
-		if err := run.picture(ctx); err != nil {
+		if err := run.writeSnapshot(ctx); err != nil {
 			return err
 		}
 	}
@@ -104,18 +107,18 @@ func (r *Recorder) record(ctx context.Context) error {
 	if errors.Is(err, ledger.ErrCompacted) {
 		r.Logger.Warn("ledger compacted changes that were not recorded", "after", run.through)
 		run.through, run.pending = 0, nil
-		return run.picture(ctx)
+		return run.writeSnapshot(ctx)
 	}
 	return err
 }
 
-// resume reads where the stream ends. A picture that was not completed counts as none.
+// resume reads where the stream ends. A snapshot that was not completed counts as none.
 func (r *run) resume(ctx context.Context) error {
 	last, err := r.Log.Last(ctx, eventlog.Ledger)
 	if err != nil || last == 0 {
 		return err
 	}
-	r.last, r.pictured = last, r.Clock.Now()
+	r.last, r.lastSnapshot = last, r.Clock.Now()
 	reader, err := r.Log.Read(ctx, eventlog.Ledger, last)
 	var gap *eventlog.ErrGap
 	if errors.As(err, &gap) {
@@ -139,9 +142,9 @@ func (r *run) resume(ctx context.Context) error {
 	p, err := decode(unpacker, end)
 	switch {
 	case err != nil:
-		// Recording cannot continue after it: a picture follows.
+		// Recording cannot continue after it: a snapshot follows.
 		r.unreadable().Record(end, err)
-	case !p.picture:
+	case !p.snapshot:
 		r.through = p.through
 	case p.last:
 		r.through = p.after
@@ -175,9 +178,9 @@ func (r *run) follow(ctx context.Context) error {
 			if err := r.flush(ctx); err != nil {
 				return err
 			}
-			late := r.Clock.Since(r.pictured) >= pictureEvery
-			if r.since >= pictureBytes || late && r.since > 0 {
-				if err := r.picture(ctx); err != nil {
+			late := r.Clock.Since(r.lastSnapshot) >= snapshotEvery
+			if r.sinceSnapshot >= snapshotBytes || late && r.sinceSnapshot > 0 {
+				if err := r.writeSnapshot(ctx); err != nil {
 					return err
 				}
 			}
@@ -185,6 +188,7 @@ func (r *run) follow(ctx context.Context) error {
 	}
 }
 
+// take adds what the watch has delivered, and writes full parts.
 func (r *run) take(ctx context.Context, b ledger.EventBatch) error {
 	for _, ev := range b.Events {
 		r.pending = append(r.pending, ev)
@@ -206,30 +210,32 @@ func sizeOf(ev ledger.Event) int {
 
 // flush writes what is pending. Progress alone is written only every progressEvery.
 func (r *run) flush(ctx context.Context) error {
-	moved := r.reached > r.through && r.Clock.Since(r.written) >= progressEvery
+	moved := r.reached > r.through && r.Clock.Since(r.lastWrite) >= progressEvery
 	if len(r.pending) == 0 && !moved {
 		return nil
 	}
 	return r.write(ctx, r.reached)
 }
 
+// write appends the pending changes, complete through a revision. Nothing in memory changes if that fails: the attempt
+// ends, and the next one resumes from the stream.
 func (r *run) write(ctx context.Context, through int64) error {
 	through = max(through, r.through)
 	p := part{after: r.through, through: through, changes: r.pending}
 	if err := r.append(ctx, p); err != nil {
 		return err
 	}
-	r.since += r.size
-	r.written = r.Clock.Now()
+	r.sinceSnapshot += r.size
+	r.lastWrite = r.Clock.Now()
 	r.pending = nil
 	r.size = 0
 	r.through = through
 	return nil
 }
 
-// picture lists the ledger and writes it, in parts. Changes that the watch has not delivered yet may be in it
-// already, and are written again later all the same: a reader that has come this far does not need the picture.
-func (r *run) picture(ctx context.Context) error {
+// writeSnapshot lists the ledger and writes it, in parts. Changes that the watch has not delivered yet may be in it
+// already, and are written again later all the same: a reader that has come this far does not need the snapshot.
+func (r *run) writeSnapshot(ctx context.Context) error {
 	kvs, revision, err := r.Ledger.List(ctx, "")
 	if err != nil {
 		return err
@@ -237,7 +243,7 @@ func (r *run) picture(ctx context.Context) error {
 	if r.through == 0 {
 		r.through, r.reached = revision, revision
 	}
-	p := part{after: r.through, through: revision, picture: true}
+	p := part{after: r.through, through: revision, snapshot: true}
 	size := 0
 	for _, kv := range kvs {
 		ev := ledger.Event{KV: kv}
@@ -255,10 +261,12 @@ func (r *run) picture(ctx context.Context) error {
 	if err := r.append(ctx, p); err != nil {
 		return err
 	}
-	r.since, r.pictured = 0, r.Clock.Now()
+	r.sinceSnapshot, r.lastSnapshot = 0, r.Clock.Now()
 	return nil
 }
 
+// append appends one part behind the last record that this recorder knows. Another recorder that has appended since
+// makes it fail: this is the fence.
 func (r *run) append(ctx context.Context, p part) error {
 	m, err := encode(r.packer, p)
 	if err != nil {
@@ -280,7 +288,7 @@ func (r *run) halve(ctx context.Context, p part) error {
 	first, second := p, p
 	first.changes, second.changes = p.changes[:len(p.changes)/2], p.changes[len(p.changes)/2:]
 	first.last = false
-	if !p.picture {
+	if !p.snapshot {
 		first.through = p.after
 	}
 	if err := r.append(ctx, first); err != nil {

@@ -168,6 +168,8 @@ func CheckSuccessor(before, after ledger.NodeDoc) []Violation {
 	return out
 }
 
+// checkStep checks one reservation that stays under its token. It copies to old what the step may change, and compares
+// the rest as encoded, so that a field that is added later is compared without a change here.
 func checkStep(nodeUID string, old, now ledger.Entry) []Violation {
 	var out []Violation
 	if old.State != now.State && !old.State.MayBecome(now.State) {

@@ -137,6 +137,7 @@ func CheckPlanSuccessor(before, after ledger.PlanRecord) []Violation {
 		"plan %s went from %s to %s", max(before.ID, after.ID), before.State, after.State)}}
 }
 
+// checkHighWater checks S12 for a document that is not a node's; key takes the place of the node in the Violation.
 func checkHighWater(key string, before, after map[string]uint64) []Violation {
 	var out []Violation
 	for _, kind := range slices.Sorted(maps.Keys(before)) {

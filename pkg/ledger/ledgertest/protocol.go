@@ -15,7 +15,7 @@ import (
 )
 
 // RunProtocol checks the transactions of the reservation protocol against a real store: their preconditions, their
-// effects, and what their losers are told.
+// effects, and the answers that their losers get.
 func RunProtocol(t *testing.T, open Open) {
 	t.Helper()
 	runAll(t, open, []contract{

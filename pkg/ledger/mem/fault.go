@@ -9,8 +9,8 @@ import (
 // faults are the switches; guarded by the store's lock.
 type faults struct {
 	failTxns, loseAnswers, failLists int
-	// most is the largest transaction that is accepted, 0 for no additional bound.
-	most int
+	// maxTxnBytes is the largest transaction that is accepted, 0 for no additional bound.
+	maxTxnBytes int
 	// heldAt is the revision up to which watches may deliver while they are held, 0 when they run freely.
 	heldAt int64
 	// breaks counts BreakWatches; a watch started before the last one ends with broken.
@@ -47,7 +47,7 @@ func (s *Store) LoseAnswers(n int) {
 func (s *Store) RefuseAbove(bytes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.faults.most = bytes
+	s.mu.faults.maxTxnBytes = bytes
 }
 
 // FailLists makes the next n lists fail with ErrInjected.

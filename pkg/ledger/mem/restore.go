@@ -57,8 +57,8 @@ func (s *Store) ID(ctx context.Context) (uint64, error) {
 	return s.mu.id, nil
 }
 
-// come checks that the store has reached a revision.
-func (s *Store) come(revision int64) error {
+// checkReached checks that the store has reached a revision.
+func (s *Store) checkReached(revision int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.revision < revision {

@@ -114,12 +114,14 @@ func (s *Store) Resign(_ context.Context, n ledger.Session, name string) error {
 	return nil
 }
 
+// withdraw deletes a candidate's key, which wakes the candidate behind it.
 func (s *Store) withdraw(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.write(nil, []string{key})
 }
 
+// electionKey returns the key that the etcd client would use, so that both stores have the same keys.
 func electionKey(n ledger.Session, name string) string {
 	return fmt.Sprintf("%s%s/%x", roster.PrefixElection, name, n.Lease())
 }

@@ -26,6 +26,7 @@ type Store struct {
 		first   int64
 		// compacted is the revision at or after which watches must start.
 		compacted int64
+		// leases are those that have not ended. lastLease is the newest: ids are never used again.
 		leases    map[int64]*session
 		lastLease int64
 		// changed is closed and replaced whenever something changes that a waiter may be waiting for.
@@ -61,7 +62,8 @@ var (
 	_ ledger.Elections = (*Store)(nil)
 )
 
-// Commit implements ledger.Store.
+// Commit implements ledger.Store. The faults are taken in the order in which they can occur: a transaction that is too
+// large is refused, one that fails is not carried out, and only one that was carried out can lose its answer.
 func (s *Store) Commit(ctx context.Context, t ledger.Txn) (ledger.TxnResult, error) {
 	if err := t.Validate(); err != nil {
 		return ledger.TxnResult{}, err
@@ -71,7 +73,7 @@ func (s *Store) Commit(ctx context.Context, t ledger.Txn) (ledger.TxnResult, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if most := s.mu.faults.most; most > 0 && t.Bytes() > most {
+	if most := s.mu.faults.maxTxnBytes; most > 0 && t.Bytes() > most {
 		return ledger.TxnResult{}, &ledger.TxnError{
 			TooLarge: true, Reason: fmt.Sprintf("mem: %d bytes, want at most %d", t.Bytes(), most),
 		}
@@ -110,6 +112,7 @@ func (s *Store) commit(t ledger.Txn) (ledger.TxnResult, error) {
 	return ledger.TxnResult{Succeeded: true, Revision: s.mu.revision}, nil
 }
 
+// current returns the compared keys that exist; the caller holds the lock.
 func (s *Store) current(t ledger.Txn) []ledger.KV {
 	var out []ledger.KV
 	for _, key := range t.Compared() {
@@ -120,7 +123,8 @@ func (s *Store) current(t ledger.Txn) []ledger.KV {
 	return out
 }
 
-// write applies puts and deletes at one new revision, or at none if nothing changes.
+// write applies puts and deletes at one new revision, or at none if nothing changes, as etcd does for deletions of keys
+// that do not exist. The caller holds the lock.
 func (s *Store) write(puts []ledger.Put, deletes []string) {
 	revision := s.mu.revision + 1
 	var events []ledger.Event
@@ -172,6 +176,7 @@ func (s *Store) List(ctx context.Context, prefix string) ([]ledger.KV, int64, er
 	return s.list(prefix), s.mu.revision, nil
 }
 
+// list returns the keys under a prefix, in order; the caller holds the lock.
 func (s *Store) list(prefix string) []ledger.KV {
 	var out []ledger.KV
 	for key, kv := range s.mu.keys {
@@ -183,6 +188,7 @@ func (s *Store) list(prefix string) []ledger.KV {
 	return out
 }
 
+// copyKV returns a value that the caller may change.
 func copyKV(kv ledger.KV) ledger.KV {
 	kv.Value = slices.Clone(kv.Value)
 	return kv

@@ -12,6 +12,7 @@ import (
 // maxBatchRevisions bounds one EventBatch, as etcd bounds what it sends to a watch that is catching up.
 const maxBatchRevisions = 1000
 
+// watch implements ledger.Watch. Its goroutine alone changes next and err; err is read after batches is closed.
 type watch struct {
 	store   *Store
 	prefix  string
@@ -41,7 +42,7 @@ func (w *watch) run(ctx context.Context) {
 		w.err = fmt.Errorf("mem: watch: from revision %d, want at least 1", w.next)
 		return
 	}
-	if w.err = w.store.come(w.next - 1); w.err != nil {
+	if w.err = w.store.checkReached(w.next - 1); w.err != nil {
 		return
 	}
 	for {

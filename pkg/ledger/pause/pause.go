@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
 )
 
-// Pause records who has paused the descheduler, and why.
+// Pause is the value of Key. It records who has paused the descheduler, and why.
 type Pause struct {
 	// Since is the time by the clock of the operator who paused, to the millisecond.
 	Since time.Time
@@ -71,7 +71,7 @@ func Current(ctx context.Context, store ledger.Store) (p *Pause, revision int64,
 	return p, revision, nil
 }
 
-// Decode decodes the value of KeyPause.
+// Decode decodes the value of Key. It refuses values of a later schema: what such a pause means is not known here.
 func Decode(value []byte) (*Pause, error) {
 	var m ledgerpb.Pause
 	if err := codec.Unmarshal(value, &m, m.GetVersion); err != nil {
@@ -80,5 +80,5 @@ func Decode(value []byte) (*Pause, error) {
 	return &Pause{Since: time.UnixMilli(m.GetSinceMs()), By: m.GetBy(), Reason: m.GetReason()}, nil
 }
 
-// KeyPause holds a Pause while the descheduler must not ask for evictions.
+// Key holds a Pause while the descheduler must not request evictions. Only etcd's root writes it.
 const Key = "pause/descheduler"

@@ -61,7 +61,7 @@ func (e *TermSizeError) Error() string {
 		"select by fewer labels, values and namespaces", e.Term, e.Bytes, MaxTermBytes)
 }
 
-// TermDemand is what a pod, or several pods of one namespace, would add to the registry.
+// TermDemand counts the terms that a pod, or several pods of one namespace, would add to the registry.
 type TermDemand struct {
 	Namespace string
 	// Terms is how many terms there are, Own how many of them count against the namespace.

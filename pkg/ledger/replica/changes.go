@@ -37,7 +37,8 @@ type Changes struct {
 // deleted (the node is long gone).
 type DocChange struct{ Before, After ledger.NodeDoc }
 
-// changeSet gathers Changes; a pod or partition may be added more than once.
+// changeSet gathers Changes while a batch is applied; a pod or partition may be added more than once. The zero value is
+// ready for use: most batches change one kind of thing, so maps are made when something is added to them.
 type changeSet struct {
 	docs              []DocChange
 	pods              map[string]struct{}
@@ -70,6 +71,7 @@ func (s *changeSet) term(id registry.TermID) {
 	s.terms[id] = struct{}{}
 }
 
+// changes returns what was gathered, without duplicates and in an order that is the same for every member.
 func (s *changeSet) changes() Changes {
 	return Changes{
 		Docs:       s.docs,

@@ -1,4 +1,4 @@
-// Package replica is what a member knows of the ledger: a View of all its documents, kept up to date by a watch.
+// Package replica holds a member's copy of the ledger: a View of all its documents, kept up to date by a watch.
 //
 // # Parts
 //

@@ -106,7 +106,7 @@ func (ds *documents) set(d ledger.NodeDoc, set *changeSet) (old ledger.NodeDoc) 
 	ds.link(&d)
 	ds.byNode[d.NodeUID] = d
 	ds.raise(d.HW)
-	ds.reach(d)
+	ds.recordVersions(d)
 	ds.index(old, d, set)
 	ds.relink(d.NodeName)
 	return old
@@ -136,7 +136,7 @@ func (ds *documents) putFloor(kv ledger.KV, begins bool, set *changeSet) error {
 	}
 	ds.floor, set.floor = f, true
 	if begins {
-		ds.forgetHighest()
+		ds.recomputeHighest()
 	}
 	ds.raise(f.HW)
 	return nil
@@ -151,8 +151,8 @@ func (ds *documents) raise(hw map[string]uint64) {
 	}
 }
 
-// reach records the resourceVersions that a document's entries were decided on.
-func (ds *documents) reach(d ledger.NodeDoc) {
+// recordVersions records the resourceVersions that a document's entries were decided on.
+func (ds *documents) recordVersions(d ledger.NodeDoc) {
 	var pods, claims uint64
 	for i := range d.Entries {
 		e := &d.Entries[i]
@@ -170,14 +170,14 @@ func (ds *documents) reach(d ledger.NodeDoc) {
 	}
 }
 
-// forgetHighest recomputes the highest high-waters, and how far Kubernetes must have come, from the documents that
+// recomputeHighest recomputes the highest high-waters, and how far Kubernetes must have come, from the documents that
 // exist. Those of another generation may name resourceVersions that do not exist yet.
-func (ds *documents) forgetHighest() {
+func (ds *documents) recomputeHighest() {
 	clear(ds.highest)
 	clear(ds.reached)
 	for _, d := range ds.byNode {
 		ds.raise(d.HW)
-		ds.reach(d)
+		ds.recordVersions(d)
 	}
 	ds.raise(ds.floor.HW)
 }
@@ -208,6 +208,7 @@ func (ds *documents) index(old, now ledger.NodeDoc, set *changeSet) {
 	}
 }
 
+// indexName updates byName for one document. Lists are replaced and never changed in place, because clones share them.
 func (ds *documents) indexName(old, now ledger.NodeDoc) {
 	if old.NodeUID == now.NodeUID && old.NodeName == now.NodeName {
 		return

@@ -14,7 +14,7 @@ import (
 // back.
 func (v *View) Fold(b Batch) (Changes, error) {
 	if b.Reset {
-		if err := v.follows(b); err != nil && !b.Restart {
+		if err := v.checkContinues(b); err != nil && !b.Restart {
 			return Changes{}, err
 		}
 		was := *v
@@ -28,11 +28,11 @@ func (v *View) Fold(b Batch) (Changes, error) {
 	return v.Apply(b.Events)
 }
 
-// follows checks that a listing of the store is later than the view: it has no older value than the view knows of
-// by the listing's revision, and lacks none that the view, complete up to its own revision, has. A value that was
+// checkContinues checks that a listing of the store is later than the view: it has no older value than the view knows
+// of by the listing's revision, and lacks none that the view, complete up to its own revision, has. A value that was
 // learned at a later revision than the listing's proves nothing: a transaction of this member may have been carried
 // out after the list was read, and answered before the list was folded in.
-func (v *View) follows(b Batch) error {
+func (v *View) checkContinues(b Batch) error {
 	anew := &ledger.StoreReplacedError{Was: v.store, Now: b.Store, Seen: v.revision, Revision: b.Events.Revision}
 	if v.revision == 0 {
 		return nil
@@ -126,6 +126,8 @@ func (v *View) LearnOwn(t ledger.Txn, r ledger.TxnResult) (Changes, error) {
 	return v.LearnPut(t.Committed(r))
 }
 
+// learn stores the values that are later than the watch and whose kind may be learned (not excludes the others).
+// foreign reports that other members have put them.
 func (v *View) learn(kvs []ledger.KV, foreign bool, not func(key string) bool) (Changes, error) {
 	set := changeSet{}
 	for _, kv := range kvs {
@@ -183,6 +185,7 @@ func (v *View) put(kv ledger.KV, set *changeSet) error {
 	return nil
 }
 
+// putDoc stores the document of a node, unless that revision of it or a newer one is known.
 func (v *View) putDoc(kv ledger.KV, set *changeSet) error {
 	d, newer, err := v.docs.decode(kv)
 	if err != nil || !newer {
@@ -192,7 +195,7 @@ func (v *View) putDoc(kv ledger.KV, set *changeSet) error {
 	return nil
 }
 
-// setDoc stores d as the document of its node.
+// setDoc stores d as the document of its node, and updates the indexes of plans.
 func (v *View) setDoc(d ledger.NodeDoc, set *changeSet) {
 	old := v.docs.set(d, set)
 	v.plans.index(old, d)
@@ -207,7 +210,7 @@ func (v *View) putGeneration(kv ledger.KV, set *changeSet) error {
 	if err != nil {
 		return err
 	}
-	v.docs.forgetHighest()
+	v.docs.recomputeHighest()
 	v.generation, set.generation = g, true
 	return nil
 }

@@ -18,10 +18,10 @@ type Batch struct {
 	KVs   []ledger.KV
 	// Store is the identity of the store, on a Reset.
 	Store uint64
-	// Anew marks a Reset that does not continue from earlier batches, of a ledger that went back; it occurs in
+	// Restart marks a Reset that does not continue from earlier batches, of a ledger that went back; it occurs in
 	// histories only.
 	Restart bool
-	// Events are every change up to and including Events.Revision.
+	// Events are every change up to and including Events.Revision that earlier batches do not have.
 	Events ledger.EventBatch
 }
 
@@ -93,6 +93,8 @@ func (f *follower) run(ctx context.Context) error {
 	return w.Err()
 }
 
+// send passes a batch on, and reports false if ctx ended first. The follower's revision moves only after the receiver
+// has the batch, so a retry neither skips nor repeats one.
 func (f *follower) send(ctx context.Context, b Batch) bool {
 	select {
 	case f.out <- b:

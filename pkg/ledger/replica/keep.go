@@ -24,6 +24,6 @@ func (v *View) carryOver(was *View) {
 	v.terms.carryOver(&was.terms)
 	if was.generation.Revision > v.revision {
 		v.generation = was.generation
-		v.docs.forgetHighest()
+		v.docs.recomputeHighest()
 	}
 }

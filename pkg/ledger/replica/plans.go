@@ -122,6 +122,7 @@ func (p *Plans) index(old, now ledger.NodeDoc) {
 	}
 }
 
+// countVictim keeps no entry for a namespace without victims.
 func (p *Plans) countVictim(namespace string, change int) {
 	if p.victimsIn[namespace] += change; p.victimsIn[namespace] == 0 {
 		delete(p.victimsIn, namespace)

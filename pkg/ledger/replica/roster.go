@@ -19,12 +19,15 @@ type Roster struct {
 	members map[string]membership
 }
 
+// ownership is the value of own/<partition> or want/<partition>. epoch is the create revision of the former, so it is
+// another one whenever the partition is taken; modified is the revision of this value.
 type ownership struct {
 	owner    roster.Owner
 	epoch    int64
 	modified int64
 }
 
+// membership is the value of member/<role>/<id>, and its revision.
 type membership struct {
 	member   roster.Member
 	modified int64

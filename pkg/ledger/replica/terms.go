@@ -26,7 +26,7 @@ type Terms struct {
 // last put (0 if there is none).
 type guardView struct {
 	read, own int64
-	// follows: the own put compared the guard with the revision that this member had counted, so nothing uncounted
+	// checkContinues: the own put compared the guard with the revision that this member had counted, so nothing uncounted
 	// lies between.
 	follows bool
 }
@@ -65,7 +65,7 @@ func (tv *Terms) Registry() registry.Registry { return tv.registry }
 // registered.
 func (tv *Terms) RegistryRevision() int64 { return tv.registry.Revision }
 
-// Get returns a registered term.
+// Get returns a registered term; false if it is not registered (any more).
 func (tv *Terms) Get(id registry.TermID) (registry.RegisteredTerm, bool) {
 	t, ok := tv.terms[id]
 	return t, ok
@@ -141,6 +141,7 @@ func (tv *Terms) putOwn(key string, t ledger.Txn, revision int64) {
 	tv.setGuard(id, key, g)
 }
 
+// setGuard stores a guard under its term, which need not be registered (any more).
 func (tv *Terms) setGuard(id registry.TermID, key string, g guardView) {
 	if tv.guards[id] == nil {
 		tv.guards[id] = map[string]guardView{}
@@ -189,6 +190,8 @@ func (tv *Terms) uncount(id registry.TermID) {
 	delete(tv.shares, namespace)
 }
 
+// drop applies a deletion. A guard that the member's own transaction has put since stays, without the revision that
+// the watch has delivered.
 func (tv *Terms) drop(key string, revision int64, set *changeSet) {
 	if key == registry.KeyTermRegistry {
 		if tv.registry.Revision < revision {

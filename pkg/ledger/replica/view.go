@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 )
 
-// View is what one member knows of the ledger. It is fed by Follow (Fold, in order) and, ahead of the watch, by the
+// View is one member's copy of the ledger. It is fed by Follow (Fold, in order) and, ahead of the watch, by the
 // member's own committed transactions (LearnOwn) and by lost compares (Learn).
 //
 // The documents of nodes and the ledger's identity are read from the View itself, everything else from its parts:

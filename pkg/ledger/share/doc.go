@@ -4,4 +4,9 @@
 // Start reading at Store.Watch. A watch that begins before what is kept starts another watch of the store, from which
 // those that begin later are served. A watch that is slow holds up no other one: it breaks with ErrBehind, and its
 // owner watches again from where it broke, as after any other break (replica.Follow).
+//
+// The shared watch is a source: a goroutine that passes each batch to every watch that it serves, and retains the
+// newest ones for watches that begin in the past. It ends with the last watch that it serves. When it breaks, all of
+// its watches break too; their owners watch again from where each was, and the next source continues from
+// the retained batches. Only watches of the whole ledger are shared, all other calls go to the backend.
 package share

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// keptBatches and keptEvents are how many of the newest batches are kept for watches that begin, and how many events
-	// they may have: enough for the time between a list and the watch that follows it while the ledger changes a few
-	// hundred times a second.
-	keptBatches = 256
-	keptEvents  = 64 * ledger.MaxTxnOps
-	// watchBuffer is how many batches may wait for one watch. It is more than keptBatches, which a watch begins with.
+	// retainedBatches and retainedEvents are how many of the newest batches are kept for watches that begin, and how
+	// many events they may have: enough for the time between a list and the watch that follows it while the ledger
+	// changes a few hundred times a second.
+	retainedBatches = 256
+	retainedEvents  = 64 * ledger.MaxTxnOps
+	// watchBuffer is how many batches may wait for one watch. It is more than retainedBatches, which a watch begins with.
 	watchBuffer = 1024
 )
 
@@ -64,22 +64,23 @@ func (s *Store) Watch(ctx context.Context, prefix string, from int64) ledger.Wat
 		s.mu.source = src
 	}
 	w := &watch{from: from, batches: make(chan ledger.EventBatch, watchBuffer)}
-	for _, b := range src.kept {
+	for _, b := range src.retained {
 		w.add(b)
 	}
 	src.watches[w] = struct{}{}
-	w.forget = context.AfterFunc(ctx, func() { s.leave(src, w) })
+	w.forget = context.AfterFunc(ctx, func() { s.removeWatch(src, w) })
 	return w
 }
 
 // source is the one watch that others are served from.
 type source struct {
+	// stop ends the watch of the store.
 	stop func()
 	// begun is where the watch of the store begins.
 	begun int64
 	// first is the first revision of which every event is in kept or still to come.
-	first int64
-	kept  []ledger.EventBatch
+	first    int64
+	retained []ledger.EventBatch
 	// events counts those in kept.
 	events  int
 	watches map[*watch]struct{}
@@ -90,7 +91,7 @@ func (s *Store) start(ctx context.Context, from int64) *source {
 	ctx, stop := context.WithCancel(ctx)
 	src := &source{stop: stop, begun: from, first: from, watches: map[*watch]struct{}{}}
 	if last := s.mu.broken; last != nil && last.first <= from && from <= last.next() {
-		src.first, src.kept = last.first, last.kept
+		src.first, src.retained = last.first, last.retained
 		src.events = last.events
 		src.begun = last.next()
 	}
@@ -127,20 +128,20 @@ func (s *Store) run(src *source, from ledger.Watch) {
 
 // next returns the revision after the last one that was read.
 func (src *source) next() int64 {
-	if len(src.kept) == 0 {
+	if len(src.retained) == 0 {
 		return src.first
 	}
-	return src.kept[len(src.kept)-1].Revision + 1
+	return src.retained[len(src.retained)-1].Revision + 1
 }
 
 // publish keeps a batch and hands it to each watch. Those that have no room for it end.
 func (src *source) publish(b ledger.EventBatch) {
-	src.kept = append(src.kept, b)
+	src.retained = append(src.retained, b)
 	src.events += len(b.Events)
-	for len(src.kept) > keptBatches || src.events > keptEvents && len(src.kept) > 1 {
-		src.first = src.kept[0].Revision + 1
-		src.events -= len(src.kept[0].Events)
-		src.kept = slices.Delete(src.kept, 0, 1)
+	for len(src.retained) > retainedBatches || src.events > retainedEvents && len(src.retained) > 1 {
+		src.first = src.retained[0].Revision + 1
+		src.events -= len(src.retained[0].Events)
+		src.retained = slices.Delete(src.retained, 0, 1)
 	}
 	for w := range src.watches {
 		if !w.add(b) {
@@ -157,8 +158,8 @@ func (src *source) end(w *watch, err error) {
 	close(w.batches)
 }
 
-// leave ends a watch whose context has ended, and the source with the last one.
-func (s *Store) leave(src *source, w *watch) {
+// removeWatch ends a watch whose context has ended, and the source with the last one.
+func (s *Store) removeWatch(src *source, w *watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, served := src.watches[w]; !served {

@@ -2,7 +2,7 @@ package txns
 
 import "fmt"
 
-// Fate is what the facts show of a claimed victim.
+// Fate is the state of a claimed victim, as the facts show it.
 type Fate uint8
 
 const (

@@ -23,8 +23,8 @@ type BudgetRoom struct {
 	// before it was deleted and created again, or from before it covered the pod. Their evictions take from this
 	// budget.
 	Others []ledger.BudgetClaim
-	// Count is what the facts about pods show. With nil the status alone is used, which is enough for a budget from
-	// which nothing was ever claimed, in a namespace where no pod is claimed.
+	// Count holds the budget's pods, as the facts show them. With nil the status alone is used, which is enough for a
+	// budget from which nothing was ever claimed, in a namespace where no pod is claimed.
 	Count *BudgetCount
 	// Exceed: claim although there is no room (for a profile that treats budgets as a preference).
 	Exceed bool
@@ -44,7 +44,7 @@ type BudgetCount struct {
 // BudgetError reports that a disruption budget has no room for the requested claims.
 type BudgetError struct {
 	UID, Namespace, Name string
-	// Allowed is what the status allows, Claimed the claims that do not show in it yet, Wanted the requested
+	// Allowed is the number that the status allows, Claimed the claims that do not show in it yet, Wanted the requested
 	// claims.
 	Allowed         int32
 	Claimed, Wanted int

@@ -11,7 +11,7 @@ import (
 type Relocation struct {
 	// Placeholder is the entry that keeps the place, and its node. It becomes a Move under the plan of its token.
 	// PodUID is the victim's, Replacement describes the pod that may take the place over, and Requests, Ports and
-	// Priority are what the replacement will need.
+	// Priority describe the replacement.
 	Placeholder NodeEntry
 	// Victim is the pod that is moved, with its PodRV and all disruption budgets that cover it.
 	Victim NodeEntry

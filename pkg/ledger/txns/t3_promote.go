@@ -25,7 +25,7 @@ type Promotion struct {
 	// holds the guard revisions on which that result rests.
 	Fits   bool
 	Guards []registry.GuardUse
-	// Volumes and Devices are what the pod's claims get, picked again with that test. Exclusives are the documents
+	// Volumes and Devices are the choices for the pod's claims, picked again with that test. Exclusives are the documents
 	// of the volumes and pools that it then holds, and of those that it held before.
 	Volumes    []ledger.VolumePick
 	Devices    []ledger.DevicePick

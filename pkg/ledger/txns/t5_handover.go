@@ -15,8 +15,8 @@ type PodFacts interface {
 	PodProgress() uint64
 }
 
-// DeviceFacts is what Finish needs in addition for reservations with devices. With facts that do not implement it,
-// these reservations stay.
+// DeviceFacts are the additional facts that Finish needs for reservations with devices. With facts that do not
+// implement it, these reservations stay.
 type DeviceFacts interface {
 	PodFacts
 	// ClaimFact returns what the applied facts show of a claim to devices; the zero value if it is not known.

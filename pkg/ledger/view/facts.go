@@ -40,16 +40,16 @@ var (
 
 // fates records, by resourceVersion, when claimed pods were first missed; with every, it records this for all pods.
 type fates struct {
-	left  map[string]uint64
-	every bool
+	firstMissed map[string]uint64
+	every       bool
 }
 
-// keptFates bounds the memory of when claimed pods were first missed. A pod that is forgotten is missed again at a
+// maxFates bounds the memory of when claimed pods were first missed. A pod that is forgotten is missed again at a
 // later resourceVersion, which delays the settling of its budget.
-const keptFates = 4096
+const maxFates = 4096
 
-// replayedFates is the same bound after KeepFates.
-const replayedFates = 1 << 18
+// maxReplayedFates is the same bound after KeepFates.
+const maxReplayedFates = 1 << 18
 
 // PodFact returns what the API view shows of a pod.
 func (f *TxnFacts) PodFact(podUID string) (boundRV uint64, bound, known bool) {
@@ -77,10 +77,10 @@ func (f *TxnFacts) VictimFate(podUID string, podRV uint64) (txns.Fate, uint64) {
 	case known || f.PodProgress() == 0 || f.PodProgress() < podRV:
 		return txns.Staying, 0
 	}
-	if rv, missed := f.fates.left[podUID]; missed {
+	if rv, missed := f.fates.firstMissed[podUID]; missed {
 		return txns.Left, rv
 	}
-	f.miss(podUID, f.PodProgress())
+	f.recordGone(podUID, f.PodProgress())
 	return txns.Left, f.PodProgress()
 }
 
@@ -88,15 +88,15 @@ func (f *TxnFacts) VictimFate(podUID string, podRV uint64) (txns.Fate, uint64) {
 // in one order; a reader that looks at both later (a replay) may see them in the other.
 func (f *TxnFacts) KeepFates() { f.fates.every = true }
 
-func (f *TxnFacts) miss(podUID string, rv uint64) {
-	most := keptFates
+func (f *TxnFacts) recordGone(podUID string, rv uint64) {
+	most := maxFates
 	if f.fates.every {
-		most = replayedFates
+		most = maxReplayedFates
 	}
-	if f.fates.left == nil || len(f.fates.left) >= most {
-		f.fates.left = map[string]uint64{}
+	if f.fates.firstMissed == nil || len(f.fates.firstMissed) >= most {
+		f.fates.firstMissed = map[string]uint64{}
 	}
-	f.fates.left[podUID] = rv
+	f.fates.firstMissed[podUID] = rv
 }
 
 // PodProgress returns the applied progress of pods.

@@ -18,13 +18,14 @@ type Follower interface {
 	SetUsable(n *state.NodeInfo, usable bool)
 }
 
-type nobody struct{}
+// noFollower ignores everything.
+type noFollower struct{}
 
-func (nobody) SetNode(*state.NodeInfo)               {}
-func (nobody) DropNode(*state.NodeInfo)              {}
-func (nobody) AddPod(*state.NodeInfo, *state.Pod)    {}
-func (nobody) RemovePod(*state.NodeInfo, *state.Pod) {}
-func (nobody) SetUsable(*state.NodeInfo, bool)       {}
+func (noFollower) SetNode(*state.NodeInfo)               {}
+func (noFollower) DropNode(*state.NodeInfo)              {}
+func (noFollower) AddPod(*state.NodeInfo, *state.Pod)    {}
+func (noFollower) RemovePod(*state.NodeInfo, *state.Pod) {}
+func (noFollower) SetUsable(*state.NodeInfo, bool)       {}
 
 // nodeTable holds the nodes and what counts on each. Every change of it is reported to the follower.
 type nodeTable struct {
@@ -37,8 +38,8 @@ type nodeTable struct {
 	byUID map[string]*slot
 	// version changes when a node appears, disappears or is replaced under its name.
 	version uint64
-	// doubtful are the slots that have changed since Settle, and those that were not usable then.
-	doubtful map[*slot]struct{}
+	// dirty are the slots that have changed since Settle, and those that were not usable then.
+	dirty map[*slot]struct{}
 	// unadmitted are the slots of nodes that have to be admitted before they can be used.
 	unadmitted map[*slot]struct{}
 }
@@ -56,7 +57,7 @@ type slot struct {
 func newNodeTable(f Follower, version uint64) *nodeTable {
 	return &nodeTable{
 		follower: f, version: version, slots: map[string]*slot{}, byUID: map[string]*slot{},
-		doubtful: map[*slot]struct{}{}, unadmitted: map[*slot]struct{}{},
+		dirty: map[*slot]struct{}{}, unadmitted: map[*slot]struct{}{},
 	}
 }
 
@@ -86,7 +87,7 @@ func (t *nodeTable) set(n *state.Node) {
 		t.existing = slices.Insert(t.existing, i, s.info)
 	}
 	t.follower.SetNode(s.info)
-	t.doubt(s)
+	t.markDirty(s)
 }
 
 func byName(a, b *state.NodeInfo) int { return strings.Compare(a.Node.Name, b.Node.Name) }
@@ -126,35 +127,37 @@ func (t *nodeTable) slot(name string) *slot {
 	return s
 }
 
+// addPod adds a pod to a slot, whether its node exists or not. The follower learns of pods on existing nodes only.
 func (t *nodeTable) addPod(s *slot, pod *state.Pod) {
 	s.info.AddPod(pod)
 	if s.placed {
 		t.follower.AddPod(s.info, pod)
-		t.doubt(s)
+		t.markDirty(s)
 	}
 }
 
+// removePod reverts addPod.
 func (t *nodeTable) removePod(s *slot, pod *state.Pod) {
 	s.info.RemovePod(pod.UID)
 	if s.placed {
 		t.follower.RemovePod(s.info, pod)
-		t.doubt(s)
+		t.markDirty(s)
 	}
 }
 
-// doubt makes Settle recheck a slot.
-func (t *nodeTable) doubt(s *slot) { t.doubtful[s] = struct{}{} }
+// markDirty makes Settle recheck a slot.
+func (t *nodeTable) markDirty(s *slot) { t.dirty[s] = struct{}{} }
 
-// doubtName makes Settle recheck the node of a name.
-func (t *nodeTable) doubtName(name string) {
+// markNameDirty makes Settle recheck the node of a name.
+func (t *nodeTable) markNameDirty(name string) {
 	if s, ok := t.slots[name]; ok && s.placed {
-		t.doubt(s)
+		t.markDirty(s)
 	}
 }
 
-// doubtAll makes Settle recheck every node.
-func (t *nodeTable) doubtAll() {
+// markAllDirty makes Settle recheck every node.
+func (t *nodeTable) markAllDirty() {
 	for _, s := range t.byUID {
-		t.doubt(s)
+		t.markDirty(s)
 	}
 }

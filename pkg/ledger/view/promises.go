@@ -94,20 +94,23 @@ type answer struct {
 }
 
 // sides are the amounts that a plan holds on the node, and those of its victims there.
-type sides struct{ held, going amounts }
+type sides struct{ held, leaving amounts }
 
+// amounts are sums of requests, as NodeInfo has them.
 type amounts struct{ requested, nonZero resources.Resources }
 
 func (s *amounts) add(p *state.Pod) {
 	s.requested, s.nonZero = s.requested.Add(p.Requests), s.nonZero.Add(p.NonZero)
 }
 
+// own copies the NodeInfo before its first change: the original belongs to the View.
 func (a *answer) own() {
 	if !a.copied {
 		a.info, a.copied = a.info.Clone(), true
 	}
 }
 
+// remove takes a pod off the node, if it counts there.
 func (a *answer) remove(v *View, uid string) {
 	if c, ok := v.tally.counted[uid]; ok && c.slot == a.slot {
 		a.own()
@@ -130,7 +133,7 @@ func (a *answer) note(v *View, plan, uid string, held bool) {
 	if held {
 		a.plans[plan].held.add(c.pod)
 	} else {
-		a.plans[plan].going.add(c.pod)
+		a.plans[plan].leaving.add(c.pod)
 	}
 }
 
@@ -139,8 +142,8 @@ func (a *answer) note(v *View, plan, uid string, held bool) {
 func (a *answer) larger() {
 	for _, s := range a.plans {
 		a.own()
-		a.info.Requested = a.info.Requested.Sub(smaller(s.held.requested, s.going.requested))
-		a.info.NonZeroRequested = a.info.NonZeroRequested.Sub(smaller(s.held.nonZero, s.going.nonZero))
+		a.info.Requested = a.info.Requested.Sub(smaller(s.held.requested, s.leaving.requested))
+		a.info.NonZeroRequested = a.info.NonZeroRequested.Sub(smaller(s.held.nonZero, s.leaving.nonZero))
 		a.info.SetNode(a.info.Node) // another content, another Generation
 	}
 }

@@ -23,24 +23,24 @@ func (v *View) recount(uid string) {
 func (v *View) recountAs(uid string, fact *state.Pod) {
 	node, pod := v.place(uid, fact)
 	v.kept.note(uid, node, pod, v.ledger.Plans())
-	v.tally.dropAgain(uid)
+	v.tally.dropAdditional(uid)
 	v.tally.countOn(uid, node, pod)
 	if c, counted := v.tally.counted[uid]; counted && c.fact != (c.pod == fact) {
 		c.fact = c.pod == fact
 		v.tally.counted[uid] = c
 	}
-	v.countAgain(uid, node, pod)
+	v.countAdditional(uid, node, pod)
 }
 
-// countAgain counts every further reservation of an unbound pod on the node of that reservation's document: as long
-// as the reservation exists, a bind may follow it.
-func (v *View) countAgain(uid, node string, pod *state.Pod) {
+// countAdditional counts every further reservation of an unbound pod on the node of that reservation's document: as
+// long as the reservation exists, a bind may follow it.
+func (v *View) countAdditional(uid, node string, pod *state.Pod) {
 	if pod == nil || pod.NodeName != "" {
 		return
 	}
 	for doc := range v.ledger.Reservations(uid) {
 		if doc.NodeName != node {
-			v.tally.again[uid] = append(v.tally.again[uid], v.tally.count(doc.NodeName, pod))
+			v.tally.additional[uid] = append(v.tally.additional[uid], v.tally.count(doc.NodeName, pod))
 		}
 	}
 }

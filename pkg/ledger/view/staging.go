@@ -9,8 +9,8 @@ import (
 type stagedPod struct {
 	node string
 	pod  *state.Pod
-	// instead is the placeholder whose place the pod takes; 0 for none.
-	instead ledger.Token
+	// placeholder is the placeholder whose place the pod takes; 0 for none.
+	placeholder ledger.Token
 }
 
 // Stage counts a pod on a node before the ledger contains its reservation. The pod must not count anywhere else.
@@ -24,7 +24,7 @@ func (v *View) Stage(p *state.Pod, nodeName string) {
 func (v *View) StageInstead(p *state.Pod, nodeName string, token ledger.Token) {
 	v.kept.taken[token] = true
 	v.recount(PlaceholderUID(token))
-	v.staged[p.UID] = stagedPod{node: nodeName, pod: p, instead: token}
+	v.staged[p.UID] = stagedPod{node: nodeName, pod: p, placeholder: token}
 	v.recount(p.UID)
 }
 
@@ -33,11 +33,11 @@ func (v *View) Unstage(podUID string) {
 	st := v.staged[podUID]
 	delete(v.staged, podUID)
 	v.recount(podUID)
-	v.giveBack(st.instead)
+	v.releasePlaceholder(st.placeholder)
 }
 
-// giveBack makes a placeholder count again, if it still exists.
-func (v *View) giveBack(token ledger.Token) {
+// releasePlaceholder makes a placeholder count again, if it still exists.
+func (v *View) releasePlaceholder(token ledger.Token) {
 	if token != 0 {
 		delete(v.kept.taken, token)
 		v.recount(PlaceholderUID(token))

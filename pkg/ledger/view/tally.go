@@ -7,8 +7,8 @@ type tally struct {
 	nodes *nodeTable
 	// counted records where each pod UID counts, and as what.
 	counted map[string]count
-	// again records where pods count in addition: those with more than one reservation.
-	again map[string][]count
+	// additional records where pods count in addition: those with more than one reservation.
+	additional map[string][]count
 	// reserved is how many of the counted pods are not bound in the API view, undescribed how many no fact has
 	// described.
 	reserved, undescribed int
@@ -17,6 +17,7 @@ type tally struct {
 	onUnknownNodes map[string]uint64
 }
 
+// count is one pod on one node.
 type count struct {
 	slot *slot
 	pod  *state.Pod
@@ -29,7 +30,7 @@ type count struct {
 
 func newTally(nodes *nodeTable) tally {
 	return tally{
-		nodes: nodes, counted: map[string]count{}, again: map[string][]count{}, onUnknownNodes: map[string]uint64{},
+		nodes: nodes, counted: map[string]count{}, additional: map[string][]count{}, onUnknownNodes: map[string]uint64{},
 	}
 }
 
@@ -54,14 +55,16 @@ func (t *tally) countOn(uid, node string, pod *state.Pod) {
 	t.noteUnknownNode(uid, next)
 }
 
-func (t *tally) dropAgain(uid string) {
-	if len(t.again) == 0 {
+// dropAdditional uncounts the pod's further reservations. They are counted from scratch at each recount, because almost
+// no pod has any.
+func (t *tally) dropAdditional(uid string) {
+	if len(t.additional) == 0 {
 		return
 	}
-	for _, c := range t.again[uid] {
+	for _, c := range t.additional[uid] {
 		t.uncount(c)
 	}
-	delete(t.again, uid)
+	delete(t.additional, uid)
 }
 
 // count counts a pod on a node, whether the node exists or not.
@@ -73,6 +76,7 @@ func (t *tally) count(node string, pod *state.Pod) count {
 	return count{slot: s, pod: pod, since: pod.ResourceVersion}
 }
 
+// uncount reverts count. The node's slot goes with its last pod if the node does not exist.
 func (t *tally) uncount(c count) {
 	t.nodes.removePod(c.slot, c.pod)
 	t.reserved -= unbound(c.pod)
@@ -87,6 +91,7 @@ func (t *tally) noteUnknownNode(uid string, c count) {
 	}
 }
 
+// undescribed returns 1 for a pod that only a reservation describes, without labels and terms, else 0.
 func undescribed(p *state.Pod) int {
 	if p.Described() {
 		return 0
@@ -94,6 +99,7 @@ func undescribed(p *state.Pod) int {
 	return 1
 }
 
+// unbound returns 1 for a pod that is not bound in the API view, else 0.
 func unbound(p *state.Pod) int {
 	if p.NodeName == "" {
 		return 1

@@ -58,15 +58,15 @@ func (v *View) HasPodsOnUnknownNodes() bool {
 			delete(v.tally.onUnknownNodes, uid)
 			continue
 		}
-		if v.vouched(uid, c) {
+		if v.promisedOnName(uid, c) {
 			return true
 		}
 	}
 	return false
 }
 
-// vouched reports whether a document of the node name that a pod is bound to has promised the pod, or may have.
-func (v *View) vouched(uid string, c count) bool {
+// promisedOnName reports whether a document of the node name that a pod is bound to has promised the pod, or may have.
+func (v *View) promisedOnName(uid string, c count) bool {
 	return slices.ContainsFunc(v.ledger.Names().Docs(c.slot.name), func(d ledger.NodeDoc) bool {
 		return d.HW[ledger.KindPod] >= c.since || slices.ContainsFunc(d.Entries, func(e ledger.Entry) bool {
 			return e.Role == ledger.RoleReservation && e.PodUID == uid

@@ -21,9 +21,9 @@ func (v *View) Settle() (behind int) {
 	if !ok {
 		return len(v.nodes.existing)
 	}
-	for s := range v.nodes.doubtful {
+	for s := range v.nodes.dirty {
 		if !s.placed {
-			delete(v.nodes.doubtful, s)
+			delete(v.nodes.dirty, s)
 			delete(v.nodes.unadmitted, s)
 			continue
 		}
@@ -42,7 +42,7 @@ func (v *View) Settle() (behind int) {
 			v.nodes.follower.SetUsable(s.info, usable)
 		}
 		if usable {
-			delete(v.nodes.doubtful, s)
+			delete(v.nodes.dirty, s)
 		}
 	}
 	return behind

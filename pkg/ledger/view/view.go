@@ -27,7 +27,7 @@ type View struct {
 // every change from then on; nil for no follower.
 func New(store Facts, l *replica.View, f Follower) *View {
 	if f == nil {
-		f = nobody{}
+		f = noFollower{}
 	}
 	v := &View{ledger: l, nodes: newNodeTable(f, 0)}
 	v.Reset(store)
@@ -79,7 +79,7 @@ func (v *View) RecountLedger() {
 	for _, uid := range seen {
 		v.recount(uid)
 	}
-	v.nodes.doubtAll()
+	v.nodes.markAllDirty()
 }
 
 // ApplyFacts folds in what store.Apply just changed.
@@ -98,7 +98,7 @@ func (v *View) ApplyFacts(c state.Changes) {
 		} else {
 			v.recountAs(p.Before.UID, nil)
 			if _, _, claimed := v.ledger.Plans().Victim(p.Before.UID); claimed || v.facts.fates.every {
-				v.facts.miss(p.Before.UID, p.DeletedRV)
+				v.facts.recordGone(p.Before.UID, p.DeletedRV)
 			}
 		}
 	}
@@ -114,17 +114,17 @@ func (v *View) ApplyLedger(c replica.Changes) {
 	}
 	for i := range c.Docs {
 		for _, name := range []string{c.Docs[i].Before.NodeName, c.Docs[i].After.NodeName} {
-			v.nodes.doubtName(name)
+			v.nodes.markNameDirty(name)
 		}
 		for _, uid := range append(placeholdersOf(c.Docs[i].Before), placeholdersOf(c.Docs[i].After)...) {
 			v.recount(uid)
 		}
 	}
 	for _, name := range c.Names {
-		v.nodes.doubtName(name)
+		v.nodes.markNameDirty(name)
 	}
 	if c.Floor {
-		v.nodes.doubtAll()
+		v.nodes.markAllDirty()
 	}
 }
 
