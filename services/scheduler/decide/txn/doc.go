@@ -10,8 +10,8 @@
 //   - committed: the view of the ledger learns the transaction's own puts, ahead of the watch, and Proposal.Done is
 //     called.
 //   - lost: the view learns the current values that the answer carries, and Proposal.Undone is called. An earlier
-//     copy that was committed shows as a lost transaction whose documents are already there; that counts as
-//     committed.
+//     copy that was committed shows as a lost transaction whose documents are already there; that counts as committed
+//     (a T1 decides it for each of its pods).
 //
 // A crash while a transaction is in flight leaves all of it or nothing: the ledger shows which.
 //
