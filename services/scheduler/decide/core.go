@@ -225,9 +225,9 @@ func (c *Core) Asked(visit func(a engine.Asked, calls uint64)) { c.shard.Engine.
 func (c *Core) Position() state.Position { return c.shard.Store.Position() }
 
 // applyFacts applies one step of the facts to every part that follows them. The view comes first, since the others
-// look things up in it; the engine comes after the parts that set which nodes it may use. The engine
-// gets other objects only if they may change an answer (engine.ObjectsMatter), as it must evaluate its classes again
-// then. A Reset discards all facts: what the parts derived from the ledger stays.
+// look things up in it; the engine comes after the parts that set which nodes it may use. The engine gets other
+// objects only if they may change an answer (engine.ObjectsMatter), as it must evaluate its classes again then. A
+// Reset discards all facts: what the parts derived from the ledger stays.
 func (c *Core) applyFacts(step feed.Step) {
 	if step.Reset {
 		c.shard.Replace(step)
@@ -250,9 +250,8 @@ func (c *Core) applyFacts(step feed.Step) {
 	c.rules.FollowNodes(changes.Nodes)
 }
 
-// applyLedger applies one batch of the ledger's watch. The index of terms is
-// updated first, the parts that follow documents last. An error means that a document cannot be decoded; the shard
-// must not decide without it.
+// applyLedger applies one batch of the ledger's watch. The index of terms is updated first, the parts that follow
+// documents last. An error means that a document cannot be decoded; the shard must not decide without it.
 func (c *Core) applyLedger(b replica.Batch) error {
 	changes, err := c.shard.Ledger.Fold(b)
 	if err != nil {
@@ -336,8 +335,8 @@ func (c *Core) request() *work.Request {
 	return r
 }
 
-// decisionsPerStep bounds a step, so that facts and results are applied without much delay. It equals the size of
-// a batch (txn.BatchPods).
+// decisionsPerStep bounds a step, so that facts and results are applied without much delay. It equals the size of a
+// batch (txn.BatchPods).
 const decisionsPerStep = 24
 
 // decide tries pending attempts in order until the next batch is full, or decisionsPerStep have been tried.

@@ -68,7 +68,7 @@ type trial struct {
 }
 
 // outcome is the result of a trial, from a closed set. why is the message for failed, and empty otherwise. The zero
-// value is open: the next step follows.
+// value is undecided: the next step follows.
 type outcome struct {
 	is  ending
 	why string
@@ -97,7 +97,7 @@ const (
 func failure(err error) outcome { return outcome{failed, err.Error()} }
 
 // finish puts an attempt where its outcome sends it. It is the only place where a trial moves its attempt, but for
-// steps that hand the attempt to another part (passed).
+// steps that hand the attempt to another part (handedOver).
 func (p *placer) finish(t *trial, o outcome) {
 	a := t.attempt
 	switch o.is {
@@ -141,9 +141,9 @@ func (p *placer) admit(t *trial) outcome {
 }
 
 // place decides where to place a pod, step by step. The first step with an outcome ends it. Before step 7 (or 2, for
-// a kept place) the pod counts nowhere, so that the attempt can be put back after any step. The order matters: a kept
-// place is tried before all nodes are evaluated, which is the most expensive step, and questions are asked only about
-// nodes that pass.
+// a kept place) the pod counts nowhere, so that the attempt can be put back after any step. The order matters: a
+// kept place is tried before all nodes are evaluated, which is the most expensive step, and questions are asked only
+// about nodes that pass.
 func (p *placer) place(t *trial) outcome {
 	o := p.demands(t) // 1. what the pod's claims and its rules about other nodes require
 	if o.is == undecided {

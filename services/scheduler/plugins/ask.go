@@ -110,7 +110,8 @@ func (c *consultation) run(ctx context.Context) error {
 func (s *Set) Gates() bool { return len(s.preEnqueue) > 0 }
 
 // gates returns the refusal of the first plugin that does not want the pod tried, nil for none. Like upstream, it
-// treats a failure as a refusal (runPreEnqueuePlugins in pkg/scheduler/backend/queue/scheduling_queue.go).
+// treats a failure as a refusal (runPreEnqueuePlugins in pkg/scheduler/backend/queue/scheduling_queue.go). It runs
+// with each question, and not when the pod is queued.
 func (c *consultation) gates(ctx context.Context) *step.Refusal {
 	for _, plugin := range c.preEnqueue {
 		begin := time.Now()
@@ -123,8 +124,8 @@ func (c *consultation) gates(ctx context.Context) *step.Refusal {
 	return nil
 }
 
-// timedShare: one of so many questions is timed. Source: upstream's pluginMetricsSamplePercent
-// (pkg/scheduler/schedule_one.go) of 10.
+// timedShare: one of so many questions is timed, with all its calls; the share is by the question's ID, which counts
+// the questions of a shard. Source: upstream's pluginMetricsSamplePercent (pkg/scheduler/schedule_one.go) of 10.
 const timedShare = 10
 
 // timeCall records one call of a plugin, if this question is timed. Points are upstream's labels.

@@ -22,6 +22,21 @@
 // that the plugins have filled is kept in this process (openCycles). If the process dies, the state is lost, and the
 // next owner of the pod's partition gives the held place up.
 //
+// An example: the profile "batch" has a plugin that waits at Permit until all pods of a group have a node. The core
+// asks about the first pod (Consult), chooses a node, and requests ActReserve. Permit returns Wait for 10 minutes,
+// so the answer has Later set: the core holds the place in the ledger and requests ActPrepare, which blocks in
+// Set.permitted. Other pods are asked about meanwhile. When the last pod of the group reserves, the plugin calls
+// Allow on all waiting pods through the Handle; each ActPrepare runs PreBind and returns, and each place is
+// promoted. If the last pod never comes, the timeout rejects the pods, Unreserve runs in the act that waited, and
+// the places are given up.
+//
+// # Errors
+//
+// A rejection by a plugin is an answer: the pod gets upstream's message and waits for the events for which the
+// plugin has registered. An error is a failure of the attempt, after which the queue backs the pod off. A panic of a
+// plugin ends the process, as in kube-scheduler; only queueing hints are guarded, because they run in the leading
+// queue.
+//
 // # Parts
 //
 //   - Runtime (set.go) is the plugins of a process, Set those of one profile. Both are immutable after New, apart

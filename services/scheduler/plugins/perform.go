@@ -24,7 +24,8 @@ import (
 // open cycles runs Unreserve, or PostBind, so that each runs once. For Unreserve that is ActUndo, unless ActPrepare
 // is in progress, which then ends early and runs Unreserve itself.
 
-// errTakenBack is the cause with which a plugin's context ends before its work is done.
+// errTakenBack is the cause with which a plugin's context ends before its work is done. It is not logged as a
+// failure.
 var errTakenBack = errors.New("the reservation of the pod was cancelled")
 
 // openCycle is a cycle, from its question to its end. Its fields are set at ActReserve, and do not change
@@ -256,7 +257,7 @@ func (s *Set) reserveIn(ctx context.Context, d *openCycle, answer *step.Performe
 }
 
 // maxPermit is the longest time for which Permit may make a pod wait. Source: maxTimeout in
-// pkg/scheduler/framework/runtime/framework.go.
+// pkg/scheduler/framework/runtime/framework.go. txns.PreparedFor is longer, so that the place is held for all of it.
 const maxPermit = 15 * time.Minute
 
 // permits runs all Permit plugins until one rejects; waits are the plugins that make the pod wait, with the longest

@@ -46,7 +46,8 @@ type Deps struct {
 	Logger *slog.Logger
 }
 
-// defaultParallelism is upstream's (parallelize.DefaultParallelism).
+// defaultParallelism is upstream's (parallelize.DefaultParallelism). It bounds calls of plugins within one question;
+// there is one question at a time.
 const defaultParallelism = 16
 
 // Runtime is the custom plugins of all profiles of a process. Shards in the process share it, so that each plugin
@@ -167,7 +168,7 @@ func (r *Runtime) newSet(
 	return s, nil
 }
 
-// enabled returns the names of the plugins that a profile enables anywhere, sorted.
+// enabled returns the names of the plugins that a profile enables at any point, sorted.
 func enabled(c *placement.Custom) []string {
 	names := map[string]struct{}{}
 	for _, list := range c.Points {

@@ -61,7 +61,8 @@ func compare(was, is events.Decision) []Difference {
 	return out
 }
 
-// begins reports whether a recorded message begins with text, as far as the record has kept it.
+// begins reports whether a recorded message begins with text, as far as the record has kept it: a shard appends
+// sentences to the verdict after the decision (plugins, preemption), and the log cuts long messages.
 func begins(recorded, text string) bool {
 	kept, cut := events.Kept(recorded)
 	return strings.HasPrefix(kept, text) || cut && strings.HasPrefix(text, kept)

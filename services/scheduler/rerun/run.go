@@ -116,7 +116,8 @@ func gather(ctx context.Context, job Job) (map[string][]item, error) {
 	}
 }
 
-// shard makes the wanted decisions of one shard again.
+// shard makes the wanted decisions of one shard again, in the order of their moments. It
+// decodes the records one at a time, so that only the encoded ones are in memory.
 func (job Job) shard(ctx context.Context, id string, profiles map[string]*placement.Profile, items []item) error {
 	// A record may be in the log twice, if the log's answer was lost.
 	slices.SortStableFunc(items, func(a, b item) int {
@@ -195,6 +196,7 @@ func (job Job) explain(shard *Shard, d events.Decision, v Verdict) string {
 }
 
 // note accepts a choice as recorded. The state that it was decided on does not matter; only the pod must be known.
+// Choices without a node, or without an order, are counted by no later decision.
 func (s *Shard) note(ctx context.Context, d events.Decision) error {
 	if d.Evidence.Order == 0 || d.NodeName == "" {
 		return nil

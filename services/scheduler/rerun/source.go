@@ -36,14 +36,16 @@ type factCursor struct {
 	at    uint64
 	// start is the reset that announces the beginning, until it has been returned.
 	start *follow.Batch
-	// later is where reading can begin if the log no longer reaches back far enough; nil for nowhere.
+	// later is where reading can begin if the log no longer reaches back far enough: the newest snapshot, if an
+	// earlier fact was requested; nil for nowhere.
 	later *follow.Batch
 	// epoch is the epoch of the last fact read, if epochKnown.
 	epoch      uint64
 	epochKnown bool
 }
 
-// openFacts begins at the newest snapshot if no earlier fact is requested, otherwise at the oldest record.
+// openFacts begins at the newest snapshot if no earlier fact is requested, otherwise at the oldest record. first is
+// the sequence of the first state that will be requested.
 func openFacts(ctx context.Context, src Source, first uint64) (*factCursor, error) {
 	sequence, data, ok, err := src.Snapshot(ctx)
 	if err != nil {
@@ -155,7 +157,8 @@ func (c *factCursor) batchesTo(ctx context.Context, sequence uint64) ([]follow.B
 	return out, nil
 }
 
-// checkNext returns an error if the next fact is missing from the log. It loses no fact that it reads.
+// checkNext returns an error if the next fact is missing from the log. It loses no fact that it reads, so that the
+// caller may go on with a later request. A fact that begins from scratch needs no predecessor.
 func (c *factCursor) checkNext(ctx context.Context) error {
 	r, err := c.peek(ctx)
 	if err != nil || r.Sequence == c.at+1 {

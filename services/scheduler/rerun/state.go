@@ -13,15 +13,16 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// At is a moment in the log: the fact with that Sequence, or else everything stored by that Time; the end of the log
-// if both are zero.
+// At is a moment in the log: the fact with that Sequence, or else everything stored by that Time (of the log's
+// clock); the end of the log if both are zero.
 type At struct {
 	Sequence uint64
 	Time     time.Time
 }
 
 // Picture is the state at a moment: the facts, and the ledger at that time. A nil Ledger means that nothing is known
-// of it.
+// of it. For a moment given as a sequence, the ledger is that of the time at which the fact was stored, by the log's
+// clock.
 type Picture struct {
 	Facts  *state.Store
 	Ledger *replica.View

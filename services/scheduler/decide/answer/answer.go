@@ -14,7 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/avoid"
 )
 
-// Shard is the state that answers are read from. All fields are required.
+// Shard is the state that answers are read from: the part of shard.State that people ask about. All fields are
+// required.
 type Shard struct {
 	View   *view.View
 	Ledger *replica.View
@@ -23,7 +24,8 @@ type Shard struct {
 	Profiles map[string]*placement.Profile
 }
 
-// Pod returns what the shard knows of a pod. For a waiting pod it evaluates all nodes with all rules.
+// Pod returns what the shard knows of a pod: its place in the ledger with the victims that leave for it, the plan
+// whose victim it is, and, for a waiting pod, why each node is rejected. Errors are part of the answer (Failed).
 func (s *Shard) Pod(pod *state.Pod) *explain.PodView {
 	v := &explain.PodView{Nodes: len(s.View.Nodes()), Behind: s.View.Settle()}
 	if d, e, ok := s.Ledger.Entry(pod.UID); ok {

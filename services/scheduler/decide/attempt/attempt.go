@@ -17,7 +17,9 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
-// Attempt is the shard's work on one offer: one try to place one pod.
+// Attempt is the shard's work on one offer: one try to place one pod. It lives from Queues.Begin to Queues.End, and
+// may be decided many times in between. Pod, Pick and Advice belong to the last decision; the counts of losses and
+// waits, and Doubtful, are kept as long as the attempt lives.
 type Attempt struct {
 	Phase    Phase
 	Offer    work.Offer
@@ -127,7 +129,7 @@ type Alternative struct {
 
 // KeptPlace is the placeholder that a pick takes over.
 type KeptPlace struct {
-	// Token is the token of the placeholder, 0 for none. Ousted: the place was not kept for this pod.
+	// Token is the token of the placeholder, 0 for none. Displaces: the place was kept for another pod.
 	Token     ledger.Token
 	Displaces bool
 	// Replacement is the relation of the pod to the placeholder that it takes over.

@@ -73,7 +73,8 @@ func (b *Book) Pick(v Supply, p *placement.Profile, t Target, gone ...*state.Pod
 	return b.pickDevices(v, p, t, gone)
 }
 
-// Target is a pod whose claims get what they need on a node. The names of shares come from the seed.
+// Target is a pod whose claims get what they need on a node. The names of shares come from the seed, so that a
+// decision that is repeated gives the same names.
 type Target struct {
 	Pod  *state.Pod
 	Node *state.Node

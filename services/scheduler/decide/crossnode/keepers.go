@@ -70,7 +70,7 @@ func (x *Rules) keeperIn(m *Matcher, podUID, key, domain string) (found attempt.
 }
 
 // keeperOn looks for a keeper on one node; reserved is set if there is one that is not bound, or that a plan has
-// claimed as a victim.
+// claimed as a victim. A placement cannot rely on a victim: the ledger refuses that.
 func (x *Rules) keeperOn(m *Matcher, n *state.NodeInfo, reserved *bool) (attempt.Pin, bool) {
 	for p := range n.Pods() {
 		if !m.Matches(p) {
@@ -90,7 +90,8 @@ func (x *Rules) keeperOn(m *Matcher, n *state.NodeInfo, reserved *bool) (attempt
 	return attempt.Pin{}, false
 }
 
-// Matcher finds the pods that all of some terms select. It evaluates each kind of pod once.
+// Matcher finds the pods that all of some terms select. It evaluates each kind of pod once: pods of one kind have
+// the same namespace and labels. It is valid for one decision, as labels of namespaces may change.
 type Matcher struct {
 	shard *shard.State
 	terms []state.AffinityTerm

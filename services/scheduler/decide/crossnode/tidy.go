@@ -18,7 +18,7 @@ const (
 	// unusedFor is how long a term must have been unused: a term registered for a pod must not retire while the pod
 	// waits for the rest of its terms.
 	unusedFor = 30 * time.Second
-	// maxRetiring bounds the terms that are retiring and cannot be dropped yet.
+	// maxRetiring bounds the terms that are retiring and cannot be dropped yet: each is checked at every heartbeat.
 	maxRetiring = 256
 )
 
@@ -108,7 +108,7 @@ func (x *Terms) retiring() []registry.TermID {
 	return ids
 }
 
-// guardsOf lists guards of the given terms, at most limit.
+// guardsOf lists the keys of guards of the given terms, at most limit.
 func (x *Terms) guardsOf(ids []registry.TermID, limit int) []string {
 	var keys []string
 	for _, id := range ids {

@@ -108,7 +108,7 @@ func (nm *nominator) sendDisplacement(s seeker, t takeover) bool {
 		return false
 	}
 	x := txns.Displacement{
-		Authority: b.mandate, PodUID: t.hold.PodUID, Token: t.hold.Token, Entry: entry, Guards: n.Guards,
+		Authority: b.authority, PodUID: t.hold.PodUID, Token: t.hold.Token, Entry: entry, Guards: n.Guards,
 		Facts: nm.shard.View.TxnFacts(),
 	}
 	for _, p := range followed.Pins {

@@ -25,7 +25,7 @@
 //   - Places (kept.go) stages a pod in a kept place; the reservation is an ordinary T1 of package reserve.
 //   - Holds (hold.go, holds.go) indexes the holds of the pods of this shard's partitions, whichever shard made them,
 //     and notes which of them must be inspected. It also sets which pods the engine must not take as victims.
-//   - reconciler (standing.go) inspects holds (reconcile.go), waits for their victims (waits.go), promotes them (T3,
+//   - reconciler (holdstate.go) inspects holds (reconcile.go), waits for their victims (waits.go), promotes them (T3,
 //     promote.go), completes large plans (form.go), asks extenders about the place (vet.go), gives places up (T8,
 //     abort.go), and releases kept places that no pod will need (release.go).
 //   - failures remembers plans that failed, so that preemption does not evict pods for ever (failures.go). budgetBook

@@ -27,12 +27,12 @@ func (rc *reconciler) form(s holdState) inspection {
 	if !ok || r.State != ledger.PlanForming || len(s.remaining) == 0 {
 		return rc.giveUp(s, withdrawal{reason: "its plan was not completed"})
 	}
-	mandate, mine := rc.shard.Mandate(s.entry.Partition())
+	authority, mine := rc.shard.Authority(s.entry.Partition())
 	if !mine {
 		return inspectionWaits
 	}
 	claimed := victimsOf(rc.shard.Ledger.Plans().Docs(s.plan), s.plan)
-	part := formPart{mandate: mandate, record: r, victims: rc.unclaimed(s, claimed), claimed: len(claimed)}
+	part := formPart{authority: authority, record: r, victims: rc.unclaimed(s, claimed), claimed: len(claimed)}
 	err := rc.sendPart(s, part)
 	for txn.IsTooLarge(err) && len(part.victims) > 1 {
 		part.victims = part.victims[:len(part.victims)/2]
@@ -51,10 +51,10 @@ func (rc *reconciler) form(s holdState) inspection {
 // formPart is a further transaction of a large plan; claimed is how many of its victims are claimed already. Without
 // victims it is the last one, which makes the record Ready.
 type formPart struct {
-	mandate txns.Authority
-	record  ledger.PlanRecord
-	victims []txns.NodeEntry
-	claimed int
+	authority txns.Authority
+	record    ledger.PlanRecord
+	victims   []txns.NodeEntry
+	claimed   int
 }
 
 // sendPart sends the claims on some more victims, or the change that makes the plan Ready if none is left.
@@ -62,10 +62,10 @@ func (rc *reconciler) sendPart(s holdState, p formPart) error {
 	var change txns.Change
 	var err error
 	if len(p.victims) == 0 {
-		change, err = txns.FinishPlan(p.mandate, p.record, s.doc, p.claimed)
+		change, err = txns.FinishPlan(p.authority, p.record, s.doc, p.claimed)
 	} else {
 		profile, known := rc.shard.Profiles[s.pod.SchedulerName]
-		change, err = rc.extension(p.mandate, p.record, p.victims, known && profile.ExceedsBudgets())
+		change, err = rc.extension(p.authority, p.record, p.victims, known && profile.ExceedsBudgets())
 	}
 	if err != nil {
 		return err

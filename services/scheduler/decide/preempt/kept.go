@@ -21,7 +21,7 @@ import (
 
 // A place that is kept for the replacement of a pod that is moved (T12) is taken over by the first pod of that owner
 // and template that fits there, in its T1. No other pod counts it as free, with one exception: a more important pod
-// that fits nowhere else ousts it, also in its T1. A replacement that does not fit in the place kept for it is
+// that fits nowhere else displaces it, also in its T1. A replacement that does not fit in the place kept for it is
 // placed elsewhere, and the place is released when that is done.
 
 // maxDisplacements bounds the kept places, or holds, that one decision tries to take over: each is a trial with all

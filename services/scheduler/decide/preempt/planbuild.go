@@ -15,11 +15,11 @@ import (
 // this plan changes them.
 type planBuild struct {
 	shard *shard.State
-	// mandate is the epoch of the pod's partition with the registry of terms; docs are the documents by node UID,
+	// authority is the epoch of the pod's partition with the registry of terms; docs are the documents by node UID,
 	// order their UIDs in the order in which they were opened.
-	mandate txns.Authority
-	docs    map[string]ledger.NodeDoc
-	order   []string
+	authority txns.Authority
+	docs      map[string]ledger.NodeDoc
+	order     []string
 	// claims are the claims on victims that must be evicted, keepers the pods that must stay. yields counts the
 	// victims that are only reserved, and are asked back from their binders.
 	claims  []txns.NodeEntry
@@ -30,8 +30,8 @@ type planBuild struct {
 // newPlan returns a plan for a place on a node, with the node's document, whose high-water mark covers the node's
 // version that was decided on. It returns false if this shard does not own the pod's partition.
 func newPlan(s *shard.State, a *attempt.Attempt, node *state.NodeInfo) (*planBuild, bool) {
-	mandate, ok := s.Mandate(a.Offer.Partition)
-	b := &planBuild{shard: s, mandate: mandate, docs: map[string]ledger.NodeDoc{}}
+	authority, ok := s.Authority(a.Offer.Partition)
+	b := &planBuild{shard: s, authority: authority, docs: map[string]ledger.NodeDoc{}}
 	doc := b.open(node.Node).Cover(ledger.KindNode, node.Node.ResourceVersion)
 	b.docs[node.Node.UID] = doc
 	return b, ok
@@ -97,7 +97,7 @@ func (b *planBuild) keep(keepers []preempt.Keeper) bool {
 // request returns the content in the form of a T2. Budgets, guards and exclusive claims are added by the caller.
 func (b *planBuild) request(node *state.NodeInfo, entry ledger.Entry) txns.Nomination {
 	return txns.Nomination{
-		Authority: b.mandate, Hold: txns.NodeEntry{NodeUID: node.Node.UID, Entry: entry},
+		Authority: b.authority, Hold: txns.NodeEntry{NodeUID: node.Node.UID, Entry: entry},
 		Victims: b.claims, Yields: b.yields, Keepers: b.keepers, Docs: b.documents(), Facts: b.shard.View.TxnFacts(),
 	}
 }

@@ -14,9 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/txn"
 )
 
-// Deps are the parts of a shard that preemption works with. All are required; they are shared with the rest of the
-// core, and none of them calls preemption except through the ports that are named in advice.Plans and
-// reserve.Reserver.
+// Deps are the parts of a shard that preemption works with. All are required, and shared with the rest of the core.
+// Where they call preemption, package decide has passed them a function or an interface (advice.Plans).
 type Deps struct {
 	Life       *lifecycle.Attempts
 	Slot       *txn.Slot

@@ -187,13 +187,13 @@ func (rc *reconciler) repick(
 // inspected again later. Extenders are asked again after a promotion that was lost, as an opinion holds only as of
 // its question.
 func (rc *reconciler) sendPromotion(s holdState, f promotionBasis) inspection {
-	mandate, mine := rc.shard.Mandate(s.entry.Partition())
+	authority, mine := rc.shard.Authority(s.entry.Partition())
 	if !mine {
 		return inspectionWaits
 	}
 	target, _ := txns.Finish(s.doc, rc.shard.View.TxnFacts())
 	p := txns.Promotion{
-		Authority: mandate, Target: target.Cover(ledger.KindNode, f.node.Node.ResourceVersion), Docs: s.otherDocs,
+		Authority: authority, Target: target.Cover(ledger.KindNode, f.node.Node.ResourceVersion), Docs: s.otherDocs,
 		PodUID: s.podUID, Token: s.token, PodRV: s.pod.ResourceVersion, Wish: s.pod.Wish(),
 		Fits: true, Guards: f.guards, Facts: rc.shard.View.TxnFacts(),
 		Volumes: f.volumes.Volumes, Devices: f.volumes.Devices, Exclusives: f.exclusives,

@@ -101,7 +101,7 @@ func (nm *nominator) preempt(s seeker, q engine.PreemptQuery) preempt.Result {
 // timed runs a search of the engine for victims, with the promises to the pod's claims in effect, and reports its
 // time as upstream reports PostFilter.
 func (nm *nominator) timed(s seeker, search func() preempt.Result) preempt.Result {
-	defer nm.shard.LookUp(s.volumes)()
+	defer nm.shard.UsePromises(s.volumes)()
 	if nm.shard.Laps == nil {
 		return search()
 	}

@@ -128,7 +128,7 @@ func (rc *reconciler) fitsElsewhere(s holdState) string {
 		return ""
 	}
 	defer v.SetAside(s.pod)()
-	defer rc.shard.LookUp(v)()
+	defer rc.shard.UsePromises(v)()
 	concern, err := rc.rules.ConcernOf(s.pod, profile)
 	r := rc.search.Query(profile, engine.Query{Pod: s.pod, Seed: attempt.Seed(s.pod.UID, s.attempt)})
 	if err != nil || r.Err != nil || len(r.Feasible) == 0 {

@@ -174,7 +174,7 @@ func (r *Recorder) Prefer(e *evidence.Evidence, nodeUID string) {
 }
 
 // NoteOwnCommit notes that the view of the ledger is about to learn the shard's own transaction, ahead of its watch.
-// Learning does so for a lost one. (What the registry and the guards learn is omitted: no choice of a node depends
+// NoteLearned does so for a lost one. (What the registry and the guards learn is omitted: no choice of a node depends
 // on it.)
 func (r *Recorder) NoteOwnCommit(revision int64) {
 	if !r.Shard.NoEvidence && revision > r.Shard.Ledger.Revision() {

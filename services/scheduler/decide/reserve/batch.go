@@ -31,14 +31,15 @@ type batch struct {
 	why error
 }
 
-// draft is a node's document in the form that the transaction will write.
+// draft is a node's document in the form that the transaction will write, with the changes of all attempts that
+// joined.
 type draft struct {
 	doc ledger.NodeDoc
 	// weight is the size that it takes of the transaction.
 	weight int
 }
 
-// joining is the result of adding an attempt to a batch.
+// joining is the result of adding an attempt to a batch. All but joined leave the batch as it was.
 type joining uint8
 
 const (

@@ -42,7 +42,7 @@ func (x *Searcher) heldPods(pod *state.Pod, profile *placement.Profile, concern 
 		return nil
 	}
 	var matchers []*crossnode.Matcher
-	rules, _ := profile.CrossRules(pod, x.Shard.View.Snapshot()) // an error would have ended concernOf
+	rules, _ := profile.CrossRules(pod, x.Shard.View.Snapshot()) // an error would have ended the attempt before
 	for i := range rules {
 		if rules[i].Kind == rule.CrossSpread {
 			matchers = append(matchers, x.Rules.MatcherOf(rules[i].Terms))
@@ -75,7 +75,8 @@ func (x *Searcher) counts(rules []*crossnode.Matcher, podUID string) bool {
 	return pod.NodeName == "" && slices.ContainsFunc(rules, selects)
 }
 
-// requireWithoutHolds reduces a result to the nodes that also pass without the held pods.
+// requireWithoutHolds reduces a result to the nodes that also pass without the held pods. If none is left, the
+// result depends on holds, and its diagnosis is that of the failed nodes.
 func (x *Searcher) requireWithoutHolds(
 	a *attempt.Attempt, p *placement.Profile, v claims.Supply, r record.Evaluation, held map[string]bool,
 ) record.Evaluation {
@@ -141,7 +142,8 @@ func uidsOf(ranked []placement.Scored) map[string]bool {
 	return uids
 }
 
-// nodesWithout returns all nodes, without the given unbound pods.
+// nodesWithout returns all nodes, without the given unbound pods. Nodes that have one are copied, and the others
+// shared.
 func nodesWithout(nodes []*state.NodeInfo, pods map[string]bool) []*state.NodeInfo {
 	nodes = slices.Clone(nodes)
 	for i, n := range nodes {

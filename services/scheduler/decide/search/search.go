@@ -52,7 +52,7 @@ func (x *Searcher) Find(
 	a *attempt.Attempt, profile *placement.Profile, v claims.Supply, concern *guard.Concern, avoided []string,
 ) record.Evaluation {
 	onHold := x.heldPods(a.Pod, profile, concern)
-	done := x.Shard.LookUp(v)
+	done := x.Shard.UsePromises(v)
 	found := x.evaluate(profile, a, scope{avoided: avoided, whole: len(onHold) > 0})
 	done()
 	if len(onHold) == 0 {

@@ -102,8 +102,8 @@ func (s *State) LoseEpochs(partitions []int32, epochs map[int32]int64) {
 	}
 }
 
-// Mandate returns what entitles this shard to decide about a pod of a partition.
-func (s *State) Mandate(partition int32) (txns.Authority, bool) {
+// Authority returns what entitles this shard to decide about a pod of a partition.
+func (s *State) Authority(partition int32) (txns.Authority, bool) {
 	epoch, ok := s.Holds(partition)
 	return txns.Authority{
 		Epochs: map[int32]int64{partition: epoch}, TermRegistryRevision: s.Ledger.Terms().RegistryRevision(),
@@ -187,8 +187,8 @@ func (s *State) NodesWith(node *state.NodeInfo) []*state.NodeInfo {
 	return nodes
 }
 
-// LookUp makes the engine look up volumes and devices as they are promised, until done is called.
-func (s *State) LookUp(v claims.Supply) (done func()) {
+// UsePromises makes the engine look up volumes and devices as they are promised, until done is called.
+func (s *State) UsePromises(v claims.Supply) (done func()) {
 	if !v.Promised() {
 		return func() {}
 	}
