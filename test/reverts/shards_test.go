@@ -135,7 +135,7 @@ var shards = []revert{
 		bug: 50, taken: "Rules are decided although a pod is bound to a node that the facts do not show.",
 		edits: []edit{{
 			"pkg/ledger/view/uncounted.go",
-			"if v.vouched(uid, c) {\n\t\t\treturn true", "if v.vouched(uid, c) {\n\t\t\treturn false",
+			"if v.promisedOnName(uid, c) {\n\t\t\treturn true", "if v.promisedOnName(uid, c) {\n\t\t\treturn false",
 		}},
 		fails: []failing{
 			{"pkg/ledger/view", "TestPodsOnUnknownNodes"}, {ofShards, "TestPodOnANodeThatSeemsGoneCounts"},
