@@ -58,7 +58,7 @@ func writeExplanation(w io.Writer, r *plan.Report, format string) error {
 			}
 		}
 		fmt.Fprintf(w, "\n%s of profile %s: %d picked, %d to evict\n", s.Strategy, s.Profile, s.Picked, going)
-		for _, sentence := range s.Notes {
+		for _, sentence := range s.Says {
 			fmt.Fprintf(w, "  %s\n", sentence)
 		}
 		for _, reason := range counted(because) {
