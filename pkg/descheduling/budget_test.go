@@ -119,7 +119,7 @@ func inZones(n int) []state.APIObject {
 }
 
 // notes returns the report of the only strategy, in one string.
-func notes(out Outcome) string { return strings.Join(out.Reports[0].Notes, "; ") }
+func notes(out Outcome) string { return strings.Join(out.Reports[0].Says, "; ") }
 
 // TestRulesOfOneNamespaceHaveAShare checks that rules of a namespace that would take too long are not all
 // evaluated, and that those of other namespaces are.

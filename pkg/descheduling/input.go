@@ -112,9 +112,9 @@ type StrategyReport struct {
 	Strategy string `json:"strategy"`
 	// Picked is how many pods it picked.
 	Picked int `json:"picked"`
-	// Notes explains why it picked none, and which pods were left out before it picked. It is empty if there is
+	// Says explains why it picked none, and which pods were left out before it picked. It is empty if there is
 	// nothing to add to the picked pods.
-	Notes []string `json:"says,omitempty"`
+	Says []string `json:"says,omitempty"`
 	// Nodes holds the strategy's judgement of each node, by name; only with Input.Kept, and only for strategies
 	// that judge nodes.
 	Nodes map[string]string `json:"nodes,omitempty"`

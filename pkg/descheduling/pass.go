@@ -144,7 +144,7 @@ func (r *run) moved(pod *Pod, landing string) {
 
 // note adds a sentence to the strategy's report.
 func (p *pass) note(format string, args ...any) {
-	p.report.Notes = append(p.report.Notes, fmt.Sprintf(format, args...))
+	p.report.Says = append(p.report.Says, fmt.Sprintf(format, args...))
 }
 
 // protects is the guard's filter for strategies that exclude protected pods from the start, such as those that

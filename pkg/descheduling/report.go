@@ -27,7 +27,7 @@ func (p *pass) noteOverspent() {
 // conclude reports why a strategy picked nothing, unless the strategy did so itself, and which pods it left out,
 // the most frequent reason first. It is called only for strategies that did not fail.
 func (p *pass) conclude(args policy.Args) {
-	if p.report.Picked == 0 && len(p.report.Notes) == 0 {
+	if p.report.Picked == 0 && len(p.report.Says) == 0 {
 		p.note("%s", idle(args))
 	}
 	p.noteOverspent()

@@ -85,7 +85,7 @@ func PlanSummary(w io.Writer, r *plan.Report, format string) error {
 			}
 		}
 		fmt.Fprintf(w, "\n%s of profile %s: %d picked, %d to evict\n", s.Strategy, s.Profile, s.Picked, evicted)
-		for _, sentence := range s.Notes {
+		for _, sentence := range s.Says {
 			fmt.Fprintf(w, "  %s\n", sentence)
 		}
 		// What the strategy says about nodes comes before the pods that protections and guards keep.
