@@ -13,7 +13,7 @@
 //
 // # The claims of a pod
 //
-// VolumeBinding sorts the claims of a pod into four sets, and a node has to satisfy all of them:
+// VolumeBinding sorts the claims of a pod into four sets:
 //
 //   - bound: the claim has a volume, whose node affinity must match the node;
 //   - immediate: the claim should have a volume and has none, so that the pod waits;
