@@ -252,7 +252,7 @@ func (b *binder) bind(e effect.Bind) {
 	})
 }
 
-// lostBind is what a pod shows whose bind was refused.
+// lostBind returns the state of a pod whose bind was refused.
 func (w *world) lostBind(e effect.Bind, outcome bindOutcome) effect.Answered {
 	read := w.api.read(e.Pod.UID)
 	switch {

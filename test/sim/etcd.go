@@ -17,7 +17,7 @@ func (l *leases) alive(id int64) bool { _, ok := l.renewed[id]; return ok }
 
 func (l *leases) renew(id int64, now time.Duration) { l.renewed[id] = now }
 
-// promote is what a new leader of etcd does: every lease starts again.
+// promote models the promotion of a new etcd leader: every lease starts again with its full TTL.
 func (l *leases) promote(now time.Duration) {
 	for id := range l.renewed {
 		l.renewed[id] = now

@@ -190,7 +190,7 @@ func (w *world) settleClaim(e effect.FencePod, pick ledger.DevicePick, kept bool
 		n.Finalizers = nil
 	case done.version > pick.ClaimRV:
 		return done
-	default: // it has to move: what protects it goes with the next write
+	default: // it has to move: its finalizer is added with the next write
 		n.Finalizers, done.more = []string{resourcev1.Finalizer}, true
 	}
 	w.api.put(events.KindResourceClaim, n)

@@ -17,8 +17,8 @@ type keptPlace struct {
 	node string
 }
 
-// checkPlaces looks at what becomes of places in one document. S13: one goes to a pod that replaces
-// the one which is moved, or to a more important one.
+// checkPlaces checks how the kept places of one document are used. S13: a place is given to the pod that replaces the
+// moved one, or to a more important pod.
 func (o *oracle) checkPlaces(d replica.DocChange) {
 	for _, e := range d.After.Entries {
 		if _, known := o.places[e.Token]; e.Role != ledger.RoleMove || known {
@@ -69,7 +69,7 @@ func sameOwner(a, b *corev1.Pod) bool {
 	return len(a.OwnerReferences) > 0 && len(b.OwnerReferences) > 0 && a.OwnerReferences[0].UID == b.OwnerReferences[0].UID
 }
 
-// checkKept is S13: beside the pods that stand on a node, the places that are kept there have room.
+// checkKept is S13: the kept places of a node fit on it together with the pods that are bound there.
 func (o *oracle) checkKept(stand []stands) {
 	kept := map[string]int64{}
 	for _, p := range o.places {

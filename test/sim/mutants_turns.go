@@ -70,7 +70,7 @@ func (s *shard) learnEarly(current []ledger.KV) error {
 	return s.learn(b)
 }
 
-// twin marks the pod of a reservation as another one, which no facts tell of.
+// twin marks the pod of a reservation as another one, which no facts contain.
 const twin = "-twin"
 
 // unnamed hides from shards whose the reservations are that they read of.

@@ -13,10 +13,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
-// Kubernetes' own storage is restored from a backup: objects and resourceVersions go back. The queue that leads
-// finds that out when it goes on with its watches, or begins a round (watch.go, generation.go).
+// Kubernetes' own storage is restored from a backup: objects and resourceVersions go back. The leading queue finds
+// that out when it resumes its watches or begins a round (watch.go, generation.go).
 
-// kubernetes is what becomes of the API server as a whole.
+// kubernetes is the state of the API server's storage as a whole.
 type kubernetes struct {
 	// goesBack: it is to be restored, before the ledger's store is lost, if that is.
 	goesBack bool
@@ -36,9 +36,9 @@ type keptAPI struct {
 	away []awayNode
 }
 
-// othersWrite is by how much resourceVersions rise on account of those who write things that nobody here reads:
-// between a backup and what follows, so that a restored API server is not as far as before by the time that
-// somebody looks; and once more after that, so that resourceVersions come again, for something else.
+// othersWrite is the rise of resourceVersions through writes to kinds that Berth does not read: between a backup and
+// the restore, so that a restored API server is behind even when a member looks at it later; and once more after the
+// restore, so that resourceVersions are used again for other changes.
 const othersWrite = 1000
 
 // keepAPI makes a backup.
@@ -171,7 +171,7 @@ func (w *world) hurry() time.Duration {
 	return 1
 }
 
-// tells: Kubernetes was restored, and not everybody need have heard what it is now.
+// tells reports whether Kubernetes was restored and some process may not have observed its new state yet.
 func (w *world) tells() bool { return w.wentBack || w.begun > 0 && w.now < w.begun+aftermath }
 
 // aftermath is how long things go wrong, at least, after a generation was opened because Kubernetes went back.
@@ -192,8 +192,8 @@ func (w *world) opened() {
 	w.doubtful, w.wentBack, w.unseen = false, false, false
 }
 
-// behind leaves most binders, and some shards, with the facts of before for longer than it takes to tell and use
-// new ones.
+// behind leaves most binders, and some shards, with the old facts for longer than it takes to publish and use new
+// ones.
 func (w *world) behind() {
 	w.lagFacts(20)
 	for _, b := range w.binders {

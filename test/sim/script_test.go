@@ -19,10 +19,10 @@ import (
 )
 
 // TestScripts plays the scripts in testdata/scripts against the real cores, without faults other than those that a
-// script asks for, and compares what happens with what the script has recorded. `make scripts REWRITE=1` records it
-// again.
+// script requests, and compares the events with those that the script has recorded. `make scripts REWRITE=1` records
+// them again.
 //
-// A command and its arguments stand above the line of dashes, what happens below it:
+// A script has commands with their arguments above a line of dashes, and the resulting events below it:
 //
 //	create      one object a line: node <name> pods=<n>, pod <name> [priority=<n>] [size=<n>], budget <app> stay=<n>
 //	run         until nothing is left undone, or with for=<duration> as long as that
@@ -48,7 +48,7 @@ func TestScripts(t *testing.T) {
 // script is a world that does only what it is asked for.
 type script struct {
 	w *world
-	// out is what has happened since the last command, seen how many changes of the API server it has.
+	// out holds the events since the last command, seen the number of API server changes among them.
 	out  strings.Builder
 	seen int
 	pods map[types.UID]*corev1.Pod
