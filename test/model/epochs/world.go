@@ -10,7 +10,7 @@ const (
 // doc is the document of a node: the pods with a reservation, as bits, at a revision.
 type doc struct{ entries, revision uint8 }
 
-// picture is the ledger, or what a shard knows of it.
+// picture is the ledger, or a shard's view of it.
 type picture struct {
 	docs [nodes]doc
 	// owner is who has the partition, 1 for the first shard, 0 for none. Epoch is the revision that the

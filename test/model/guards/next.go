@@ -175,8 +175,8 @@ func (m *model) holds(w *world, c pick) bool {
 	return true
 }
 
-// relies reports whether a placement may be wrong without the pod it counted in flight: only
-// spread is, where a pod elsewhere makes room.
+// relies reports whether a placement may be wrong without the pod in flight that it counted. Only spread is: a pod in
+// another zone raises the limit for this one.
 func (m *model) relies(c pick) bool {
 	for t, k := range m.terms {
 		if k == even && m.pods[c.pod-1].carriesTerm(t) && !m.without("retry of what counted a loser") {
@@ -225,7 +225,7 @@ func (m *model) inline(ledger history, c pick) history {
 	return ledger
 }
 
-// serve is what the API server and the binders do with one pod.
+// serve is a step of the API server or a binder on one pod.
 func (m *model) serve(w *world, p int, step func(string, world)) {
 	name := func(did string) string { return fmt.Sprintf("pod %d is %s", p, did) }
 	fact := func(did what, said string) {
@@ -263,8 +263,8 @@ func (h history) count(did what) int {
 	return n
 }
 
-// breaks says which rule a placement breaks as it commits, among all pods placed before it.
-// What was deleted and the shard had not read of may still be counted where that helps.
+// breaks returns the rule that a placement breaks as it commits, among all pods placed before it. Pods whose deletion
+// the shard had not read may still be counted where that helps.
 func (m *model) breaks(w *world, c pick) string {
 	p := int(c.pod - 1)
 	for t, k := range m.terms {

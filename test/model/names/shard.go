@@ -1,6 +1,6 @@
 package names
 
-// admission is what a shard may do with the node that its facts show.
+// admission is a shard's verdict on the node that its facts show.
 type admission uint8
 
 const (
@@ -50,8 +50,8 @@ func (m *model) open(s *shard) doc {
 	return d
 }
 
-// highWater is what the shard's facts about pods must have reached: that of the document, and those
-// of other documents of the name.
+// highWater is the resourceVersion that the shard's facts about pods must have reached: that of the document, and
+// those of other documents of the name.
 func (m *model) highWater(s *shard) uint8 {
 	hw := m.open(s).pods
 	blind := m.without("the high-waters of older documents") || m.without("high-waters handed on") ||
@@ -186,7 +186,7 @@ func (m *model) admit(w *world, i int, step stepFunc) {
 	step(does("shard %d admits node %d", uint8(i), s.node), t)
 }
 
-// collect is T16 of one document, by anybody who has read the ledger to its end.
+// collect is T16 of one document, by any process that has read the ledger to its end.
 func (m *model) collect(w *world, uid int, step stepFunc) {
 	d := w.docs[uid]
 	if !d.exists || d.entries != 0 || w.left.collections == 0 {

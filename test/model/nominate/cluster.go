@@ -69,7 +69,7 @@ func (m *model) vanish(w *world, p int, did string, step stepFunc) {
 	step(m.does(did, m.pods[p].name), t)
 }
 
-// serve is what else happens to a pod.
+// serve is any other change of a pod.
 func (m *model) serve(w *world, p int, step stepFunc) {
 	if w.pods[p].gone {
 		return

@@ -75,7 +75,7 @@ func (m *model) shards() int {
 	return n
 }
 
-// explored is what the explorer needs to try everything that can happen.
+// explored returns the model in the form that the explorer takes.
 func (m *model) explored(limit int) explore.Compact[world] {
 	start := world{left: m.limits, rev: 1}
 	for p := range m.owner {
