@@ -128,8 +128,8 @@ func (m *model) broken(w *world) string {
 	return ""
 }
 
-// key distinguishes states by everything they hold, except that of keys which were written since a shard read them
-// only that fact matters.
+// key distinguishes states by everything they hold. A shard's copy of the ledger is part of it only if keys have
+// changed since it was read.
 func key(w *world, buf []byte) []byte {
 	l := w.left
 	buf = append(buf, l.placements<<4|l.fences, l.registrations<<4|l.collections, w.node<<4|w.rev)
