@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/test/perf/bench"
 )
 
-// collection is what goes on between two moments in some namespaces.
+// collection records the events between two moments in some namespaces.
 type collection struct {
 	stage      *stage
 	namespaces []string
