@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/test/perf/bench"
 )
 
-// collection records the events between two moments in some namespaces.
+// collection is a measurement between two moments, of the pods of some namespaces.
 type collection struct {
 	stage      *stage
 	namespaces []string
