@@ -64,7 +64,7 @@ func (a *apiServer) put(kind events.Kind, o metav1.Object) {
 	a.history = append(a.history, apiChange{rv: a.rv, kind: kind, object: o, added: !known})
 }
 
-// remove deletes an object; the watch's last word has the resourceVersion of the deletion.
+// remove deletes an object; the watch's last event of it has the resourceVersion of the deletion.
 func (a *apiServer) remove(kind events.Kind, uid string) {
 	o, ok := a.objects[kind][uid]
 	if !ok {

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// cluster is who uses the simulated cluster: people, controllers and kubelets.
+// cluster models the users of the simulated cluster: administrators, controllers and kubelets.
 type cluster struct {
 	family family
 	made   int
@@ -52,7 +52,7 @@ type amounts struct {
 	swollen int
 }
 
-// restarting is how far the people are who restart the shards.
+// restarting is the progress of the administrators who restart the shards.
 type restarting struct {
 	// done is how many of their steps are.
 	done int
@@ -343,7 +343,7 @@ func (c *cluster) evict(w *world, p *corev1.Pod) {
 	_, _ = w.log.Append(w.ctx, eventlog.Decisions, eventlog.AnySequence, []eventlog.Message{msg}) // asked for or not
 }
 
-// kubelets let pods go that are being deleted, and now and then a pod ends by itself.
+// kubelets finish the deletion of pods, and now and then a pod ends by itself.
 func (c *cluster) kubelets(w *world, percent int) {
 	if w.apiAway() {
 		return

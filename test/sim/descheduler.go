@@ -25,10 +25,10 @@ type descheduler struct {
 	facts    *feed.Folder
 	promised *replica.View
 	history  *plan.History
-	// candidate is the session with which it runs for leadership, term what it leads under.
+	// candidate is the session with which it runs for leadership, term the term of its leadership.
 	candidate, term int64
 	leading         bool
-	// next is when the next cycle begins, cycle what is left of the one under way.
+	// next is when the next cycle begins, cycle the rest of the present one.
 	next  time.Time
 	cycle *cycle
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
-// evict is pods/eviction. As the real one it spends from the budget before it looks at the
-// UID, lets a pod go that is not bound or ends already, and fails for good with two budgets.
+// evict is pods/eviction. Like the real one it spends from the budget before it compares the UID, deletes a pod that
+// is not bound or is ending already, and fails for good with two budgets.
 func (a *apiServer) evict(e effect.Evict) effect.Result {
 	p, ok := a.pod(e.Pod.UID)
 	if !ok {

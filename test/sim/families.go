@@ -80,7 +80,7 @@ func (w *world) drawFamily() family {
 	return ordinary
 }
 
-// wish draws what the people of a run want, within what its family allows.
+// wish draws the wishes of the users of a run, within the limits of its family.
 func (c *cluster) wish(w *world) {
 	c.rules, c.fickle, c.ranked = w.chance(70), w.chance(40), w.chance(60)
 	c.nodesFirst, c.podsFirst = 2+w.rng.IntN(4), 4+w.rng.IntN(4)
@@ -324,7 +324,7 @@ func orphaned(w *world, p *proc, _ ledger.Txn) {
 	p.stall(1500+w.rng.IntN(3000), 1000+w.rng.IntN(2000))
 }
 
-// unheard: the others do not hear of it for a while, and go on.
+// unheard: the others do not observe it for a while, and continue.
 func unheard(w *world, p *proc, _ ledger.Txn) {
 	for _, s := range w.shards {
 		if &s.proc != p {
@@ -403,7 +403,7 @@ func (a *apiServer) free(stand []stands) int64 {
 	return max(left, 0)
 }
 
-// senderDies: who was to send the evictions does not live to.
+// senderDies: the process that was to send the evictions dies first.
 func senderDies(_ *world, p *proc, _ ledger.Txn) { p.crash() }
 
 // overbid: while a victim terminates, a pod more important than its preemptor comes.

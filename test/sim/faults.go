@@ -93,7 +93,7 @@ func (w *world) stepAny() error {
 	return w.do(func() error { return nil })
 }
 
-// restartPercent is how likely a dead process comes back when it is its turn.
+// restartPercent is how likely a dead process is restarted when it is its turn.
 const restartPercent = 2
 
 func (w *world) anyProcess() process {
@@ -150,8 +150,8 @@ func (w *world) pause() error {
 	return nil
 }
 
-// stall leaves a process without news, and with slow calls, while its lease lives; another of
-// its kind may come meanwhile and take over what the first still holds in its own eyes.
+// stall leaves a process without news, and with slow calls, while its lease is valid; another process of its kind may
+// come in that time and take over the partitions that the first still believes to hold.
 func (w *world) stall() error {
 	w.stallOne(w.anyProcess().base())
 	return nil
@@ -209,8 +209,8 @@ func (w *world) ambush(p *proc, podUID, nodeUID string) {
 	}
 }
 
-// replace rolls the other binders until the partition of a pod is not p's any more: who has
-// it is decided by the names of those that live.
+// replace rolls the other binders until p no longer has the partition of a pod: the names of the live binders decide
+// which of them has it.
 func (w *world) replace(p *proc, podUID string) {
 	partition := strconv.Itoa(int(membership.BinderPartition(podUID)))
 	for _, b := range w.binders {
@@ -259,7 +259,7 @@ func (w *world) compact() error {
 	return ignored(w.store.Compact(last - w.rng.Int64N(min(last, 40))))
 }
 
-// ignored: the store may refuse to compact what is compacted.
+// ignored: the store may refuse to compact revisions that are compacted already.
 func ignored(error) error { return nil }
 
 func (w *world) compactAPI() error {
@@ -272,7 +272,7 @@ func (w *world) compactAPI() error {
 func (w *world) loseTail() error {
 	last, err := w.log.Last(w.ctx, eventlog.Facts)
 	if err != nil || last < 2 || w.unseen {
-		return err // the facts show what is lost of Kubernetes
+		return err // the facts show the loss of Kubernetes
 	}
 	after := last - 1 - uint64(w.rng.IntN(int(min(last-1, 8))))
 	w.log.LoseTail(eventlog.Facts, after)

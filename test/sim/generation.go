@@ -38,7 +38,7 @@ const (
 	clusterUID      = "cluster"
 )
 
-// backUp keeps what the store holds, and what Kubernetes does, as people do now and then.
+// backUp makes a backup of the store, and of Kubernetes, as administrators do now and then.
 func (w *world) backUp() {
 	if w.cluster.family != anew {
 		return
@@ -51,7 +51,7 @@ func (w *world) backUp() {
 	}
 }
 
-// loseStore replaces the ledger's store by an empty one, or by what it held some time ago.
+// loseStore replaces the ledger's store by an empty one, or by its content of some time ago.
 func (w *world) loseStore() error {
 	if w.cluster.family != anew || w.doubtful || w.losses > 1 || w.goesBack && w.restores == 0 {
 		return nil

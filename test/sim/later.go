@@ -45,7 +45,7 @@ func valueOf(key string) proto.Message {
 	return &ledgerpb.Floor{}
 }
 
-// part is a message within a value, and what it is called there as long as it stays the same thing.
+// part is a message within a value, with a name that identifies it as long as it exists.
 type part struct {
 	name    string
 	message proto.Message

@@ -11,7 +11,7 @@ import (
 
 // keptPlace is a place that the ledger keeps for the replacement of a pod (T12).
 type keptPlace struct {
-	// victim is the pod that is to be moved.
+	// victim is the pod to move.
 	victim *corev1.Pod
 	// node is where the place is.
 	node string
@@ -45,7 +45,7 @@ func (o *oracle) checkPlaces(d replica.DocChange) {
 	}
 }
 
-// placeTaken finds who of those that came has taken a place, and returns the others.
+// placeTaken finds the new entry that has taken a place, and returns the others.
 func (o *oracle) placeTaken(place keptPlace, m ledger.Entry, came []ledger.Entry) []ledger.Entry {
 	for i, e := range came {
 		p, ok := o.w.api.pod(e.PodUID)

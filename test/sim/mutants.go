@@ -28,11 +28,11 @@ type Mutant struct {
 	// txn changes a transaction on its way to the ledger, resubmit a transaction that is sent again.
 	txn      func(w *world, what string, t ledger.Txn) ledger.Txn
 	resubmit func(w *world, t ledger.Txn) ledger.Txn
-	// sent changes a transaction on its way, given who has sent it.
+	// sent changes a transaction on its way, given its sender.
 	sent func(w *world, c committed) ledger.Txn
 	// ledger changes what a watch of the ledger delivers.
 	ledger func(s *streams, b replica.Batch) replica.Batch
-	// facts changes what is read of the facts.
+	// facts changes the records that are read of the facts.
 	facts func(s *streams, records []eventlog.Record) []eventlog.Record
 	// append changes what an append of facts expects, epoch the number of a new epoch.
 	append func(last eventlog.Tail) eventlog.Tail
@@ -45,14 +45,14 @@ type Mutant struct {
 	switches
 }
 
-// expected is how a mutant is played, and what is demanded of it.
+// expected describes how a mutant is played, and the results that are demanded of it.
 type expected struct {
 	// rare: it takes more than a few dozen seeds to find it.
 	rare bool
 	// harmless: it is argued that no harm comes of it, and playing it must show none.
 	harmless bool
-	// budgets: it is played with Options.Budgets. family, if set, is that of all its seeds: the one
-	// in which what it takes is likeliest.
+	// budgets: it is played with Options.Budgets. family, if set, is the family of all its seeds: the one in which
+	// the needed situation is likeliest.
 	budgets bool
 	family  family
 	// lateBinds makes it likelier that a bind arrives after its caller has given up.
@@ -299,7 +299,7 @@ func docs(w *world, t ledger.Txn, change func(now, put ledger.NodeDoc) ledger.No
 	return t
 }
 
-// rebased makes a transaction add what it adds to the documents as they are now.
+// rebased makes a transaction apply its additions to the present documents.
 func rebased(w *world, t ledger.Txn) ledger.Txn {
 	t.Compares = slices.Clone(t.Compares)
 	for i, c := range t.Compares {

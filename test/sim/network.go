@@ -151,7 +151,7 @@ func (w *world) dies(c *call) bool {
 	}
 	if w.chance(33) {
 		// It has been carried out, and its sender is no longer there to receive the answer.
-		_ = c.unheard() // what it has broken is noted
+		_ = c.unheard() // the oracle notes violations
 		c.done = true
 	}
 	c.who.crash()

@@ -94,7 +94,7 @@ func (c *cluster) comeBack(w *world, i int) {
 	w.tracef("node %s registers again as %s, with room for %d", n.Name, n.UID, room(n))
 }
 
-// resize changes what is allocatable of a node.
+// resize changes a node's allocatable.
 func (c *cluster) resize(w *world, n *corev1.Node, pods int) {
 	if int64(pods) == room(n) {
 		return
@@ -142,7 +142,7 @@ func (c *cluster) podGC(w *world, percent int) {
 // foresee a conflict between such a pod and the pods placed in the meantime.
 func (c *cluster) reunited(s stands) bool { return s.since < c.registered[s.node.UID] }
 
-// lagFacts leaves some of those who read the facts without them for a while; the ledger they go on reading.
+// lagFacts leaves some readers of the facts without new ones for a while; they continue to read the ledger.
 func (w *world) lagFacts(percent int) {
 	for _, p := range w.processes() {
 		b := p.base()
@@ -171,7 +171,7 @@ func returns(w *world, _ *proc, t ledger.Txn) {
 	}
 }
 
-// contend has as many pods come as there is room for, so that what is free is wanted at once.
+// contend creates as many pods as there is capacity for, so that free capacity is wanted at once.
 func (c *cluster) contend(w *world) {
 	for range 3 {
 		if len(w.api.pods()) < maxPods+4 {

@@ -19,8 +19,8 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
-// oracle knows everything at once, and looks for what must not be. S1 to S12 and I1 to I12
-// are the names of ARCHITECTURE.md and of pkg/ledger.
+// oracle knows the whole state at once, and looks for violations. S1 to S12 and I1 to I12 are the names of
+// ARCHITECTURE.md and of pkg/ledger.
 type oracle struct {
 	w *world
 	// truth is the ledger's true state, not a member's view of it. It serves to look up plans and claims; promised

@@ -38,7 +38,7 @@ type proc struct {
 	drift int64
 	// answered is the revision of the last transaction of this life that it knows to be carried out.
 	answered int64
-	// store is the one that it has worked with in this life.
+	// store is the store that it has worked with in this life.
 	store *mem.Store
 	lease
 }

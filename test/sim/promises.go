@@ -21,7 +21,7 @@ type promises struct {
 	names map[string]string
 	// floor are the high-waters that collected documents have left.
 	floor map[string]uint64
-	// closed: no generation of the ledger is open, and what it promised before is being cleared.
+	// closed: no generation of the ledger is open, and its earlier promises are being cleared.
 	closed bool
 	later  laterFields
 }

@@ -18,7 +18,7 @@ import (
 
 // kubernetes is the state of the API server's storage as a whole.
 type kubernetes struct {
-	// goesBack: it is to be restored, before the ledger's store is lost, if that is.
+	// goesBack: Kubernetes will be restored before the ledger's store is lost, if either happens.
 	goesBack bool
 	kept     *keptAPI
 	// lives is how often the API server has been started again: connections end with each life.
@@ -64,7 +64,7 @@ func (a *apiServer) clone() apiServer {
 // apiAway reports whether the API server is being started again.
 func (w *world) apiAway() bool { return w.now < w.faults.apiAway }
 
-// restartAPI has the API server go away for a moment, and come back with what it had, or with a backup of that.
+// restartAPI makes the API server unavailable for a moment; it comes back with its content, or with a backup of it.
 func (w *world) restartAPI() {
 	restores := w.goesBack && !w.doubtful && w.restores == 0 && w.toldSince(w.kept)
 	if w.apiAway() || !restores && w.chance(95) {
@@ -110,7 +110,7 @@ func (w *world) losesBinds(b *keptAPI) bool {
 	})
 }
 
-// breakConnections loses what is under way to the API server, and its answers.
+// breakConnections loses the calls under way to the API server, and its answers.
 func (w *world) breakConnections() {
 	w.calls = slices.DeleteFunc(w.calls, func(c *call) bool { return c.to == toAPI && (c.late || !c.alive()) })
 	for _, c := range w.calls {
@@ -146,7 +146,7 @@ func (a *apiServer) hasNode(name string) bool {
 	return slices.ContainsFunc(a.nodes(), func(n *corev1.Node) bool { return n.Name == name })
 }
 
-// goBack forgets what is not so any more, because Kubernetes went back.
+// goBack forgets records that are no longer true, because Kubernetes went back.
 func (o *oracle) goBack() {
 	maps.DeleteFunc(o.boundAt, func(uid string, _ uint64) bool {
 		p, there := o.w.api.pod(uid)

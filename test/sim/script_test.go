@@ -45,7 +45,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// script is a world that does only what it is asked for.
+// script is a world that performs only the requested steps.
 type script struct {
 	w *world
 	// out holds the events since the last command, seen the number of API server changes among them.
@@ -286,7 +286,7 @@ var readable = []struct {
 	{regexp.MustCompile(`( bind .*): \d$`), "$1: refused"},
 }
 
-// changes prints what has changed at the API server.
+// changes prints the changes of pods at the API server.
 func (s *script) changes() {
 	for ; s.seen < len(s.w.api.history); s.seen++ {
 		c := s.w.api.history[s.seen]
@@ -302,7 +302,7 @@ func (s *script) changes() {
 	}
 }
 
-// changeOf returns what has become of a pod, empty if that is nothing a reader wants to know.
+// changeOf describes the change of a pod, empty if it is of no interest to a reader.
 func changeOf(before, after *corev1.Pod, deleted bool) string {
 	if before == nil {
 		before = &corev1.Pod{}

@@ -186,7 +186,7 @@ func (s *shard) known(what string, t ledger.Txn) knowledge {
 	return out
 }
 
-// forgetful: what it has read is not there any more, and what it decides by now may be older.
+// forgetful: after a reset the shard's earlier facts are gone, and its next decisions may rest on older ones.
 func (s *shard) forgetful(b follow.Batch) {
 	if b.Reset {
 		for uid := range s.offers {
@@ -257,13 +257,13 @@ func (s *shard) stepBeat() error {
 	return s.step(step.Input{Beat: true})
 }
 
-// drain is a rolling restart's: what is not reserved is given back.
+// drain is part of a rolling restart: offers without a reservation are returned.
 func (s *shard) drain() error {
 	s.draining = true
 	return s.step(step.Input{Drain: true, Beat: true})
 }
 
-// stepKeeper takes the partitions that this shard should hold and leaves the others.
+// stepKeeper takes the partitions that this shard should hold and releases the others.
 func (s *shard) stepKeeper() error {
 	k := &s.keeps
 	if k.waiting || k.picture.Revision == 0 || k.picture.Revision < k.written || !s.registered || s.draining {

@@ -54,7 +54,7 @@ func (c *cluster) restart(w *world, p *corev1.Pod) {
 	c.done, c.awaited = (c.done+1)%3, w.api.rv
 }
 
-// closeEmpty closes one node on which nothing runs, and opens the others.
+// closeEmpty closes one node on which nothing runs, and opens all others.
 func (c *cluster) closeEmpty(w *world) {
 	used, closed := map[string]bool{}, false
 	for _, s := range w.oracle.standing() {

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 )
 
-// streams is where one process has got to in what it reads.
+// streams is the position of one process in each of the streams that it reads.
 type streams struct {
 	p       *proc
 	history follow.History
@@ -196,7 +196,7 @@ func (s *streams) readDecisions() (out []events.SequencedDecision, caughtUp bool
 		return nil, false, err
 	}
 	if s.decisions == 0 || s.decisions > last+1 {
-		s.decisions = last + 1 // what was said before is in the ledger and the facts
+		s.decisions = last + 1 // the effects of earlier decisions are in the ledger and the facts
 	}
 	if s.decisions > last {
 		return nil, true, nil
@@ -259,7 +259,7 @@ func (o *outbox) flush(p *proc) error {
 type factLog struct {
 	*memlog.Log
 	p *proc
-	// stop ends what the writer is about, which has made so many appends; nil while it opens.
+	// stop ends the writer's present append; appends counts its appends. stop is nil while it opens.
 	stop    func()
 	appends int
 }

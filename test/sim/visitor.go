@@ -188,7 +188,7 @@ func plain(p *corev1.Pod) bool {
 		len(p.Spec.Containers[0].Ports) == 0
 }
 
-// promisedOn is how much of a node is taken at most, whatever becomes of what is promised there.
+// promisedOn is the largest possible use of a node, whatever the outcome of the promises there.
 func (w *world) promisedOn(n *corev1.Node) (used int64) {
 	for _, s := range w.oracle.standing() {
 		if s.node.Name == n.Name {

@@ -21,7 +21,7 @@ import (
 // Options of one run.
 type Options struct {
 	Seed uint64
-	// Mutant is the part of the protocol that is taken away; the zero value is none.
+	// Mutant is the part of the protocol that is removed; the zero value is none.
 	Mutant Mutant
 	// Budgets: pods of several priorities compete for few nodes and one budget, with evictions that others request,
 	// and only Berth evicts pods.
@@ -34,7 +34,7 @@ type Options struct {
 
 // Report is the result of a run.
 type Report struct {
-	// Hits counts what happened, by name; see Wanted.
+	// Hits counts events, by name; see Wanted.
 	Hits map[string]int
 	// Steps is how many there were, Virtual how long they took in the world's own time.
 	Steps   int
