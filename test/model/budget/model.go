@@ -58,8 +58,8 @@ func (m *model) next(w *world, step stepFunc) {
 	m.controller(w, step)
 }
 
-// broken checks I8 and S6: no more pods are down than the budget allows, and all that is
-// claimed could go. The second cannot be promised while others evict too.
+// broken checks I8 and S6: no more pods are down than the budget allows, and all claimed victims could be evicted.
+// The second cannot be promised while other clients evict too.
 func (m *model) broken(w *world) string {
 	running, claimed := 0, 0
 	for p := range m.pods {

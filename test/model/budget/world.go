@@ -8,7 +8,7 @@ const (
 	maxRequests = 3
 )
 
-// scenario is one disruption budget and its pods, and how often what may happen does.
+// scenario is one disruption budget with its pods, and limits how often each event may happen.
 type scenario struct {
 	// pods run at the start, healthy; desired is how many of them the budget wants to stay.
 	pods, desired int

@@ -53,7 +53,7 @@ const (
 // needed are parts of the protocol, each with the first violation without it.
 var needed = []struct {
 	without []string
-	// counting: only what comes of it is looked at.
+	// counting: only the consequences count as violations.
 	counting bool
 	found    string
 }{

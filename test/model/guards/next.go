@@ -144,7 +144,7 @@ func (m *model) land(w *world, i int, step func(string, world)) {
 	step(fmt.Sprintf("shard %d: pod %d is placed in zone %d", i, c.pod-1, c.zone), n)
 }
 
-// refuse takes back what was on its way.
+// refuse refuses the placement in flight.
 func (m *model) refuse(w world, i int, step func(string, world)) {
 	s := &w.shards[i]
 	done := s.flight.pod
@@ -186,9 +186,9 @@ func (m *model) relies(c pick) bool {
 	return false
 }
 
-// follow lets the placement that waits follow on the one that has just been made: it
-// counted that one, so it may compare what that one has put. If that one put a guard
-// without comparing it, what else was put in between is not counted.
+// follow lets the waiting placement follow on the one that has just been made: it counted that placement, so it may
+// compare the guards that it has put. If one of these was put without a compare, puts of other shards in between are
+// not counted.
 func (s *shard) follow(sc *scenario, done pick, careless bool) {
 	after := &s.flight
 	if after.none() {

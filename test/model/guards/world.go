@@ -42,8 +42,7 @@ type pod struct {
 func (p pod) carriesTerm(t int) bool { return p.carries>>t&1 == 1 }
 func (p pod) matchesTerm(t int) bool { return p.matches>>t&1 == 1 }
 
-// world is a state of the model: what the ledger and the API server have done so far, and
-// what each shard makes of it.
+// world is a state of the model: the history of the ledger and the API server, and each shard's view of it.
 type world struct {
 	ledger history
 	facts  history

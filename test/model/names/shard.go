@@ -83,7 +83,7 @@ func (m *model) used(s *shard, w *world) int {
 // seen reports whether a shard's facts show a pod bound.
 func (w *world) seen(s *shard, p int) bool { return w.bound[p] != 0 && w.bound[p] <= s.progress }
 
-// place is T1 of one pod: decided on what the shard knows, and compared with what there is.
+// place is T1 of one pod: decided on what the shard knows, and compared with the present ledger.
 func (m *model) place(w *world, i, p int, step stepFunc) {
 	s := &w.shards[i]
 	if m.owner[p] != i || w.left.placements == 0 || w.seen(s, p) || w.reserved(p) || m.admission(s) != admitted ||

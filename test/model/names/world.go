@@ -38,13 +38,13 @@ type ledger struct {
 type shard struct {
 	// node has the name, by its facts; progress is that of its facts about pods.
 	node, progress uint8
-	// read is the ledger as it has read it, moved what was written since, by key.
+	// read is the ledger as the shard has read it, moved are the keys written since.
 	read  ledger
 	moved uint8
 	// gone are the documents it has read that were collected since.
 	gone uint8
-	// ahead are the documents that it knows from a transaction that was refused, not from its watch, and that
-	// came to be after what it had read.
+	// ahead are the documents that it knows from a refused transaction, not from its watch, and that were created
+	// after the revision it had read.
 	ahead uint8
 }
 
@@ -64,7 +64,7 @@ type world struct {
 // limits are how often things happen that would not end by themselves.
 type limits struct{ placements, fences, registrations, collections uint8 }
 
-// scenario is a cluster: which pods belong to which shard, and what may happen.
+// scenario is a cluster: the shard of each pod, and the events that may happen.
 type scenario struct {
 	owner []int
 	// before: the ledger begins as members of before incarnations have left it. Each shard knows another

@@ -1,6 +1,6 @@
 package nominate
 
-// happened writes down what has become of a pod.
+// happened appends the present state of a pod to the log.
 func (w *world) happened(p int) {
 	if w.len == maxLog {
 		w.wrong = logFull

@@ -61,7 +61,7 @@ func (w *world) heldOn(q, n int) bool {
 	return w.entries[q].state == held && int(w.entries[q].node) == n
 }
 
-// fitsLater reports whether a plan has its room once its victims are gone.
+// fitsLater reports whether a plan's pod fits once its victims are gone.
 func (m *model) fitsLater(w *world, see view, c plan) bool {
 	return m.future(w, see, c)+m.pods[c.pod].size <= m.capacity[c.node]
 }
@@ -87,7 +87,7 @@ func (m *model) plans(w *world, see view, c plan, found func(plan)) {
 	var may uint8
 	for q, spec := range m.pods {
 		claimed := w.claims[q].by != 0 && int(w.claims[q].by)-1 != c.displaces
-		// Not to compare a victim's document is to go by what it said at first: no claims.
+		// Without the compare of a victim's document, a decision rests on its initial state: no claims.
 		if claimed && m.without("compare of the victim's document") && int(w.pods[q].node) != c.node+1 {
 			claimed = false
 		}

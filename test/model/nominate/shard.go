@@ -48,7 +48,7 @@ func (m *model) company(w *world, i, p int) bool {
 	return true
 }
 
-// pinned reports whether a reservation relies on a pod. Once it is bound, it does no more.
+// pinned reports whether a reservation relies on a pod. Once bound, it no longer does.
 func (m *model) pinned(w *world, q int) bool {
 	for p, spec := range m.pods {
 		if spec.needs>>q&1 == 1 && w.entries[p].state == committed && w.pods[p].pending() {
@@ -113,7 +113,7 @@ func (m *model) displace(w *world, c plan, k int, step stepFunc) {
 		m.pods[k].name, node(c.node), m.names(c.victims)), t)
 }
 
-// pass hands on what is claimed, and who was evicted, for one pod's place to another's.
+// pass hands the claims and the evictions for one pod's place on to another pod.
 func (w *world) pass(from, to int) {
 	for q := range w.pods {
 		if int(w.pods[q].cause) == from+1 {

@@ -7,7 +7,7 @@ const (
 	maxLog    = 10
 )
 
-// scenario is a cluster to explore, and how often what may happen does.
+// scenario is a cluster to explore, and limits how often each event may happen.
 type scenario struct {
 	// capacity of each node.
 	capacity []int
@@ -92,7 +92,7 @@ const (
 type entry struct {
 	state entryState
 	node  uint8
-	// victims (bits) are the plan: who has to be gone first.
+	// victims (bits) are the plan: the pods that have to be gone first.
 	victims uint8
 	// waited: it has been Held.
 	waited bool

@@ -73,8 +73,8 @@ func (m *model) fence(w *world, p, n int, step stepFunc) {
 	}
 }
 
-// change is the fence's write to the pod. (A write that changes nothing does not move the
-// pod's resourceVersion, and is no more than a look.)
+// change is the fence's write to the pod. (A write that changes nothing does not move the pod's resourceVersion, and
+// only reads the pod.)
 func (m *model) change(w *world, p, n int, step stepFunc) {
 	t := *w
 	if !fencingOf(w, p, n) {

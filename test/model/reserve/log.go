@@ -83,8 +83,8 @@ func (m *model) fail(w *world, step stepFunc) {
 	}
 }
 
-// lead lets a new leader list the pods and write down, in any order, how they differ from
-// what the log says; and then that this is complete.
+// lead lets a new leader list the pods and append, in any order, their differences from the log; and then a record
+// that this is complete.
 func (m *model) lead(w *world, step stepFunc) {
 	if !w.log.down {
 		return
@@ -164,7 +164,7 @@ func (m *model) read(w *world, i int, step stepFunc) {
 	}
 }
 
-// restart takes a shard back to where the last leader began, without what it has read since.
+// restart takes a shard back to where the last leader began, without the records it has read since.
 func (s *shard) restart(l *factLog) {
 	at := l.len - 1
 	for l.records[at].kind != opens {

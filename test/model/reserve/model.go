@@ -121,8 +121,8 @@ func (m *model) next(w *world, step stepFunc) {
 	m.lead(w, step)
 }
 
-// broken checks I2: what is bound and what may still be bound never exceed the room there
-// is. And, of the full protocol, that a release is final.
+// broken checks I2: bound pods and those that may still be bound never exceed the capacity. And, of the full
+// protocol, that a release is final.
 func (m *model) broken(w *world) string {
 	for n := range m.nodes {
 		count := 0

@@ -8,7 +8,7 @@ const (
 	maxLog    = 14
 )
 
-// scenario is a cluster to explore, and how often what may happen does.
+// scenario is a cluster to explore, and limits how often each event may happen.
 type scenario struct {
 	nodes, capacity int
 	// owner is the shard that places each pod.
