@@ -151,7 +151,7 @@ func (s *site) breakThings(ctx context.Context) error {
 	var stores sync.Mutex // one member of a store at a time: two are an outage
 	for _, f := range plan(s.seed, *lasts) {
 		if pauseFor(ctx, time.Until(began.Add(f.begin))) != nil {
-			break // a fault could not be made or ended, which Wait tells
+			break // a fault could not be made or ended, which Wait returns
 		}
 		g.Go(func() error {
 			if f.ofStore() {

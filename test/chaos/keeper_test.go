@@ -26,9 +26,9 @@ type keeper struct {
 		// wasReady: it has been ready since it was started.
 		wasReady bool
 		kills    int
-		// ends are the ends of a process that had been ready and that nobody killed;
-		// failedStarts those of one that never came so far: it could not reach what it needs. anew are
-		// those of one that had to begin anew, because the ledger had been restored.
+		// ends are the unexpected ends of a process that had been ready; failedStarts counts those of a process that
+		// never became ready: it could not reach its dependencies. anew counts those of a process that had to begin
+		// again, because the ledger had been restored.
 		ends               []string
 		failedStarts, anew int
 	}

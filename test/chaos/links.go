@@ -67,7 +67,7 @@ func (w *wires) kubeconfig(service, original, path string) error {
 	return clientcmd.WriteToFile(*config, path)
 }
 
-// toxic is what toxiproxy's own interface takes.
+// toxic is a request of toxiproxy's API.
 type toxic struct {
 	Name       string         `json:"name"`
 	Type       string         `json:"type"`
@@ -75,8 +75,8 @@ type toxic struct {
 	Attributes map[string]any `json:"attributes"`
 }
 
-// toxics of each kind of fault: timeout with 0 swallows everything and keeps the connection. (A proxy
-// is never stopped to cut a link: somebody else may get its port meanwhile.)
+// toxics of each kind of fault: timeout with 0 swallows everything and keeps the connection. (A proxy is never
+// stopped to cut a link: another process may get its port in the meantime.)
 var toxics = map[faultKind][]toxic{
 	cut: {
 		{Type: "reset_peer", Stream: "upstream", Attributes: map[string]any{"timeout": 0}},
@@ -107,8 +107,8 @@ func (w *wires) spoil(f fault) error {
 	return nil
 }
 
-// mend ends what spoil began. Connections that swallowed something are closed by that: nobody gives
-// back what was lost, as when a network comes back after a time-out.
+// mend ends a fault that spoil began. It closes connections that swallowed data: the data is lost, as when a network
+// comes back after a time-out.
 func (w *wires) mend(ctx context.Context, f fault) error {
 	for _, p := range w.proxies[f.target+" "+f.link] {
 		for _, t := range toxics[f.kind] {

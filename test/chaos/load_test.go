@@ -46,7 +46,7 @@ func newLoad(ctx context.Context, client kubernetes.Interface, seed uint64) (*lo
 	return &load{client: client, rng: rand.New(rand.NewPCG(seed, 2))}, err
 }
 
-// run goes on until loading ends; what it has begun it brings to an end within ctx.
+// run creates and deletes pods until loading ends; it completes within ctx what it has begun.
 func (l *load) run(loading, ctx context.Context) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -93,7 +93,7 @@ func (l *load) step(ctx context.Context) error {
 	surplus := len(list.Items) - keep
 	for _, i := range l.rng.Perm(len(list.Items)) {
 		pod := list.Items[i]
-		// One in eight goes whether it is bound or not.
+		// Of the unbound pods, one in eight is deleted.
 		if surplus <= 0 || pod.DeletionTimestamp != nil || pod.Spec.NodeName == "" && l.rng.IntN(8) > 0 {
 			continue
 		}
@@ -159,7 +159,7 @@ func selector(app string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
 }
 
-// unbound says which pods have no node.
+// unbound lists the pods that have no node.
 func (l *load) unbound(ctx context.Context) (string, error) {
 	list, err := l.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {

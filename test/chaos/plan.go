@@ -37,7 +37,7 @@ const (
 	slow       faultKind = "slow"
 	// registerAgain deletes a node; in the end it is created again, another one under the same name.
 	registerAgain faultKind = "register again"
-	// A record that nobody can read comes into a stream.
+	// A record that cannot be decoded appears in a stream.
 	poisonFacts     faultKind = "poison the facts"
 	poisonDecisions faultKind = "poison the decisions"
 	// All members of the etcd go for a moment, and what they have is copied; and go, and begin again on
@@ -81,7 +81,7 @@ var links = map[string][]string{
 	"queue": {"api", "etcd", "nats"}, "scheduler": {"etcd", "nats"}, "binder": {"api", "etcd", "nats"},
 }
 
-// plan is what breaks within a time: a function of the seed alone.
+// plan returns the faults within a time: a function of the seed alone.
 func plan(seed uint64, within time.Duration) []fault {
 	rng := rand.New(rand.NewPCG(seed, seed))
 	between := func(lo, hi time.Duration) time.Duration {

@@ -10,8 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
-// report says what the services have been through. Those that ran while the ledger was restored had to
-// end; no other may have ended by itself.
+// report logs the history of the services. Processes that ran while the ledger was restored had to end; no other may
+// have ended by itself.
 func (s *site) report() {
 	s.Helper()
 	for _, name := range services {
@@ -55,7 +55,7 @@ func (s *site) audit(h *harness.History) {
 	}
 }
 
-// checkGeneration demands that a ledger that was restored has begun anew, and is open.
+// checkGeneration demands that a restored ledger has begun a new generation, and that it is open.
 func (s *site) checkGeneration() {
 	s.Helper()
 	store, err := etcd.Open(s.Context(), etcd.Config{Endpoints: s.etcd.URLs})

@@ -17,8 +17,8 @@ import (
 	"github.com/berth-scheduler/berth/test/kit"
 )
 
-// deleteNode takes a node away; heal registers it again, as its kubelet would: another node under the
-// same name, which nobody has cordoned.
+// deleteNode deletes a node; heal registers it again, as its kubelet would: another node under the same name, which
+// is not cordoned.
 func (s *site) deleteNode(ctx context.Context, name string) (heal func() error, err error) {
 	nodes := s.cluster.Client.CoreV1().Nodes()
 	old, err := nodes.Get(ctx, name, metav1.GetOptions{})

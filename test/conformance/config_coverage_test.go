@@ -14,7 +14,7 @@ import (
 // that is refused nothing but the mistakes is compared.
 const minAccepted = 30
 
-// configRule is one rule of upstream's, told by field, kind and words of its mistakes.
+// configRule is one of upstream's rules, identified by field, kind and words of its mistakes.
 type configRule struct {
 	name  string
 	kind  field.ErrorType
@@ -34,10 +34,10 @@ const (
 	forbidden    = field.ErrorTypeForbidden
 )
 
-// configRules are those of ValidateKubeSchedulerConfiguration and of building the frameworks
-// in the order of upstream's code. Left out is what no file can break: defaults fill in
-// profiles, the leader election's names and the scoring strategy, the decoder sees to it
-// that arguments have the right type, and no gate makes DynamicResourcesArgs forbidden.
+// configRules are those of ValidateKubeSchedulerConfiguration and of building the frameworks in the order of
+// upstream's code. Rules that no file can break are left out: defaults fill in profiles, the leader election's names
+// and the scoring strategy, the decoder ensures that arguments have the right type, and no gate makes
+// DynamicResourcesArgs forbidden.
 var configRules = []configRule{
 	upstreams("clientConnection.burst", invalid, `^clientConnection\.burst$`, ""),
 	upstreams("leaderElection.leaseDuration", invalid, `^leaderElection\.leaseDuration$`, "greater than zero"),
@@ -110,7 +110,7 @@ var configRules = []configRule{
 	upstreams("no bind plugin", required, `plugins\.bind$`, ""),
 }
 
-// decodingRules are told by what the decoder says.
+// decodingRules are identified by the decoder's messages.
 var decodingRules = map[string]*regexp.Regexp{
 	"decoding: unknown field":              regexp.MustCompile(`^strict decoding error: unknown field`),
 	"decoding: unknown field in arguments": regexp.MustCompile(`decoding args for plugin \w+: strict decoding error`),
@@ -133,7 +133,7 @@ func newConfigTally() *configTally {
 	return &configTally{rules: map[string]int{}, exceptions: map[configException]int{}}
 }
 
-// count takes in one file: what upstream made of it and whether we accept it.
+// count adds one file: upstream's verdict and whether we accept it.
 func (c *configTally) count(v verdict, accepted bool) {
 	c.total++
 	switch {

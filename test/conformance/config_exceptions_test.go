@@ -245,8 +245,8 @@ func mentions(err error, words string) bool {
 	return err != nil && strings.Contains(err.Error(), words)
 }
 
-// TestAllNodesByDefault: a percentage of 0 is upstream's default, too, but there it stands
-// for a share that shrinks with the cluster; here it is all nodes.
+// TestAllNodesByDefault: a percentage of 0 is upstream's default, too, but there it means a share that decreases as
+// the cluster grows; here it means all nodes.
 func TestAllNodesByDefault(t *testing.T) {
 	if config.DefaultPercentageOfNodesToScore != 0 {
 		t.Errorf("upstream's default percentage is %d", config.DefaultPercentageOfNodesToScore)

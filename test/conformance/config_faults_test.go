@@ -234,7 +234,7 @@ var decodingFaults = []fault{
 	}},
 }
 
-// berthFaults are what Berth takes otherwise than upstream; see configException.
+// berthFaults are configurations that Berth treats differently from upstream; see configException.
 var berthFaults = []fault{
 	wrongList("an alpha plugin", "multiPoint", "GangScheduling"),
 	{"a negative weight", func(g *configGenerator) {

@@ -14,13 +14,12 @@ import (
 // tree is a YAML map under construction.
 type tree = map[string]any
 
-// configGenerator draws configuration files. Most of a file is valid; faults are put in on
-// top, so that files are not all refused for the first thing that anyone would get wrong.
+// configGenerator draws configuration files. Most of a file is valid; faults are added to it, so that files are not
+// all refused for an obvious mistake.
 type configGenerator struct {
 	*rand.Rand
 	seed uint64
-	// round counts how often the fault at hand has been put into files before: it goes
-	// through its variants.
+	// round counts how often the current fault has been put into files before: it selects the fault's variant.
 	round int
 	root  tree
 	// lines are appended to the text: what a tree cannot express.
@@ -203,7 +202,7 @@ func (g *configGenerator) profiles() {
 	}
 }
 
-// queueSort is what all profiles of a file say of it, mostly nothing.
+// queueSort is the queueSort section of all profiles of a file, mostly empty.
 func (g *configGenerator) queueSort() tree {
 	switch g.IntN(8) {
 	case 0:

@@ -176,7 +176,7 @@ func compareUndecodable(err error, refused *strictyaml.Mistakes) []string {
 	return nil
 }
 
-// compareTwice: a key that is given twice is refused by its line, beside other mistakes.
+// compareTwice checks that a key that is given twice is refused by its line, in addition to other mistakes.
 func compareTwice(line string, refused *strictyaml.Mistakes) []string {
 	for _, m := range refused.List {
 		if m.Field == line {
@@ -297,7 +297,7 @@ func v1Args(configs []config.PluginConfig) (map[string]runtime.Object, error) {
 	return out, nil
 }
 
-// enginePart is what of a profile decides about nodes.
+// enginePart is the part of a profile that decides about nodes.
 type enginePart struct {
 	Percentage    int32
 	Filters       []string
@@ -306,7 +306,7 @@ type enginePart struct {
 	SchedulerName string
 }
 
-// expectedProfile is what the engine should be told, going by upstream's lists.
+// expectedProfile is the profile that the engine should get according to upstream's lists.
 func expectedProfile(
 	c *config.KubeSchedulerConfiguration, p *config.KubeSchedulerProfile, lists *config.Plugins,
 ) enginePart {

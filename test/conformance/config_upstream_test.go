@@ -31,19 +31,19 @@ import (
 	berthconfig "github.com/berth-scheduler/berth/pkg/placement/config"
 )
 
-// mistake is what both sides can say of a field: where it is and what kind of mistake.
+// mistake is the part of a mistake that both sides report: its field and its kind.
 type mistake struct {
 	Field string
 	Kind  field.ErrorType
 }
 
-// finding is a mistake with upstream's words, which tell the rule it broke.
+// finding is a mistake with upstream's message, which identifies the broken rule.
 type finding struct {
 	mistake
 	message string
 }
 
-// verdict is what upstream makes of a file.
+// verdict is upstream's verdict on a file.
 type verdict struct {
 	file fileView
 	// undecodable: the file is refused before its values are looked at.
@@ -63,8 +63,7 @@ type upstreamLoader struct {
 	options []frameworkruntime.Option
 }
 
-// quietUpstream registers upstream's metrics and silences its log, which tells of every
-// plugin that a file names.
+// quietUpstream registers upstream's metrics and silences its log, which reports every plugin that a file names.
 func quietUpstream(t *testing.T) {
 	t.Helper()
 	metrics.Register()
@@ -242,7 +241,7 @@ func (l *upstreamLoader) peel(
 	}
 }
 
-// defaultPluginConfig is what upstream itself makes of an empty file.
+// defaultPluginConfig is upstream's own default for an empty file.
 func defaultPluginConfig() []config.PluginConfig {
 	var c config.KubeSchedulerConfiguration
 	empty := []byte("apiVersion: " + configv1.SchemeGroupVersion.String() + "\nkind: KubeSchedulerConfiguration\n")
@@ -256,7 +255,7 @@ func defaultPluginConfig() []config.PluginConfig {
 type mender struct {
 	plugins *config.Plugins
 	path    *field.Path
-	// source holds where in the file's lists each name stands; see placesOf.
+	// source holds the positions of each name in the file's lists; see placesOf.
 	source map[berthconfig.Point]map[string][]int
 	found  []finding
 }
@@ -270,8 +269,8 @@ var (
 	overflows  = regexp.MustCompile(`^(placement )?score plugins: total score of Score plugins could overflow$`)
 )
 
-// placesOf are the places of every name in every list of the file. Upstream's own lists do
-// not tell: in multiPoint, defaults stand among the file's plugins.
+// placesOf are the positions of every name in every list of the file. Upstream's own lists do not show them: in
+// multiPoint, defaults are mixed with the file's plugins.
 func placesOf(file *schedulerv1.Plugins) map[berthconfig.Point]map[string][]int {
 	all := map[berthconfig.Point]map[string][]int{}
 	if file == nil {

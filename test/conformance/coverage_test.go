@@ -18,8 +18,8 @@ type tally struct {
 	unanswered int
 	// changes of clusters between the decisions.
 	changes int
-	// rejects and ranks count, per plugin, the decisions in which it rejected a node, and
-	// in which it told nodes apart by score.
+	// rejects and ranks count, per plugin, the decisions in which it rejected a node, and in which its scores
+	// differed between nodes.
 	rejects, ranks map[string]int
 	// reasons counts the decisions that had a reason.
 	reasons map[string]int
@@ -117,7 +117,7 @@ var volumeFilters = []string{
 	names.VolumeRestrictions, names.NodeVolumeLimits, names.VolumeBinding, names.VolumeZone,
 }
 
-// rejects tells the plugins that can reject a node or a pod, ranks those that score.
+// rejects reports whether a plugin can reject a node or a pod, ranks whether it scores.
 func rejects(plugin string) bool {
 	return plugin == names.SchedulingGates || slices.Contains(filters, plugin)
 }

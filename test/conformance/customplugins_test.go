@@ -26,11 +26,11 @@ import (
 // The plugins below are written as for kube-scheduler, and know of no other. They note what they are called with
 // and shown.
 
-// diary is what plugins note, by whoever runs them.
+// diary holds the notes of plugins, for the side that runs them.
 type diary struct {
 	mu    sync.Mutex
 	lines []string
-	// handle is what a plugin was made with.
+	// handle is the handle that a plugin was made with.
 	handle fwk.Handle
 }
 
@@ -61,14 +61,14 @@ func (d *diary) has(point string) bool {
 	return slices.ContainsFunc(d.lines, func(line string) bool { return strings.HasPrefix(line, point) })
 }
 
-// await waits until something was noted of a point: after a bind upstream goes on in a goroutine of its own.
+// await waits until a note of a point exists: after a bind upstream continues in a goroutine of its own.
 func (d *diary) await(point string) {
 	for until := time.Now().Add(upstreamPatience); !d.has(point) && time.Now().Before(until); {
 		goruntime.Gosched()
 	}
 }
 
-// picture is all that a plugin can see of a node.
+// picture is everything that a plugin can see of a node.
 func picture(n fwk.NodeInfo) string {
 	var pods []string
 	for _, p := range n.GetPods() {
@@ -111,7 +111,7 @@ func newRacks(d *diary) func(context.Context, runtime.Object, fwk.Handle) (fwk.P
 	}
 }
 
-// rackCount is what racks keeps of a cycle.
+// rackCount is racks' cycle state.
 type rackCount struct {
 	limit  int
 	byRack map[string]int
@@ -319,7 +319,7 @@ func (t ticket) Clone() fwk.StateData { return t }
 
 func (t *tickets) Name() string { return t.name }
 
-// at notes a point, and what is known there; says is what the pod wants of it.
+// at notes a point and the state known there; says is the pod's wish for this point.
 func (t *tickets) at(point string, state fwk.CycleState, pod *corev1.Pod, node string) (says string) {
 	number, err := state.Read(fwk.StateKey(t.name))
 	_, counted := state.Read(racksName)
@@ -381,7 +381,7 @@ func (t *tickets) Permit(
 	case "broken permit":
 		return fwk.AsStatus(errors.New("nobody at the counter")), 0
 	case "late":
-		// Long enough for whoever decides at PreBindPreFlight, and not the same for the two.
+		// Long enough for the plugin that decides at PreBindPreFlight, and different for the two.
 		return fwk.NewStatus(fwk.Wait), time.Duration(len(t.name)) * 5 * time.Millisecond
 	case "allowed", "rejected":
 		return fwk.NewStatus(fwk.Wait), time.Minute
@@ -436,7 +436,7 @@ func (t *tickets) PostFilter(
 	}
 	for _, n := range all {
 		v := verdicts.Get(n.Node().Name)
-		reasons := strings.Split(v.Message(), ", ") // one that rejects the pod everywhere is told as one sentence
+		reasons := strings.Split(v.Message(), ", ") // a rejection of the pod on all nodes is one sentence
 		slices.Sort(reasons)
 		t.note("verdict %s %s: %v %v", t.name, n.Node().Name, v.Code(), reasons)
 	}

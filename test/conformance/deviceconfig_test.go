@@ -46,7 +46,7 @@ func TestConfigurationWithoutParametersIsRefused(t *testing.T) {
 	}
 }
 
-// written is what the API server has against an allocation, as a binder sends it; empty for nothing.
+// written is the API server's objection to an allocation, as a binder sends it; empty for none.
 func written(t *testing.T, claim *resourceapi.ResourceClaim, a *resourceapi.AllocationResult) string {
 	t.Helper()
 	body, err := json.Marshal(a)

@@ -27,8 +27,8 @@ const (
 	oneOfSeveral exception = "one of several terms"
 	// namespaceSelected: upstream's hints match namespace selectors against no labels.
 	namespaceSelected exception = "namespace selector"
-	// lastOfItsKind: when the last pod goes that an affinity is drawn to, a pod that
-	// matches its own affinity may be the first again; upstream's hint does not look.
+	// lastOfItsKind: when the last pod that an affinity selects is deleted, a pod that matches its own affinity may
+	// be the first again; upstream's hint does not check that.
 	lastOfItsKind exception = "last of its kind"
 )
 
@@ -123,9 +123,9 @@ func repelledBy(p *corev1.Pod, terms ...corev1.PodAffinityTerm) *corev1.Pod {
 	return p
 }
 
-// TestNamespaceSelectorOfAbsence: a namespace selector that says what a namespace is not
-// means the namespaces that match it. Upstream's filter takes it to mean every namespace:
-// having listed those that match, it goes on to match the selector against no labels.
+// TestNamespaceSelectorOfAbsence: a namespace selector with a negative requirement means the namespaces that match
+// it. Upstream's filter takes it to mean every namespace: having listed those that match, it also matches the
+// selector against an empty set of labels.
 func TestNamespaceSelectorOfAbsence(t *testing.T) {
 	prepareUpstream()
 	both := mustSides(t.Context(), t, just(names.InterPodAffinity))

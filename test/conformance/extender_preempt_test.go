@@ -26,12 +26,12 @@ import (
 
 const preemptVerb = "preempt"
 
-// mostOtherwise is the share of cases, in percent, in which nominations may differ for the reasons of
-// nominatedAlike. (Measured: 26; without lots and clusters in which nobody is asked, 21.)
+// mostOtherwise is the share of cases, in percent, in which nominations may differ for the reasons of nominatedAlike.
+// (Measured: 26; without random draws and clusters in which no extender is asked, 21.)
 const mostOtherwise = 40
 
-// TestPreemptingExtenders: for a pod for which others have to go, told to preempt as kube-scheduler does, we ask
-// extenders about the same victims in the same order, and come to the same node, as far as upstream's answer is one
+// TestPreemptingExtenders: for a pod that needs victims, configured to preempt as kube-scheduler does, we ask
+// extenders about the same victims in the same order, and choose the same node, as far as upstream's answer is one
 // that we could give (see nominatedAlike).
 func TestPreemptingExtenders(t *testing.T) {
 	withoutDevices(t)
@@ -117,9 +117,9 @@ func comparePreemptingExtenders(t *testing.T, seed uint64, seen map[string]int) 
 	}
 }
 
-// nominatedAlike makes both nominations the same where they may differ, and says why where they may not. Upstream
-// draws lots among the cheapest; it evicts also pods that are too few for the pod to fit; and it does not ask
-// filters, which may find a node hopeless, doubt it, or fail.
+// nominatedAlike makes both nominations the same where they may differ, and returns the reason where they may not.
+// Upstream draws at random among the cheapest nodes; it also evicts too few pods for the preemptor to fit; and it
+// does not ask filters, which may find a node hopeless, doubt it, or fail.
 func (s *extenderServer) nominatedAlike(
 	want, got *fate, left []preempt.Candidate, seen map[string]int,
 ) (why string) {
@@ -137,7 +137,7 @@ func (s *extenderServer) nominatedAlike(
 	case want.Nominated == "":
 		return "nobody has to go"
 	case got.Nominated != "" && len(s.callsOf("victims", "filter"))+len(s.callsOf("victims", preemptVerb)) == 0:
-		seen["not asked"]++ // TestPreemption compares who goes then
+		seen["not asked"]++ // TestPreemption compares the victims then
 	case s.isShrunk(want.Nominated):
 		seen["too few"]++
 	case len(s.callsOf("victims", "filter")) > 0 && theirs == nil:
@@ -172,8 +172,8 @@ func costKey(c *preempt.Candidate) string {
 	return fmt.Sprint(c.Violations, highest, sum, len(c.Victims), started)
 }
 
-// alikeMessages cuts off what differs by design: our advice, and upstream's words about a node whose pods are in
-// nobody's way and about nodes that do not exist.
+// alikeMessages cuts off what differs by design: our advice, and upstream's messages about a node without victims and
+// about nodes that do not exist.
 func alikeMessages(want, got string) (theirs, ours string) {
 	want = strings.ReplaceAll(want, "/upstream/", "/ours/")
 	got = strings.ReplaceAll(got, "/victims/", "/ours/")
@@ -274,7 +274,7 @@ func (s *extenderServer) servePreempt(w http.ResponseWriter, who, name string, b
 	return json.NewEncoder(w).Encode(answer)
 }
 
-// spare is what an extender says of one node, nil for none. The lock is held.
+// spare is an extender's answer for one node, nil for none. The lock is held.
 func (s *extenderServer) spare(name, node string, uids []string) *extenderv1.MetaVictims {
 	one := &extenderv1.MetaVictims{}
 	switch s.dice(8, name, preemptVerb, node) {

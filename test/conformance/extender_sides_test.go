@@ -249,7 +249,7 @@ func newShardDriver(
 	}
 }
 
-// fate is what becomes of the pod of a case.
+// fate is the outcome for the pod of a case.
 func (d *shardDriver) fate(c *extendedCase) (fate, error) {
 	if err := d.start(c); err != nil {
 		return fate{}, err
@@ -387,7 +387,7 @@ func (d *shardDriver) tied(
 	return tied
 }
 
-// facts are the nodes and pods of a case, as the queue would tell of them.
+// facts are the nodes and pods of a case, as the queue would publish them.
 func (c *extendedCase) facts() ([]events.SequencedFact, error) {
 	var facts []events.SequencedFact
 	tell := func(k events.Kind, obj state.APIObject) error {
@@ -413,7 +413,7 @@ func (c *extendedCase) facts() ([]events.SequencedFact, error) {
 	return facts, nil
 }
 
-// nodeInfos are the nodes with the pods that stand there.
+// nodeInfos are the nodes with their pods.
 func (c *extendedCase) nodeInfos() []*state.NodeInfo {
 	var list []*state.NodeInfo
 	for _, n := range c.nodes {

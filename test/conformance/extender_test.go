@@ -33,7 +33,7 @@ const extenderShare = 10
 // mostRescored is the share of cases, in percent, in which the nodes may differ because of rescored. (Measured: 1.)
 const mostRescored = 5
 
-// rescoredCase is what such cases are counted as.
+// rescoredCase is the name under which such cases are counted.
 const rescoredCase = "scored otherwise"
 
 func boundRescored(t *testing.T, seen map[string]int) {
@@ -75,9 +75,9 @@ type extendedCase struct {
 	extenders []configv1.Extender // with the name of each in place of its address
 }
 
-// fate is what has come of it.
+// fate is the outcome of an attempt.
 type fate struct {
-	// Node it goes to; empty with a message of why not. Failed: it is an error.
+	// Node is the chosen node; empty with a message that explains why there is none. Failed: it is an error.
 	Node, Message string
 	Plugins       []string
 	Failed        bool
@@ -102,7 +102,7 @@ func compareExtenders(t *testing.T, seed uint64, seen map[string]int) {
 	// Upstream draws lots among the best.
 	chosen := got.Node
 	got.Node = c.alike(want.Node, got.Node, tied, seen)
-	// What preemption says is beside the point here.
+	// The outcome of preemption is not compared here.
 	want.Nominated = ""
 	want.Message, _, _ = strings.Cut(strings.ReplaceAll(want.Message, "/upstream/", "/ours/"), " preemption:")
 	got.Message, _, _ = strings.Cut(got.Message, " preemption:")
@@ -148,8 +148,8 @@ func (v fate) count(c *extendedCase, calls int, seen map[string]int) {
 	}
 }
 
-// rescored: upstream scores nodes that came back from a filter in full as if no pods were on them (the
-// NodeInfos are made anew of the answer), and we as they are.
+// rescored reports whether upstream and we score differently: upstream scores nodes that a filter returned in full as
+// if they had no pods (it builds new NodeInfos from the answer), and we score them as they are.
 func (c *extendedCase) rescored() bool {
 	return slices.ContainsFunc(c.extenders, func(e configv1.Extender) bool {
 		return e.FilterVerb != "" && !e.NodeCacheCapable

@@ -24,10 +24,10 @@ const metricsOf = "CONFORMANCE_METRICS_OF"
 
 const metricPrefix = "scheduler_"
 
-// family is what dashboards and alerts rely on in one metric.
+// family holds the parts of one metric that dashboards and alerts rely on.
 type family struct {
 	Type, Stability string
-	// Series are the label sets, as name="value",…; each side was told the same.
+	// Series are the label sets, as name="value",…; each side has recorded the same events.
 	Series []string
 	// Buckets are the upper bounds of a histogram.
 	Buckets []float64
@@ -127,7 +127,7 @@ func tellOurs() {
 	telemetry.PermitWait("Success", time.Millisecond)
 }
 
-// tellUpstream tells kube-scheduler's metrics the same, as its code does.
+// tellUpstream records the same events in kube-scheduler's metrics, as its code does.
 func tellUpstream() {
 	metrics.Register()
 	metrics.PodScheduled("p", 0.001)

@@ -112,7 +112,7 @@ func enabled(list []placement.PluginConfig) *config.Plugins {
 	return &p
 }
 
-// points are upstream's extension points that ours stand for, and the plugins that have them.
+// points are upstream's extension points that correspond to ours, and the plugins that have them.
 var points = []struct {
 	ours    placement.Points
 	set     func(*config.Plugins) *config.PluginSet
@@ -189,8 +189,8 @@ type answer struct {
 	// Message and Plugins of a pod that fits nowhere.
 	Message string
 	Plugins []string
-	// Nominated is the node the pod goes to because it has been nominated to it. No other is
-	// looked at, and none is scored.
+	// Nominated is the node chosen because the pod has been nominated to it. No other is looked at, and none is
+	// scored.
 	Nominated string
 	// Only is the node that alone is feasible, so that there is nothing to compare. It is
 	// scored here all the same, which may fail; the attempt would not.
@@ -276,7 +276,7 @@ func (c *cycle) run(ctx context.Context) answer {
 	return a
 }
 
-// nominated is the node that the pod goes to because it has been nominated to it.
+// nominated is the node chosen because the pod has been nominated to it.
 func (c *cycle) nominated(ctx context.Context) string {
 	name := c.pod.Status.NominatedNodeName
 	only := slices.DeleteFunc(slices.Clone(c.nodes), func(n fwk.NodeInfo) bool { return n.Node().Name != name })

@@ -12,8 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// TestOrder: whom upstream's PrioritySort puts first, we do. Where it does not care, ours
-// goes by UID, so that the order is total.
+// TestOrder: our order agrees with upstream's PrioritySort. Where that leaves pods equal, ours compares UIDs, so that
+// the order is total.
 func TestOrder(t *testing.T) {
 	g := placementtest.New(firstSeed(t))
 	draw := func() (*framework.QueuedPodInfo, placement.Queued) {

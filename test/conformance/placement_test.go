@@ -87,7 +87,7 @@ func compareHistory(t *testing.T, seed uint64, size placementtest.Size, seen *ta
 		seed, diff, small, smallDiff, h)
 }
 
-// history is what a script is replayed with.
+// history is the input with which a script is replayed.
 type history struct {
 	config placement.ProfileConfig
 	cache  engine.Config

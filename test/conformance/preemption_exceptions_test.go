@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/placementtest"
 )
 
-// Where our preemption differs from upstream's on purpose, even when it is told to follow it.
+// Where our preemption differs from upstream's on purpose, even when it is configured to follow it.
 
 // everyCandidate is DefaultPreemptionArgs without a limit.
 func everyCandidate() *configv1.DefaultPreemptionArgs {
@@ -26,7 +26,7 @@ func everyCandidate() *configv1.DefaultPreemptionArgs {
 	}
 }
 
-// both says what upstream and we answer for a pod of priority 100.
+// bothPreempt returns the answers of both sides for a pod of priority 100.
 func bothPreempt(
 	t *testing.T, c *placementtest.Cluster, pod *corev1.Pod, plugins ...string,
 ) (upstream, ours preempted) {
@@ -61,9 +61,9 @@ func since(p *corev1.Pod, second int64, hostPort int32) *corev1.Pod {
 	return p
 }
 
-// TestLeavingPodsAndSpread: hard spread does not count a pod that is being deleted. When
-// upstream tries what would be without that pod, it takes it away from the count all the same,
-// so that a pod that leaves seems to make room.
+// TestLeavingPodsAndSpread: hard spread does not count a pod that is being deleted. When upstream simulates the
+// removal of such a pod, it subtracts the pod from the count all the same, so that evicting a pod that is already
+// leaving seems to help.
 func TestLeavingPodsAndSpread(t *testing.T) {
 	leaving := since(labelled("default", "leaving", "web", "one"), 1, 0)
 	leaving.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}

@@ -28,9 +28,8 @@ var upstreamPreemption = placement.PreemptionConfig{
 	PDB: placement.PDBBestEffort, SameNodeOnly: true, NoKeepers: true, ChargeLeaving: true, KeepDevices: true,
 }
 
-// TestPreemption: told to preempt as kube-scheduler does, we find the same victims on every
-// node, take a node that upstream could take (it draws among equals), and say the same where
-// there is none.
+// TestPreemption: configured to preempt as kube-scheduler does, we find the same victims on every node, choose a node
+// that upstream could choose (it draws among equals), and report the same if there is none.
 func TestPreemption(t *testing.T) {
 	seen := compareAllPreemptions(t, placementtest.Crowd)
 	if *comparisons >= 2000 && seen.lopsided() {

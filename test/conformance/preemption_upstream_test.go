@@ -34,7 +34,7 @@ type preemptionSides struct {
 	*sides
 	plugin    *defaultpreemption.DefaultPreemption
 	evaluator *preemption.Evaluator
-	// offset is what upstream would draw; examined the nodes on which it found victims.
+	// offset is the number that upstream would draw; examined the nodes on which it found victims.
 	offset   int32
 	examined map[string]bool
 }
@@ -114,7 +114,7 @@ func newPreemptionSides(
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Nobody is killed.
+	// No pod is killed.
 	s.plugin.Executor.PreemptPod = func(context.Context, preemption.Candidate, preemption.ExecutorPreemptor,
 		*corev1.Pod, string) error {
 		return nil

@@ -21,10 +21,9 @@ import (
 // upstream's memory got wrong, and nothing else; each has a test below which shows what
 // upstream says if it is left alone.
 
-// mendPorts: upstream keeps a set of a node's ports in use and frees a port with the first
-// pod that goes, though another one has it too. (Two pods with one port on one node are not
-// scheduled, but static pods and pods with spec.nodeName come to it.) Here every pod left
-// that has a port is entered anew.
+// mendPorts: upstream keeps a set of a node's ports in use and frees a port with the first pod that is removed, even
+// if another one has it too. (Two pods with one port are not scheduled to one node, but static pods and pods with
+// spec.nodeName can come to it.) Here every remaining pod with a port is entered again.
 func (u *upstreamState) mendPorts(ctx context.Context, gone *corev1.Pod) error {
 	if u.raw || len(schedutil.GetHostPorts(gone)) == 0 {
 		return nil
@@ -43,10 +42,9 @@ func (u *upstreamState) mendPorts(ctx context.Context, gone *corev1.Pod) error {
 	return nil
 }
 
-// mendImages: upstream counts the nodes that have an image when a node is copied into the
-// snapshot, so that the count is old on nodes that did not change since; and an image keeps
-// the size that the first node gave which ever reported it, though that node may be gone.
-// Ours is what upstream's is right after a start that lists nodes by name.
+// mendImages: upstream counts the nodes that have an image when a node is copied into the snapshot, so that the count
+// is outdated on nodes that did not change since; and an image keeps the size that the first node reported, even if
+// that node is gone. Our values equal upstream's right after a start that lists nodes by name.
 func (u *upstreamState) mendImages() error {
 	if u.raw {
 		return nil
@@ -86,11 +84,10 @@ func imageSizes(n *corev1.Node) map[string]int64 {
 	return sizes
 }
 
-// mendNomination: upstream looks at the node that a pod has been nominated to before all
-// others and leaves in the diagnosis what it found there, also when the pod's rules narrow
-// the search down to nodes without it. The rule that said no there is then named as one that
-// narrowed the search down. Ours counts the node with the others that nobody would have
-// looked at.
+// mendNomination: upstream looks at the node that a pod has been nominated to before all others and keeps that node's
+// result in the diagnosis, even when the pod's rules narrow the search down to nodes without it. The rule that
+// rejected that node is then named as one that narrowed the search down. Ours counts the node among those that are
+// outside of the search.
 func (c *cycle) mendNomination(narrowedBy sets.Set[string]) {
 	c.diagnosis.NodeToStatus = framework.NewDefaultNodeToStatus()
 	c.diagnosis.UnschedulablePlugins = narrowedBy
@@ -142,7 +139,7 @@ func just(plugin string) placement.ProfileConfig {
 	}
 }
 
-// TestPortFreedTooEarly: of two pods with one port on a node, one goes.
+// TestPortFreedTooEarly: of two pods with one port on a node, one is deleted.
 func TestPortFreedTooEarly(t *testing.T) {
 	prepareUpstream()
 	withPort := func(name, node string) *corev1.Pod {
@@ -169,7 +166,7 @@ func TestPortFreedTooEarly(t *testing.T) {
 	}
 }
 
-// TestImagesOutOfDate: an image comes to a second node, then goes from the first.
+// TestImagesOutOfDate: an image comes to a second node, then is removed from the first.
 func TestImagesOutOfDate(t *testing.T) {
 	prepareUpstream()
 	with := func(n *corev1.Node, mebibytes int64) *corev1.Node {

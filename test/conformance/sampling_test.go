@@ -71,8 +71,8 @@ type sampling struct {
 	scheduler *scheduler.Scheduler
 	pod       *corev1.Pod // the last one
 	start     int         // ours, for the next one
-	// failed: the last attempt was an error on both sides. Ours then does not tell how far
-	// the search had come, and upstream's next search begins there.
+	// failed: the last attempt was an error on both sides. Ours then does not report how far the search had come, and
+	// upstream's next search begins there.
 	failed bool
 }
 
@@ -109,8 +109,7 @@ func newSampling(ctx context.Context, t *testing.T, seed uint64) *sampling {
 	return &sampling{sides: both, g: g, scheduler: s}
 }
 
-// decide places another pod on both sides, where upstream wants it. cut tells that not all
-// nodes were looked at.
+// decide places another pod on both sides, where upstream wants it. cut reports that not all nodes were looked at.
 func (s *sampling) decide(t *testing.T) (cut bool, diff string) {
 	t.Helper()
 	s.pod = s.g.Incoming(&s.upstream.cluster)

@@ -33,7 +33,7 @@ type sides struct {
 	unanswered int
 }
 
-// newSides starts both sides on an empty cluster. What upstream keeps alive goes when ctx ends.
+// newSides starts both sides on an empty cluster. Upstream's goroutines end with ctx.
 func newSides(ctx context.Context, config placement.ProfileConfig, cache engine.Config) (*sides, error) {
 	upstream, err := newOracle(ctx, config)
 	if err != nil {
@@ -199,7 +199,7 @@ func pluginOf(n placement.NodeReport) string {
 	return n.Plugin
 }
 
-// outcome is what is comparable of a result without details.
+// outcome is the comparable part of a result without details.
 type outcome struct {
 	Failed                 bool
 	Feasible               []string // best first, with totals

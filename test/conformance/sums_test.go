@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// sums are what a NodeInfo adds up, by resource; nothing that is zero.
+// sums are the sums that a NodeInfo keeps, by resource; nothing that is zero.
 type sums struct {
 	Allocatable, Requested, NonZero map[string]int64
 	Pods                            []string // UIDs

@@ -21,25 +21,24 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/placementtest"
 )
 
-// upstreamState is what upstream's scheduler remembers of a cluster: its cache, the
-// snapshot of it that is updated before every decision, and its listers. Changes reach it
-// as they do from its event handlers.
+// upstreamState is the memory that upstream's scheduler has of a cluster: its cache, the snapshot of it that is
+// updated before every decision, and its listers. Changes are applied to it as its event handlers do.
 type upstreamState struct {
 	cache    cache.Cache
 	snapshot *cache.Snapshot
 	listers  informers.SharedInformerFactory
-	// cluster is what the changes so far came to.
+	// cluster is the result of the changes so far.
 	cluster placementtest.Cluster
 	// raw leaves upstream's memory as it is: see mendPorts and mendImages.
 	raw bool
 	// claims follows the claims to devices in their lister.
 	claims  *informer
 	version int
-	// classes is who else follows device classes, for the resources that they stand for.
+	// classes is the second follower of device classes: the cache that maps extended resources to them.
 	classes *informer
 }
 
-// informer tells a memory of upstream's of changes, as an informer does.
+// informer delivers changes to one of upstream's caches, as an informer does.
 type informer struct {
 	handler toolscache.ResourceEventHandler
 }
@@ -63,15 +62,15 @@ func (f *informer) tell(old, now any) {
 	}
 }
 
-// withoutDevices is for frameworks that have no device manager: without one, resources that devices may stand
-// for are asked about in vain. There are no DeviceClasses where it is called, so that it changes no answer.
+// withoutDevices is for frameworks that have no device manager: without one, lookups of resources that device classes
+// may back would fail. There are no DeviceClasses in its callers, so that it changes no answer.
 func withoutDevices(t *testing.T) {
 	t.Helper()
 	prepareUpstream()
 	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.DRAExtendedResource, false)
 }
 
-// tellOf tells of an event, if there is one and somebody listens.
+// tellOf delivers an event, if there is one and a handler listens.
 func (f *informer) tellOf(e placementtest.Event) {
 	switch {
 	case f.handler == nil || e.Old == nil && e.New == nil:
@@ -213,8 +212,8 @@ func (u *upstreamState) applyOther(e placementtest.Event) error {
 	}
 }
 
-// tellClaim stamps versions, by which upstream tells old news. A claim that is given other devices
-// is first without any, as in a cluster: upstream does not look at what was there.
+// tellClaim stamps versions, by which upstream detects outdated events. A claim that is given other devices is first
+// without any, as in a cluster: upstream does not compare with its previous devices.
 func (u *upstreamState) tellClaim(e placementtest.Event) {
 	old, _ := e.Old.(*resourcev1.ResourceClaim)
 	now, _ := e.New.(*resourcev1.ResourceClaim)

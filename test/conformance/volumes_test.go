@@ -9,8 +9,7 @@ import (
 // withVolumes is a cluster most of whose pods have volumes.
 var withVolumes = placementtest.Size{MinNodes: 4, MaxNodes: 25, MaxPodsPerNode: 4, Volumes: 60}
 
-// leastVolumeRejects is what every rule about volumes must at least have rejected, in percent
-// of the decisions.
+// leastVolumeRejects is the least percentage of decisions in which every rule about volumes must have rejected.
 const leastVolumeRejects = 3
 
 // volumeReasons are those of the rules about volumes that are the same for every cluster.

@@ -48,8 +48,8 @@ const (
 // size of a cluster, and of what is placed in it.
 type size struct {
 	racks, nodesPerRack int
-	// spread groups stand evenly over the racks, apart groups have one pod in a rack; of a
-	// pair, the hermits want no guest in their rack, and the guests say nothing of it.
+	// spread groups are evenly spread over the racks, apart groups have one pod in a rack; of a pair, the hermits
+	// exclude guests from their rack, and the guests have no rule.
 	spread, spreadPods    int
 	apart, apartPods      int
 	pairs, hermits, guest int
@@ -59,7 +59,7 @@ type size struct {
 var (
 	small = size{30, 20, 8, 30, 8, 20, 4, 10, 20, 300}
 	large = size{50, 100, 20, 100, 20, 40, 10, 20, 30, 2000}
-	// narrow has few racks, for which everybody competes.
+	// narrow has few racks, for which all pods compete.
 	narrow = size{3, 100, 10, 40, 60, 3, 20, 1, 2, 0}
 )
 

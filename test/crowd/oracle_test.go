@@ -62,7 +62,7 @@ func newOracle() *oracle {
 	}
 }
 
-// see takes in a batch of the watch, and returns the new promises: node UID by pod UID.
+// see applies a batch of the watch, and returns the new promises: node UID by pod UID.
 func (o *oracle) see(b ledger.EventBatch) map[string]string {
 	fresh := map[string]string{}
 	for len(b.Events) > 0 {

@@ -59,7 +59,7 @@ type stage struct {
 	took     time.Duration
 }
 
-// writer is what is written to the log of facts.
+// writer writes the log of facts.
 type writer struct {
 	rv, sequence uint64
 	pending      []eventlog.Message

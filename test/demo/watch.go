@@ -19,7 +19,7 @@ const (
 	watchBuffer = 4096
 )
 
-// podPath is what the watch saw of one pod.
+// podPath is the watch's view of one pod.
 type podPath struct {
 	uid, name, app, node string
 	created, bound       time.Time
@@ -87,7 +87,7 @@ func (w *podWatch) waitBound(ctx context.Context, want int) (map[string]*podPath
 	return paths, nil
 }
 
-// note takes in the pod's news; true when it has just been bound.
+// note records a sighting of a pod; it returns true if the pod has just been bound.
 func note(paths map[string]*podPath, s sighting) bool {
 	path := paths[string(s.pod.UID)]
 	if path == nil {

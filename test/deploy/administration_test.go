@@ -9,8 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// foreignAdministration: what only etcd's administrator does is refused to every service. Without a service's right to
-// it, a lease of another service stands, and so do the keys on it.
+// foreignAdministration: operations of etcd's administrator are refused to every service. A service cannot revoke a
+// lease of another service without the right to it; the lease and its keys persist.
 func (s *system) foreignAdministration(t *testing.T) {
 	endpoint := s.stores.etcdURLs()[0]
 	owner := s.etcdClient(t, "queue")
@@ -51,7 +51,7 @@ func call[T any](do func(context.Context, *clientv3.Client) (T, error)) act {
 	}
 }
 
-// administration are what etcd's administrator does, and what nobody does beside the ledger.
+// administration are operations of etcd's administrator, which the services do not need for the ledger.
 func administration(endpoint string, lease clientv3.LeaseID) map[string]act {
 	type (
 		ctx    = context.Context

@@ -21,7 +21,7 @@ const snapshotStream = "OBJ_berth-snapshots"
 // answered is a subject on which an attacker has NATS answer him.
 type answered struct {
 	subject string
-	// body is what the answer should carry to do harm, where it has to carry something.
+	// body is the content that the answer needs in order to do harm, if it needs any.
 	body string
 	// by are those that may publish there anyway, and a service that would only hear itself.
 	by []string

@@ -28,7 +28,7 @@ import (
 // bestEffort is the scheduler name of a profile that takes disruption budgets as a wish.
 const bestEffort = "berth-best-effort"
 
-// bothProfiles is the shipped configuration with that profile beside the shipped one.
+// bothProfiles is the shipped configuration with that profile in addition to the shipped one.
 const bothProfiles = `
 - schedulerName: ` + bestEffort + `
   pluginConfig:
@@ -61,7 +61,7 @@ func newBench(s *system) *bench {
 	return b
 }
 
-// steps are what the binder does with each permission.
+// steps are the binder's use of each permission.
 func (b *bench) steps() map[string]step {
 	all := map[string]step{}
 	for permission, s := range map[string]struct {
@@ -93,7 +93,7 @@ func (b *bench) steps() map[string]step {
 	return all
 }
 
-// gateStep is what the binder does with the permission that comes with the quota gate.
+// gateStep is the binder's use of the permission that comes with the quota gate.
 func (b *bench) gateStep() step {
 	return step{"a pod that Berth had gated is let go", func(_ *system, within time.Duration) error {
 		return b.ungates(b.run(within))

@@ -61,7 +61,7 @@ func TestDemoAsShipped(t *testing.T) {
 	t.Run("nothing secret was logged", func(t *testing.T) { s.noSecrets(t) })
 }
 
-// drains has one shard hand everything over, and work goes on.
+// drains makes one shard hand everything over, and checks that work continues.
 func (s *system) drains(t *testing.T) {
 	store, err := s.openLedger("root")
 	s.no(err)

@@ -34,13 +34,13 @@ func (b *bench) freesDevices(r run) error {
 	return r.watchClaims(r.uses, "the claim gives its device back", freed)
 }
 
-// makesClaims: a pod asks for a resource that the run's device stands for.
+// makesClaims: a pod requests a resource that the run's device backs.
 func (b *bench) makesClaims(r run) error {
 	r.asks()
 	return r.see("device", "it is bound", placed)
 }
 
-// unmakesClaims: as freesDevices, with a claim that was made for a resource: it goes.
+// unmakesClaims: as freesDevices, with a claim that was made for a resource: it is deleted.
 func (b *bench) unmakesClaims(r run) error {
 	r.noBinds()
 	return r.watchClaims(r.asks, "the claim that was made goes", func(e watch.Event, _ *resourcev1.ResourceClaim) bool {
@@ -83,7 +83,7 @@ func (r run) noBinds() {
 	})
 }
 
-// asks makes a pod that asks for a resource, and the device that stands for it.
+// asks makes a pod that requests a resource, and the device that backs it.
 func (r run) asks() {
 	r.Helper()
 	name := "example.com/" + r.ns
@@ -115,7 +115,7 @@ func (r run) uses() {
 	})
 }
 
-// device makes the device of the run's node and its class, which stands for a resource if one is named.
+// device makes the device of the run's node and its class, which backs an extended resource if one is named.
 func (r run) device(forResource string) {
 	r.Helper()
 	ctx, driver := r.Context(), r.ns+".example.com"

@@ -58,7 +58,7 @@ type walk struct {
 	patience time.Duration
 }
 
-// TestHandOverAndBack does what docs/migrate.md says, with a real kube-scheduler: Berth runs beside it, takes over
+// TestHandOverAndBack follows docs/migrate.md with a real kube-scheduler: Berth runs next to it, takes over
 // default-scheduler, loses each of its parts, and gives the name back. Pods of both scheduler names arrive all the
 // time, and each is bound soon. No pod is evicted, and no store is replaced by the hand-over.
 func TestHandOverAndBack(t *testing.T) {
@@ -112,8 +112,8 @@ func (w *walk) give(ns, name string) {
 	w.names[ns].Store(name)
 }
 
-// beside is the first part: the cluster starts without Berth, and Berth places the pods of a labelled namespace beside
-// kube-scheduler.
+// beside is the first part: the cluster starts without Berth, and Berth places the pods of a labelled namespace while
+// kube-scheduler runs.
 func (w *walk) beside() {
 	w.Helper()
 	w.startBootstrapScheduler()
@@ -136,7 +136,7 @@ func (w *walk) handOver() {
 	w.step("Berth in the place of kube-scheduler")
 }
 
-// back is the last: kube-scheduler takes its place again, and Berth goes.
+// back is the last part: kube-scheduler takes over again, and Berth is removed.
 func (w *walk) back() {
 	w.Helper()
 	w.startKubeScheduler()
@@ -317,7 +317,7 @@ func (w *walk) sameStores(objects []runtime.Object) {
 	}
 }
 
-// replace replaces every service one by one, as Deployments do: another is ready before one goes.
+// replace replaces every service one by one, as Deployments do: a new replica is ready before an old one stops.
 func (w *walk) replace() {
 	w.Helper()
 	w.rounds++

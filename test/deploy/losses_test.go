@@ -31,19 +31,19 @@ const (
 	lostFor               = 10 * time.Second
 	// resumeWithin bounds the time without a bind after any one member was lost, but for these:
 	resumeWithin = 5 * time.Second
-	// electWithin is for servers of NATS that go without a word: without a leader of a stream, the others
-	// elect one after 4 to 9 s, which cannot be configured, and clients have to hear of it.
+	// electWithin is for servers of NATS that disappear without a shutdown: without a leader of a stream, the others
+	// elect one after 4 to 9 s, which cannot be configured, and clients have to learn of it.
 	electWithin = 12 * time.Second
 )
 
-// loss is one member that goes, and how.
+// loss is the loss of one member, and its kind.
 type loss struct {
 	member, how string
 }
 
 const (
-	// killed is how a machine or a process dies; stopped is what a kubelet asks for, at a rollout or
-	// when its node is drained.
+	// killed is the death of a machine or process; stopped is a kubelet's request, at a rollout or when its node is
+	// drained.
 	killed  = "is killed"
 	stopped = "is stopped"
 	// hangs is for members that stop where they are and keep their connections, as behind a network
@@ -74,8 +74,8 @@ func lost() (all []loss) {
 	return all
 }
 
-// losses has pods arrive all the time, and loses one member after the other: binds go on within
-// seconds, and no pod is forgotten or bound twice. Each comes back before the next goes.
+// losses keeps pods arriving, and loses one member after the other: binds continue within seconds, and no pod is
+// forgotten or bound twice. Each member is back before the next is lost.
 func (s *system) losses(t *testing.T, members map[string]*member) {
 	const ns = "losses"
 	s.create(&corev1.Namespace{ObjectMeta: named(ns)})
@@ -113,7 +113,7 @@ func (s *system) more(seen *harness.Binds, pods int) {
 	s.no(seen.Wait(s.Context(), count+pods, placedWithin))
 }
 
-// arrivals has pods arrive until the function that it returns is called, which says how many did.
+// arrivals creates pods until the function that it returns is called, which returns their number.
 func (s *system) arrivals(ns string) (stop func() int) {
 	var arrived atomic.Int64
 	ctx, cancel := context.WithCancel(s.Context())
@@ -176,7 +176,7 @@ func (s *system) lose(l loss, members map[string]*member) (back func()) {
 	}
 }
 
-// refusals are what a store or the API server says to somebody who lacks a right.
+// refusals are messages of a store or the API server to a client that lacks a right.
 var refusals = []string{
 	"permission denied", "Permissions Violation", "forbidden", "Unauthorized", "Authorization Violation",
 }

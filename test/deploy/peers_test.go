@@ -63,8 +63,8 @@ func (s *system) joinEtcd(as string) error {
 	return nil
 }
 
-// joinNATS begins a route: after the handshake of TLS the server says who it is, and answers the PING of a server that
-// is let in.
+// joinNATS begins a route: after the TLS handshake the server identifies itself, and answers the PING of a server
+// that it accepts.
 func (s *system) joinNATS(as string) error {
 	dialer := &tls.Dialer{NetDialer: &net.Dialer{Timeout: refusedWithin}, Config: s.peer(as)}
 	conn, err := dialer.DialContext(s.Context(), "tcp", s.stores.address("nats", 0, natsRoutes))

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// inForceWithin bounds the time until the API server goes by a changed role.
+	// inForceWithin bounds the time until the API server applies a changed role.
 	inForceWithin = 30 * time.Second
 	// stepWithin bounds a step with all permissions; brokenFor is how long a step that lacks
 	// one is watched not to happen, at least.

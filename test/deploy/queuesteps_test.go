@@ -20,7 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
-// queueSteps are what a queue that starts does with each resource.
+// queueSteps are the uses of each resource by a queue that starts.
 func queueSteps() map[string]step {
 	steps := map[string]step{"ready": {"the queue becomes ready", func(s *system, within time.Duration) error {
 		queue := s.begin("queue", "queue-ready")

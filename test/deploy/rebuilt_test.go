@@ -24,8 +24,8 @@ const (
 	// shortLived is how long the first certificates of TestCertificatesAreRenewed are good for: longer
 	// than it takes to start everything on a busy machine.
 	shortLived = "150s"
-	// rebuiltWithin bounds the time in which services notice what became of a store, are started again, and
-	// the ledger begins anew, which takes half a minute.
+	// rebuiltWithin bounds the time in which services notice the state of a store, are restarted, and the ledger
+	// begins a new generation, which takes half a minute.
 	rebuiltWithin = 3 * time.Minute
 	// expiredWithin is longer than shortLived.
 	expiredWithin = 3 * time.Minute

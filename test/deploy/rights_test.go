@@ -33,8 +33,8 @@ func found(t *testing.T, form, text string, least int) []string {
 	return all
 }
 
-// TestEveryKindOfDecisionHasOneAuthor: a new kind is refused by NATS until somebody is given
-// the right to say it, and two authors of one could not be told apart.
+// TestEveryKindOfDecisionHasOneAuthor: NATS refuses a new kind until a service is given the right to publish it, and
+// two authors of one kind could not be distinguished.
 func TestEveryKindOfDecisionHasOneAuthor(t *testing.T) {
 	rights := read(t, "deploy/helm/berth/files/nats-permissions.conf")
 	for _, kind := range found(t, `DecisionKind = "([a-z-]+)"`, read(t, "pkg/events/decision.go"), 14) {
@@ -47,7 +47,7 @@ func TestEveryKindOfDecisionHasOneAuthor(t *testing.T) {
 // storesOf is the manifest that has the configuration of NATS as it is rendered.
 const storesOf = "deploy/k8s/components/stores/stores.yaml"
 
-// TestEverySubjectIsGiven to somebody who says it and somebody who hears it.
+// TestEverySubjectIsGiven: every subject has a service that may subscribe to it.
 func TestEverySubjectIsGiven(t *testing.T) {
 	rights := read(t, storesOf)
 	hears := strings.Join(found(t, `(?s)subscribe: \[(.*?)\]`, rights, 5), " ")
@@ -62,8 +62,8 @@ func TestEverySubjectIsGiven(t *testing.T) {
 }
 
 // TestTheStreamsAnswerRequestsOnly: an account that heard what is published in the account of the streams could have
-// NATS deliver records there to a subject of its choice. And one that does not import this request is given an API of
-// its own by NATS, which answers beside that of the streams' account.
+// NATS deliver records there to a subject of its choice. And to an account that does not import this request NATS
+// gives an API of its own, which answers in addition to that of the streams' account.
 func TestTheStreamsAnswerRequestsOnly(t *testing.T) {
 	rights := read(t, storesOf)
 	_, account, _ := strings.Cut(rights, "berth-log {")

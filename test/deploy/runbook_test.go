@@ -18,7 +18,7 @@ import (
 // runbookBlock is a block of commands of a page.
 var runbookBlock = regexp.MustCompile("(?s)\n```\n(.*?)```\n")
 
-// oneLineEach puts a command that goes on in the next line, which is indented there, into one.
+// oneLineEach joins the lines of a command whose continuation lines are indented.
 var oneLineEach = strings.NewReplacer("\\\n  ", "", "\n  ", " ")
 
 // needsPods are commands of kubectl that take a pod that runs.

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/test/kit"
 )
 
-// serving says how to use what runs.
+// serving explains how to use the running system.
 const serving = `
 Berth runs on a local cluster as deploy/k8s/overlays/ha says: three etcd and three NATS with TLS, two
 queues, three shards, two binders, two deschedulers. Logs are in .build/ha. In another terminal, here:
@@ -26,7 +26,7 @@ queues, three shards, two binders, two deschedulers. Logs are in .build/ha. In a
 and then what docs/install.md says. Ctrl-C ends it.
 `
 
-// environment leads kubectl to the cluster, and berth to the stores as somebody who may do everything.
+// environment points kubectl at the cluster, and berth at the stores with full rights.
 const environment = `export PATH=%s:$PATH
 export KUBECONFIG=%s
 export BERTH_LEDGER='%s'
@@ -65,7 +65,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// alone refuses to run beside another one, whose folder it would take away.
+// alone refuses to run while another run uses the folder, which this run would delete.
 func alone(t *testing.T, path string) {
 	t.Helper()
 	lock, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)

@@ -43,7 +43,7 @@ func storesAlone(t *testing.T) *system {
 }
 
 // TestStoresServeRenewedCertificates: etcd at the next handshake, NATS after the signal that the reloader sends, to
-// clients and to its other servers. Nobody's connection breaks.
+// clients and to its other servers. No connection breaks.
 func TestStoresServeRenewedCertificates(t *testing.T) {
 	s := storesAlone(t)
 	client := s.natsClient(t, "root")
@@ -111,7 +111,7 @@ func (s *system) served(store string, port int, as string) (*x509.Certificate, e
 	if err := plain.SetDeadline(time.Now().Add(refusedWithin)); err != nil {
 		return nil, err
 	}
-	if port == 4222 { // NATS says who it is before the handshake of a client
+	if port == 4222 { // NATS identifies itself before the handshake of a client
 		if _, err := bufio.NewReader(plain).ReadString('\n'); err != nil {
 			return nil, err
 		}

@@ -27,8 +27,8 @@ import (
 	"github.com/berth-scheduler/berth/test/kit"
 )
 
-// refusedWithin bounds the wait for an answer that does not come: NATS tells a publisher
-// without the right nothing.
+// refusedWithin bounds the wait for an answer that does not come: NATS sends nothing to a publisher without the
+// right.
 const refusedWithin = 3 * time.Second
 
 // quiet is for connections that are meant to be refused.
@@ -204,9 +204,9 @@ func (s *system) foreignKeys(t *testing.T) {
 	}
 }
 
-// forgedPlacement: a shard that says to have placed a pod, and has no reservation for it,
-// gets nothing bound. The pod fits nowhere, so that no honest shard places it; that its
-// condition is written afterwards tells that the binder has read past the lie.
+// forgedPlacement: no pod is bound for a shard that claims to have placed it, but has no reservation for it. The pod
+// fits nowhere, so that no honest shard places it; that its condition is written afterwards shows that the binder has
+// read past the lie.
 func (s *system) forgedPlacement(t *testing.T) {
 	ns := "forged"
 	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})

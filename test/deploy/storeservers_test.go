@@ -48,8 +48,8 @@ func (s *system) startStores() {
 			}
 		}
 	}
-	// After all services, which give their leases back. etcd answers SIGTERM by a signal of its
-	// own, and nobody needs its data any more.
+	// After all services, which give their leases back. etcd terminates itself by a signal on SIGTERM, and its data
+	// is no longer needed.
 	s.Cleanup(func() {
 		for _, process := range s.stores.running {
 			process.Kill()

@@ -25,8 +25,8 @@ var services = []string{"queue", "scheduler", "binder", "descheduler"}
 // readers are all whose certificate reads the log: the services, and the operators' observer.
 var readers = append(slices.Clone(services), "observer")
 
-// subjectsOf are the subjects of Berth, each with the services that publish to it. It is written by hand, from what
-// each service is for; subjects that nobody may publish to are those of operators, and those that change the server.
+// subjectsOf are the subjects of Berth, each with the services that publish to it. It is written by hand, from the
+// purpose of each service; subjects without a publisher are those of operators, and those that change the server.
 var subjectsOf = map[string][]string{
 	"facts.pod.x.1": {"queue"}, "facts.node.x.1": {"queue"},
 	"ledger.changes": {"queue"}, "ledger.picture": {"queue"},
@@ -99,9 +99,9 @@ func (s *system) foreignSubjects(t *testing.T) {
 	}
 }
 
-// forgedFact: the administrator writes a decision with the header of a fact, and has the server deliver it to a subject
-// of the facts, where the stream stores it; no service gets that far (see foreignAnswers). Nobody takes it for a fact:
-// the node that it tells of does not exist for any shard.
+// forgedFact: the administrator writes a decision with the header of a fact, and makes the server deliver it to a
+// subject of the facts, where the stream stores it; no service gets that far (see foreignAnswers). No shard takes it
+// for a fact: its node does not exist for any shard.
 func (s *system) forgedFact(t *testing.T) {
 	node := &corev1.Node{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},

@@ -143,8 +143,8 @@ func (s *system) create(o runtime.Object) {
 	s.no(err)
 }
 
-// kubeconfig is the access of a service account, and of nobody else: the API server's
-// address, and a token that it made for the account.
+// kubeconfig gives access as exactly one service account: the API server's address, and a token that it made for the
+// account.
 func (s *system) kubeconfig(account string) string {
 	s.Helper()
 	seconds := int64(tokenSeconds)
@@ -165,7 +165,7 @@ func (s *system) kubeconfig(account string) string {
 	return path
 }
 
-// certificates makes the secrets' content, anew if it is there.
+// certificates makes the secrets' content, and replaces existing content.
 func (s *system) certificates(flags ...string) {
 	s.Helper()
 	args := append([]string{"certs", "--out", s.certsDir(), "--host", "127.0.0.1,localhost"}, flags...)

@@ -180,9 +180,9 @@ func (w *storeWriter) replaceMembers(what string) {
 	}
 }
 
-// TestAdoption is the whole walk of an operator: the version before is installed beside kube-scheduler and gets a
-// namespace, is upgraded, takes over the cluster, loses each of its parts once, and goes. It holds what
-// TestHandOverAndBack does.
+// TestAdoption is the complete walk of an operator: the previous version is installed next to kube-scheduler and gets
+// a namespace, is upgraded, takes over the cluster, loses each of its parts once, and is removed. It keeps the
+// promises of TestHandOverAndBack.
 func TestAdoption(t *testing.T) {
 	w := newWalk(t)
 	before, err := w.kubectl("", "kustomize", filepath.Join(*previous, "k8s", "overlays", "second-scheduler"))

@@ -29,13 +29,13 @@ var verbs = []string{
 	"bind", "escalate", "impersonate", "approve", "sign", "use", "attest",
 }
 
-// everybody has these, by the role system:basic-user.
+// everybody lists rights that all accounts have, by the role system:basic-user.
 var everybody = []string{
 	"create authorization.k8s.io/selfsubjectaccessreviews", "create authorization.k8s.io/selfsubjectrulesreviews",
 	"create authentication.k8s.io/selfsubjectreviews",
 }
 
-// watchedByQueue is what a queue reads.
+// watchedByQueue are the resources that a queue reads.
 var watchedByQueue = []string{
 	"pods", "nodes", "namespaces", "services", "replicationcontrollers", "persistentvolumes", "persistentvolumeclaims",
 	"apps/replicasets", "apps/statefulsets", "scheduling.k8s.io/priorityclasses", "policy/poddisruptionbudgets",
@@ -44,7 +44,8 @@ var watchedByQueue = []string{
 	"resource.k8s.io/resourceclaims", "resource.k8s.io/resourceslices", "resource.k8s.io/deviceclasses",
 }
 
-// rightsOf are all rights of each account, as "verb group/resource", beside one to read the namespace kube-system.
+// rightsOf are all rights of each account, as "verb group/resource", except for one to read the namespace
+// kube-system.
 func rightsOf() map[string][]string {
 	var queue []string
 	for _, resource := range watchedByQueue {

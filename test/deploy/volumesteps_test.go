@@ -56,7 +56,7 @@ func (b *bench) bindsVolumes(r run) error {
 	return r.see("stateful", "it is bound", placed)
 }
 
-// selectsNodes: nobody makes the volume, but it is asked for.
+// selectsNodes: no provisioner makes the volume, but it is requested.
 func (b *bench) selectsNodes(r run) error {
 	r.claim("disk.example.com")
 	r.pod("stateful", "100m", withData)

@@ -162,8 +162,8 @@ func (d document) check() []string {
 	return wrong
 }
 
-// follow says what is wrong with a link, empty for nothing. Links to other places are not
-// followed: a test that needs the network fails for reasons of its own.
+// follow returns the problem of a link, empty for none. Links to other places are not followed: a test that needs the
+// network fails for unrelated reasons.
 func (d document) follow(to string) string {
 	if strings.Contains(to, "://") || strings.HasPrefix(to, "mailto:") {
 		return ""

@@ -21,7 +21,7 @@ import (
 
 const (
 	examples = "../../examples"
-	// schedulerConfig and deschedulerPolicy are what these files are called, in labs too.
+	// schedulerConfig and deschedulerPolicy are the names of these files, in labs too.
 	schedulerConfig   = "scheduler-config.yaml"
 	deschedulerPolicy = "descheduler-policy.yaml"
 )

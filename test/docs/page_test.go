@@ -14,10 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What a page shows as commands are the blocks of code without a language, and in blocks of text and
-// console the lines with a prompt. Comments between the paragraphs, which readers do not see, tell
-// `make docs-run` what it cannot know; each is about the next block of commands, but for the first,
-// which is a step of its own:
+// The commands of a page are the blocks of code without a language, and in blocks of text and console the lines with
+// a prompt. Comments between the paragraphs, which readers do not see, give `make docs-run` further instructions;
+// each is about the next block of commands, except the first, which is a step of its own:
 //
 //	<!-- run: COMMANDS -->            what has to be there for what follows, or has to hold after it
 //	<!-- goes on: COMMAND -->         each line runs until it is interrupted, and is ready once COMMAND succeeds
@@ -37,19 +36,19 @@ const (
 	substitutes
 )
 
-// deed is one thing to do for a page.
+// deed is one step of a page.
 type deed struct {
 	action action
-	// line is where it stands in the page; shown tells commands that readers see.
+	// line is its line in the page; shown marks commands that readers see.
 	line  int
 	shown bool
 	text  string
-	// about is when it is ready, why it is not run, or what stands for the text.
+	// about is the readiness check, the reason why it is not run, or the command whose output replaces the text.
 	about string
 	exits int
 }
 
-// page is what there is to do for a document, in its order.
+// page holds the steps of a document, in its order.
 type page struct {
 	name  string
 	deeds []deed
@@ -60,10 +59,10 @@ func (p page) runsAnything() bool {
 	return slices.ContainsFunc(p.deeds, func(d deed) bool { return d.shown && d.action != notRun })
 }
 
-// pageParser goes through the lines of a page.
+// pageParser parses the lines of a page.
 type pageParser struct {
 	page
-	// comment and fence are what is open: their text so far, and where they began.
+	// comment and fence are those that are open: their text so far, and where they began.
 	comment, fence  *deed
 	language, inner string
 	// next is said about the block that comes.

@@ -24,8 +24,8 @@ import (
 const (
 	// commandWithin bounds one block of commands; builds and the demo take the longest.
 	commandWithin = 15 * time.Minute
-	// readyWithin bounds the time until what goes on is ready, endsWithin the time that it takes to end
-	// once it was interrupted.
+	// readyWithin bounds the time until an ongoing command is ready, endsWithin the time that it takes to end after
+	// an interrupt.
 	readyWithin = 5 * time.Minute
 	endsWithin  = time.Minute
 	// sixtyNodes are the nodes of a page's cluster.
@@ -34,23 +34,23 @@ const (
 
 var only = flag.String("pages", ".", "run the commands of the documents whose names match")
 
-// reader is somebody who does what a page says, from top to bottom, in a folder of their own that
-// looks like a checkout.
+// reader follows a page from top to bottom, in a folder of its own that looks like a checkout.
 type reader struct {
 	*testing.T
 	// folder is where they are; env a file with the variables that they have set.
 	folder, env string
-	// variables are what they begin with: CLUSTER leads to the page's cluster, PARENT is who the programs
-	// of tools/cluster end with, FLEET_DIR the folder of examples/fleet.sh, which is ended with the page.
+	// variables are the reader's initial environment: CLUSTER leads to the page's cluster, PARENT is the process with
+	// which the programs of tools/cluster end, FLEET_DIR the folder of examples/fleet.sh, whose fleet is ended with
+	// the page.
 	variables []string
 	// goOn are the commands that have not ended.
 	goOn []*ongoing
-	// instead are what the page shows and what stands for it here, in pairs.
+	// instead are texts of the page and their replacements here, in pairs.
 	instead []string
 	runs    int
 }
 
-// ongoing is a command that goes on until it is interrupted.
+// ongoing is a command that runs until it is interrupted.
 type ongoing struct {
 	cmd    *exec.Cmd
 	output *os.File
@@ -59,8 +59,8 @@ type ongoing struct {
 	err   error
 }
 
-// TestDocumentedCommandsRun does what README.md and docs/*.md say, page by page, each beside a local
-// cluster with sixty nodes and no scheduler.
+// TestDocumentedCommandsRun runs the commands of README.md and docs/*.md, page by page, each with a local cluster of
+// sixty nodes and no scheduler.
 func TestDocumentedCommandsRun(t *testing.T) {
 	programs, err := harness.Find()
 	if err != nil {
@@ -125,8 +125,8 @@ func (r *reader) tidy() {
 	})
 }
 
-// checkout makes the reader's folder: what is in the repository, by links, so that what commands write
-// beside it does not end up there; and make, which wants to be where its file is.
+// checkout makes the reader's folder: links to the repository's content, so that files that commands write are not
+// created in the repository; and a wrapper of make, which has to run in its makefile's folder.
 func (r *reader) checkout(root string) {
 	r.Helper()
 	bin := filepath.Join(filepath.Dir(r.folder), "bin")
@@ -201,7 +201,7 @@ func (r *reader) run(at, text string, exits int) {
 	}
 }
 
-// command is a shell that goes on where the one before ended.
+// command is a shell that continues where the previous one ended.
 func (r *reader) command(ctx context.Context, text string) *exec.Cmd {
 	script := fmt.Sprintf(
 		"if [ -f '%[1]s' ]; then . '%[1]s'; fi\nset -euo pipefail\n%[2]s\nexport -p > '%[1]s'\n", r.env, text)
@@ -211,7 +211,7 @@ func (r *reader) command(ctx context.Context, text string) *exec.Cmd {
 	return cmd
 }
 
-// begin starts what goes on, and waits until it is ready.
+// begin starts an ongoing command, and waits until it is ready.
 func (r *reader) begin(at, text, ready string) {
 	r.Helper()
 	output, err := os.CreateTemp(filepath.Dir(r.folder), "goes-on-")
@@ -239,7 +239,7 @@ func (r *reader) begin(at, text, ready string) {
 	}))
 }
 
-// said is what a command that goes on has printed.
+// said is the output of an ongoing command so far.
 func (o *ongoing) said() string {
 	content, err := os.ReadFile(o.output.Name())
 	if err != nil {
@@ -248,7 +248,7 @@ func (o *ongoing) said() string {
 	return string(content)
 }
 
-// interrupt ends what goes on as Ctrl-C does, the last first.
+// interrupt ends ongoing commands as Ctrl-C does, the last first.
 func (r *reader) interrupt() {
 	for len(r.goOn) > 0 {
 		one := r.goOn[len(r.goOn)-1]

@@ -10,7 +10,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 )
 
-// account is what the API server's state says about claims.
+// account is the state of claims according to the API server.
 type account struct {
 	bound, waiting, allocated int
 	// twice are devices that are in more than one claim, with the claims.
@@ -106,14 +106,14 @@ func severals(owners map[string][]string) []string {
 	return found
 }
 
-// result is what came of one play.
+// result is the result of one play.
 type result struct {
 	// full is how things were when everything was bound that could be, after the time took.
 	full account
 	took time.Duration
 	// left are the claims that still had devices when all pods were gone.
 	left int
-	// faults are what was done to the contender.
+	// faults are the faults that the contender suffered.
 	faults []string
 }
 

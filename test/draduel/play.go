@@ -244,7 +244,7 @@ func (d *duel) clear(ctx context.Context) error {
 	return group.Wait()
 }
 
-// empty waits until no claim has devices, and says how many still have when time is up.
+// empty waits until no claim has devices, and returns how many still have when time is up.
 func (d *duel) empty(ctx context.Context) (left int, err error) {
 	waited := harness.Eventually(ctx, d.limit, "no claim has devices", func(ctx context.Context) (string, error) {
 		claims, err := d.claimsNow(ctx)

@@ -27,7 +27,7 @@ type duel struct {
 	programs harness.Programs
 }
 
-// result is what came of one play.
+// result is the result of one play.
 type result struct {
 	contender string
 	seed      int64

@@ -13,11 +13,11 @@ const (
 	// each scheduler; stayMin and stayMax bound how long a pod is wanted.
 	meanArrival      = 3 * time.Second
 	stayMin, stayMax = 15 * time.Second, 30 * time.Second
-	// meanEviction is the mean time between two evictions by somebody else.
+	// meanEviction is the mean time between two evictions by other clients.
 	meanEviction = 8 * time.Second
 )
 
-// action is what a step does.
+// action is the kind of a step.
 type action string
 
 const (

@@ -22,7 +22,7 @@ func TestAScriptComesFromItsSeed(t *testing.T) {
 	}
 }
 
-// A script tempts both schedulers, with every class of priority, and nobody leaves who has not come.
+// A script tempts both schedulers, with every class of priority, and no pod leaves that has not arrived.
 func TestAScriptIsAdversarial(t *testing.T) {
 	seen := map[string]bool{}
 	for seed := range int64(20) {

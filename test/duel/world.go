@@ -26,15 +26,15 @@ import (
 
 const (
 	namespace = "duel"
-	// nodes of nodeCPU CPUs each; what stands there at the beginning takes all of it: quorums
-	// applications of three pods with a budget, and batches of crowd pods without.
+	// nodes of nodeCPU CPUs each; the initial pods take all of it: quorums applications of three pods with a budget,
+	// and batches of crowd pods without.
 	nodes, nodeCPU   = 12, 4
 	quorums, batches = 4, 3
 	crowd            = 4
 	standingCPU      = 2
 	// stopDelay is a simulated kubelet's annotation: how long a pod takes to stop.
 	stopDelay = "pod-delete.stage.kwok.x-k8s.io/delay"
-	// fullWithin bounds the wait until all of it stands.
+	// fullWithin bounds the wait until all initial pods are bound.
 	fullWithin = 2 * time.Minute
 )
 
@@ -48,7 +48,7 @@ var (
 
 func quorumName(i int) string { return fmt.Sprintf("quorum-%d", i) }
 
-// furnish creates nodes, classes, applications and budgets, and waits until everything stands.
+// furnish creates nodes, classes, applications and budgets, and waits until all pods are bound.
 func furnish(ctx context.Context, client kubernetes.Interface) error {
 	for i := range nodes {
 		if err := makeNode(ctx, client, fmt.Sprintf("node-%02d", i)); err != nil {
@@ -160,8 +160,8 @@ func podSpec(scheduler, class string, cpu int) corev1.PodSpec {
 	return spec
 }
 
-// perform carries one step out. What the API server refuses because somebody was faster, or because
-// a budget forbids it, is no error.
+// perform carries one step out. A refusal by the API server, because another client was faster or because a budget
+// forbids it, is no error.
 func (s step) perform(ctx context.Context, client kubernetes.Interface) error {
 	switch s.do {
 	case arrive:

@@ -28,7 +28,7 @@ var (
 const (
 	// spots is how many nodes come and go in a round, with as many disruption budgets and claims for one pod.
 	spots = 10
-	// churnRounds are enough to tell a ledger that grows by the round from one that has grown once.
+	// churnRounds are enough to distinguish a ledger that grows with every round from one that has grown once.
 	churnRounds = 3
 	// mostPerRound bounds the keys of a round: for each node its document and its name's incarnation, a
 	// document for each budget, two for each claim (by name and by UID), a plan for each pod that is given a place; the
@@ -44,8 +44,8 @@ type churn struct {
 	lasting harness.KeyCounts
 }
 
-// Nodes, disruption budgets and claims for one pod come, have documents in the ledger, and go. However many have
-// gone, the ledger is as small as before them: every document is collected, and so are the names of nodes.
+// Nodes, disruption budgets and claims for one pod come, have documents in the ledger, and are deleted. However many
+// were deleted, the ledger is as small as before them: every document is collected, and so are the names of nodes.
 func TestLedgerShrinks(t *testing.T) {
 	t.Parallel()
 	c := newChurn(t)

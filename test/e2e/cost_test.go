@@ -30,13 +30,12 @@ const (
 	writesAlone, txnsTogether = 2.0, 0.5
 	// wave is how many pods come and go at once under lasting load.
 	wave = 300
-	// perPodInFlight bounds what one pod in flight takes in the ledger, in bytes: an entry of
-	// about 130 bytes (see pkg/ledger), twice for good measure.
+	// perPodInFlight bounds the size of one pod in flight in the ledger, in bytes: an entry of about 130 bytes (see
+	// pkg/ledger), twice for a margin.
 	perPodInFlight = 300
 )
 
-// handedOver waits until no reservation is left: every pod is bound, and whoever looks after
-// the documents has seen it.
+// handedOver waits until no reservation is left: every pod is bound, and the keepers of the documents have seen it.
 func (f *fleet) handedOver() harness.LedgerSize {
 	f.Helper()
 	var size harness.LedgerSize
@@ -98,7 +97,7 @@ func TestCostOfAPlacement(t *testing.T) {
 	t.Logf("as they come: %.2f writes and %.2f transactions a pod",
 		float64(writes)/coming, float64(txns)/coming)
 
-	// All at once: there is always one waiting, which is what load means.
+	// All at once: there is always a pod waiting, as under load.
 	for i := range 2 {
 		s.no(f.members[fmt.Sprintf("scheduler-%d", i)].Stop(t.Context()))
 	}

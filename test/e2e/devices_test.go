@@ -20,7 +20,7 @@ import (
 // deviceDriver is the driver in whose name the test publishes devices.
 const deviceDriver = "gpu.example.com"
 
-// deviceResource is the resource that they stand for on nodes that do not list it.
+// deviceResource is the extended resource that the devices back on nodes that do not list it.
 const deviceResource = "example.com/gpu"
 
 // Pods start with their devices, where these can be used, and no device is in two claims, however
@@ -189,7 +189,7 @@ func devicesOfVictims(s *stack, ns string) {
 	s.devicesSuit(ns, slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil }))
 }
 
-// Three devices for eight pods: whoever goes makes room for the next.
+// Three devices for eight pods: each pod that ends frees its device for the next.
 func devicesOfAll(s *stack, ns string) {
 	const devices, pods = 3, 8
 	s.diskNodes(ns, 4)
@@ -219,7 +219,7 @@ func wanting(name corev1.ResourceName) podOption {
 	}
 }
 
-// Pods ask for a resource, and get devices where nodes do not list it: a claim is made for each, and goes with
+// Pods ask for a resource, and get devices where nodes do not list it: a claim is made for each, and is deleted with
 // its pod. Where a node lists it, no claim is made.
 func devicesForResources(s *stack, ns string) {
 	const nodes, each = 2, 2
@@ -256,9 +256,9 @@ func devicesForResources(s *stack, ns string) {
 	}
 }
 
-// API servers before 1.36 have no such resources by default. They drop the resource's name from the class, so that pods
-// wait for a node that lists it. They also drop what a pod is told of its claim, so that a pod that asks for the class
-// is not bound.
+// API servers before 1.36 have no such resources by default. They drop the resource's name from the class, so that
+// pods wait for a node that lists it. They also drop the claim's name from the pod's status, so that a pod that asks
+// for the class is not bound.
 func noDevicesForResources(s *stack, ns string) {
 	s.diskNodes(ns, 1)
 	s.publish(ns+"-0", ns+"-0", 1)

@@ -41,9 +41,9 @@ func (s *stack) arrive(ctx context.Context, namespace string, pods int) error {
 	return nil
 }
 
-// Pods arrive, and one process of each service after the other is killed: soon
-// binds go on, also of the pods that the dead one was responsible for, and in the end every pod
-// is bound once. Replacements join without anybody's help.
+// Pods arrive, and one process of each service after another is killed: binds soon continue, also for the pods that
+// the dead process was responsible for, and in the end every pod is bound once. Replacements join without manual
+// help.
 func TestKillsWhilePodsArrive(t *testing.T) {
 	s := newStack(t, sixtyNodes)
 	f := newFleet(s)

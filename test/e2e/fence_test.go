@@ -20,7 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
-// frozen is what the policies of this test say.
+// frozen is the message of the policies in this test.
 const frozen = "this namespace is frozen"
 
 // reportedWithin is longer than the longest pause between two tries of a fence, and than the queue takes to judge.
@@ -88,7 +88,7 @@ func TestFenceUnderPolicies(t *testing.T) {
 	s.audit()
 }
 
-// tells waits for a warning about a pod, with a reason, that says what the policy says.
+// tells waits for a warning about a pod, with a reason, that contains the policy's message.
 func (s *stack) tells(ns, pod, reason string) {
 	s.Helper()
 	s.eventually(placedWithin, "event "+reason, func(ctx context.Context) (string, error) {

@@ -109,7 +109,7 @@ type placed struct {
 	revision  int64
 }
 
-// order is what the ledger has placed, in its own order.
+// order is the sequence of placements in the ledger.
 type order struct {
 	zones        []placed
 	transactions int
@@ -150,8 +150,8 @@ func (s *stack) placements(history []ledger.Event, pods []corev1.Pod) order {
 	return o
 }
 
-// checkOrder demands the rules after every transaction. (Within one, pods are placed one
-// after the other, but it does not tell which came first; what it leaves tells enough.)
+// checkOrder demands the rules after every transaction. (Within one, pods are placed one after the other, but the
+// order is unknown; the state after it suffices.)
 func (s *stack) checkOrder(o order) {
 	s.Helper()
 	even := map[string]int{"zone-a": 0, "zone-b": 0, "zone-c": 0}

@@ -113,7 +113,7 @@ func errorLines(stderr string) []string {
 	return lines
 }
 
-// logLine tells a line of the text log, which begins with its time.
+// logLine reports whether a line belongs to the text log, whose lines begin with their time.
 func logLine(line string) bool { return strings.HasPrefix(line, "time=") }
 
 // A data directory belongs to one cluster and to one process at a time.

@@ -14,9 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
-// A kubelet does not admit a pod that was bound to its node. The pod that its ReplicaSet makes
-// instead goes elsewhere, although the node is still the one it prefers, and the rejection is
-// counted.
+// A kubelet does not admit a pod that was bound to its node. The replacement pod of its ReplicaSet is placed
+// elsewhere, although it still prefers the node, and the rejection is counted.
 func TestReplacementOfARejectedPodGoesElsewhere(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, "")

@@ -53,8 +53,8 @@ func TestPlaceIsKeptForTheReplacement(t *testing.T) {
 	s.audit()
 }
 
-// The owner of a pod that was moved is scaled down before the replacement is placed: the place is
-// given up after a while, and somebody else gets it.
+// The owner of a pod that was moved is scaled down before the replacement is placed: the place is given up after a
+// while, and another pod gets it.
 func TestPlaceIsGivenUpWhenNobodyComes(t *testing.T) {
 	t.Parallel()
 	s, f := moving(t, "15s")
@@ -117,7 +117,7 @@ func (s *stack) ungate(ns string) {
 	}
 }
 
-// replaced waits until the one pod of a namespace has gone and another one waits at its gate.
+// replaced waits until the one pod of a namespace is gone and another one waits at its gate.
 func (s *stack) replaced(ns string) {
 	s.Helper()
 	s.eventually(placedWithin, "the pod is replaced", func(context.Context) (string, error) {

@@ -26,7 +26,7 @@ import (
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
-// family is what dashboards and alerts rely on in one metric.
+// family holds the parts of one metric that dashboards and alerts rely on.
 type family struct {
 	Type, Stability string
 	Labels          []string
@@ -91,7 +91,7 @@ func TestMetricsAreKubeSchedulers(t *testing.T) {
 	}
 }
 
-// startMetricsPeer starts a kube-scheduler that lets anybody read its metrics.
+// startMetricsPeer starts a kube-scheduler that serves its metrics without authorization.
 func (s *stack) startMetricsPeer() func(path string) (string, error) {
 	address, err := harness.FreeAddress()
 	s.no(err)
@@ -174,7 +174,7 @@ func (s *stack) liveThrough(get func(path string) (string, error)) (pages [2]str
 			extra, since = extra+1, time.Now()
 			s.addNodes(nodeSpec{name: fmt.Sprintf("extra-%d", extra), capacity: "1"})
 		}
-		// kube-scheduler may preempt a second time before its victim has gone.
+		// kube-scheduler may preempt a second time before its victim is gone.
 		if strings.Contains(pages[0], "scheduler_preemption_victims_count 0") {
 			return "no preemption", nil
 		}
@@ -245,8 +245,8 @@ func familiesIn(t *testing.T, page string) map[string]family {
 	return all
 }
 
-// resourcesIn are the series about pods that nobody moves, with what their labels and values are,
-// but for node and namespace, which are not the same on both sides.
+// resourcesIn are the series about pods that stay where they are, with their labels and values, except for node and
+// namespace, which differ between the sides.
 func resourcesIn(t *testing.T, page string) map[string]float64 {
 	t.Helper()
 	all := map[string]float64{}

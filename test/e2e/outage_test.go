@@ -26,17 +26,17 @@ const (
 	waiting = 60
 )
 
-// outage is a dependency that goes away.
+// outage is a dependency that becomes unavailable.
 type outage struct {
-	// name is what /readyz and the logs call it.
+	// name is the dependency's name on /readyz and in the logs.
 	name     string
 	services []string
 	down, up func() error
 }
 
-// Each dependency may go away for longer than leases last: every process goes on, says once in its
-// log and for as long as it lasts on /readyz what it misses, says once that it is back, and the pods
-// that came meanwhile are placed.
+// Each dependency may be unavailable for longer than leases last: every process continues, reports the missing
+// dependency once in its log and, as long as the outage lasts, on /readyz, reports its return once, and the pods that
+// came in the meantime are placed.
 func TestOutages(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, sixtyNodes)
@@ -117,8 +117,8 @@ func (f *fleet) outage(o outage, ns string) {
 	})
 }
 
-// readiness says which process of an outage's services does not say a word on /readyz. One that has
-// ended is an error; being ready is demanded of all when the outage has no name.
+// readiness returns a process of an outage's services whose /readyz lacks a word. A process that has ended is an
+// error; being ready is demanded of all when the outage has no name.
 func (f *fleet) readiness(ctx context.Context, o outage, word string) (missing string, err error) {
 	for name, member := range f.members {
 		service, _, _ := strings.Cut(name, "-")
@@ -136,7 +136,7 @@ func (f *fleet) readiness(ctx context.Context, o outage, word string) (missing s
 	return "", nil
 }
 
-// told demands one line for each change in each log, and not a flood of others.
+// told demands one line for each change in each log, and no flood of other lines.
 func (f *fleet) told(outages []outage) {
 	f.Helper()
 	const flood = 60

@@ -17,7 +17,7 @@ import (
 // cluster and not their outcomes.
 const lab = "berth.dev/lab"
 
-// Pods go where their specification lets them, and say why when there is no such place.
+// Pods are placed where their specification allows, and report why when there is no such place.
 func TestPlacement(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, "")
@@ -56,7 +56,7 @@ func nodeSelector(s *stack, ns string) {
 	s.onlyOn(ns, 8, "ssd-0", "ssd-1")
 }
 
-// onlyOn waits for n bound pods and checks that they stand on the given nodes and use them all.
+// onlyOn waits for n bound pods and checks that they are on the given nodes and use them all.
 func (s *stack) onlyOn(ns string, n int, nodes ...string) {
 	s.Helper()
 	used := sets.New[string]()

@@ -69,7 +69,7 @@ func TestPlugin(t *testing.T) {
 }
 
 // brought creates pods that a plugin binds itself: they are on nodes, it has bound them and no binder has, and users
-// are told as of any other.
+// see the same events as for any other pod.
 func (s *stack) brought(ns string) {
 	s.Helper()
 	wanting := func(p *corev1.Pod) { p.Labels = map[string]string{"courier": "yes"} }

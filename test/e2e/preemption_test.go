@@ -160,7 +160,7 @@ func (s *stack) noClaims(f *fleet) {
 	})
 }
 
-// claimed says what a value of the ledger has of plans.
+// claimed returns the part of a ledger value that concerns plans.
 func claimed(ev ledger.Event) (string, error) {
 	left := ""
 	switch {
@@ -209,8 +209,8 @@ func ofPriority(class string) podOption {
 	return func(p *corev1.Pod) { p.Spec.PriorityClassName = class }
 }
 
-// A more important pod arrives while the victim of another one stops: it takes the place over,
-// and the other one gets a place of its own, for which the next victim goes.
+// A more important pod arrives while the victim of another one terminates: it takes the place over, and the other pod
+// gets a place of its own, for which the next victim is evicted.
 func TestMoreImportantPodTakesTheHeldPlace(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, "")

@@ -74,8 +74,8 @@ func (f *fleet) start(service, name string, args ...string) {
 	f.stopAtEnd(member)
 }
 
-// Two queues, two scheduler shards and two binders, each a process, do together what one process does. Any one may be
-// killed in the middle of a burst: the others finish it. A replacement joins without anybody's help.
+// Two queues, two scheduler shards and two binders, each a process, do together the work of one process. Any of them
+// may be killed in the middle of a burst: the others finish it. A replacement joins without manual help.
 func TestKillOneProcessInTheMiddleOfABurst(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, sixtyNodes)

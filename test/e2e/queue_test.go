@@ -14,9 +14,8 @@ import (
 // which takes 4 s, and the machine may be busy with something else.
 const failoverWithin = 15 * time.Second
 
-// When the leading queue dies, another leads within seconds, and goes on where the first one
-// was: pods in the air are placed once, and a pod that nobody could place is not tried again
-// before something changes.
+// When the leading queue dies, another leads within seconds, and continues where the first one was: pods in flight
+// are placed once, and an unschedulable pod is not tried again before something changes.
 func TestQueueFailover(t *testing.T) {
 	s := newStack(t, sixtyNodes)
 	f := newFleet(s)
@@ -44,7 +43,7 @@ func TestQueueFailover(t *testing.T) {
 	s.audit()
 }
 
-// urgent goes before everything else.
+// urgent gives a pod a priority above all others.
 func urgent(p *corev1.Pod) { p.Spec.PriorityClassName = "system-cluster-critical" }
 
 // attempts counts the attempts of all shards with a result.

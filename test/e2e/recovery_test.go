@@ -16,8 +16,8 @@ const (
 	// some is how many of them are bound when it happens: late enough to be in the middle,
 	// early enough to leave work.
 	some = 100
-	// recoveredWithin bounds the time to place the rest; members are missed after their lease,
-	// and only then does somebody take over what they held.
+	// recoveredWithin bounds the time to place the rest; members are missed after their lease, and only then do
+	// others take over what they held.
 	recoveredWithin = 2 * time.Minute
 )
 

@@ -27,13 +27,13 @@ const (
 	// podsPerNode leaves a third of the nodes' pods free; fewer nodes than leastNodes would not
 	// give each of two shards the home nodes that it takes to prefer them.
 	podsPerNode, leastNodes = 75, 150
-	// replayPace is a rate that is met on two busy processors beside all the rest.
+	// replayPace is a rate that is met on two busy processors in addition to all other work.
 	replayPace = 60
 	// groupOfPods is how many pods share a rule about each other.
 	groupOfPods = 25
 )
 
-// replayed is what `berth replay -o json` says.
+// replayed is the output of `berth replay -o json`.
 type replayed struct {
 	Decisions, Same, Explained, Different, Missing int
 	Why                                            map[string]int

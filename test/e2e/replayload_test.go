@@ -31,7 +31,7 @@ const (
 	// loadPace is a rate of mixed pods that is exceeded on two busy processors where the API server costs
 	// nothing.
 	loadPace = 100
-	// loadBatch is how many pods appear at once: the stand-in serves nobody meanwhile.
+	// loadBatch is how many pods appear at once: the stand-in serves no request in the meantime.
 	loadBatch = 1000
 )
 
@@ -80,7 +80,7 @@ func TestReplayUnderLoad(t *testing.T) {
 	f.remakeAll(len(pods), seed)
 }
 
-// manyNodes are what nodesFile describes.
+// manyNodes are the nodes that nodesFile describes.
 func manyNodes(n int) []*corev1.Node {
 	nodes := make([]*corev1.Node, n)
 	for i := range nodes {

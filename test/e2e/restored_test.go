@@ -27,15 +27,15 @@ const (
 	running, pending, lateComers = 36, 8, smallNodes*slots - 36 - 8
 	// ended pods of those that ran are deleted after the backup, and successors come.
 	ended, successors = 12, 16
-	// renewedWithin bounds the time from the restart of the API server until the ledger has begun anew, which
-	// takes half a minute.
+	// renewedWithin bounds the time from the restart of the API server until the ledger has begun a new generation,
+	// which takes half a minute.
 	renewedWithin = 90 * time.Second
 )
 
-// The runbook, when Kubernetes was restored from a backup: the API server is restarted, as it has to be, and of Berth
-// nothing is done. Pods are pending again that were bound, others are back that were deleted, a node is back and
-// another one was never there. The ledger begins anew, and every pod is placed by what the API server has now. The
-// cluster is full at the end, so that a pod too much on a node shows.
+// The runbook, when Kubernetes was restored from a backup: the API server is restarted, as it must be, and Berth is
+// left alone. Pods that were bound are pending again, deleted pods are back, a deleted node is back and a newer one
+// never existed. The ledger begins a new generation, and every pod is placed according to the API server's present
+// state. The cluster is full at the end, so that one pod too many on a node shows.
 func TestKubernetesIsRestoredFromABackup(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, "")

@@ -128,7 +128,7 @@ func (s *stack) replay(ctx context.Context, history *harness.History) error {
 
 func (s *stack) stopAtEnd(berth *harness.Berth) {
 	s.Cleanup(func() {
-		// The end of a process that nobody stopped is a failure, even if the test did not mind.
+		// An unexpected end of a process is a failure, even if the test did not notice.
 		kit.Stop(s.T, berth.Stop)
 		if s.Failed() {
 			s.Log(berth.Tail())
@@ -181,7 +181,7 @@ func (s *stack) pods(namespace string) []corev1.Pod {
 	return list.Items
 }
 
-// bound waits until n pods of a namespace stand on nodes and returns them.
+// bound waits until n pods of a namespace are bound and returns them.
 func (s *stack) bound(namespace string, n int, limit time.Duration) []corev1.Pod {
 	s.Helper()
 	var placed []corev1.Pod
@@ -317,8 +317,7 @@ func (s *stack) ledgers() map[string]string {
 	return out
 }
 
-// boundOnce checks that each pod of a namespace was announced as bound exactly once, to the node
-// it stands on.
+// boundOnce checks that each pod of a namespace was announced as bound exactly once, to the node that it is on.
 func (s *stack) boundOnce(namespace string) {
 	s.Helper()
 	pods := s.pods(namespace)

@@ -16,8 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
-// `berth status` finds the services and what waits; as kubectl's plugin it says the same; and a
-// running process can be told to log its decisions.
+// `berth status` finds the services and the waiting pods; as kubectl's plugin it prints the same; and a running
+// process can be switched to log its decisions.
 func TestStatusAndLogLevel(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, "")

@@ -53,10 +53,9 @@ const elected = `leaderElection:
   resourceName: takeover
 `
 
-// The one who schedules dies in the middle of a burst that exactly fills the cluster, and
-// somebody takes over whose picture of the pods is ten seconds old. With kube-scheduler some
-// nodes are then given more than they hold (docs/takeover.md); with Berth none is, whoever
-// believes what.
+// The active scheduler dies in the middle of a burst that exactly fills the cluster, and another takes over whose
+// view of the pods is ten seconds old. With kube-scheduler some nodes are then overcommitted (docs/takeover.md); with
+// Berth none is, however stale the view.
 func TestTakeOverOnAnOldPicture(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, "")

@@ -54,7 +54,7 @@ func followPath(t *testing.T, protocol string) {
 	s.bound(ns, 1, placedWithin)
 	victim := string(s.pods(ns)[0].UID)
 
-	// More than the node has: parked, and nobody's going would help.
+	// More than the node has: parked, and no eviction would help.
 	s.create(newPod(ns, "traveller", "5", ofPriority("high")))
 	s.unschedulable(ns, "traveller", "1 Insufficient cpu.")
 	_, err = s.client.CoreV1().Nodes().Patch(s.Context(), "node-0", types.MergePatchType,
@@ -157,7 +157,7 @@ func pathOf(spans []harness.Span, uid string) []harness.Span {
 	return slices.DeleteFunc(slices.Clone(spans), func(s harness.Span) bool { return s.TraceID != id })
 }
 
-// lacks says what of the path has not been received.
+// lacks returns the parts of the path that have not been received.
 func lacks(path []harness.Span) string {
 	var names []string
 	for _, s := range path {

@@ -162,8 +162,7 @@ func (m *mixed) add(service string, version harness.Programs) {
 	m.stopAtEnd(member)
 }
 
-// replace rolls a service to a version as its Deployment does: a new replica is ready before an
-// old one goes.
+// replace rolls a service to a version as its Deployment does: a new replica is ready before an old one is stopped.
 func (m *mixed) replace(service string, version harness.Programs) {
 	m.Helper()
 	for _, old := range m.running[service] {
@@ -173,7 +172,7 @@ func (m *mixed) replace(service string, version harness.Programs) {
 	}
 }
 
-// load has pods arrive until the function that it returns is called, which says how many did.
+// load creates pods until the function that it returns is called, which returns their number.
 func (m *mixed) load() (stop func() int) {
 	var arrived atomic.Int64
 	ctx, cancel := context.WithCancel(m.Context())

@@ -25,7 +25,7 @@ import (
 	"github.com/berth-scheduler/berth/test/kit"
 )
 
-// usagePolicy goes by actual use, and lets all of an owner's pods go at once.
+// usagePolicy uses actual usage, and allows the eviction of all of an owner's pods at once.
 const usagePolicy = `apiVersion: descheduler/v1alpha2
 kind: DeschedulerPolicy
 berth: {cooldown: 0s, maxPerOwner: 100%}
@@ -46,10 +46,9 @@ profiles:
 
 const metricsGroup = "/apis/metrics.k8s.io/v1beta1"
 
-// By requests two nodes are alike, but the pods of one are busy. The descheduler says that it
-// cannot know as long as nobody serves metrics.k8s.io; once somebody does, through the API
-// server's aggregation, it moves pods until the node is no longer over, and tells of it in
-// Kubernetes events.
+// By requests two nodes are alike, but the pods of one are busy. The descheduler reports that it cannot know as long
+// as metrics.k8s.io is not served; once it is, through the API server's aggregation, it moves pods until the node is
+// no longer overutilized, and reports that in Kubernetes events.
 func TestBalanceByActualUse(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, "")
@@ -129,7 +128,7 @@ func (s *stack) serveMetrics(namespace string, busy map[string]bool) (asked *ato
 		default:
 			asked.Add(1)
 			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(answer) // whoever asked has gone
+			_ = json.NewEncoder(w).Encode(answer) // an error means that the client has gone
 		}
 	}))
 	s.Cleanup(server.Close)

@@ -201,7 +201,7 @@ func madeVolumes(s *stack, ns string) {
 	s.claimsSuit(s.bound(ns, n, placedWithin))
 }
 
-// The provisioner gives the claim back, and the reservation goes.
+// The provisioner gives the claim back, and the reservation is released.
 func unmadeVolumes(s *stack, ns string) {
 	s.diskNodes(ns, 2)
 	s.class("unmade", diskProvisioner, storagev1.VolumeBindingWaitForFirstConsumer, map[string]string{"fail": "yes"})
@@ -220,8 +220,8 @@ func unmadeVolumes(s *stack, ns string) {
 	s.no(s.client.CoreV1().Pods(ns).Delete(s.Context(), "p-0000", metav1.DeleteOptions{}))
 }
 
-// Twenty pods want one claim that is for one; four shards decide. Whoever has it goes, again and again, the last
-// time for a pod that is more important.
+// Twenty pods want one claim that is for one pod; four shards decide. The pod that has it is removed, again and
+// again, the last time for a more important pod.
 func claimForOne(s *stack, ns string) {
 	s.diskNodes(ns, 8)
 	s.class("now", diskProvisioner, storagev1.VolumeBindingImmediate, nil)

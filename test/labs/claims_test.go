@@ -99,7 +99,7 @@ func devices(l *lab) {
 	l.allocated(2)
 }
 
-// claimsGone waits until claims have gone with their pods.
+// claimsGone waits until claims have been deleted with their pods.
 func (l *lab) claimsGone() {
 	l.Helper()
 	l.eventually(within, "claims go with their pods", func(ctx context.Context) (string, error) {

@@ -59,7 +59,7 @@ func (l *lab) pods(ctx context.Context, which metav1.ListOptions) ([]corev1.Pod,
 	return slices.DeleteFunc(list.Items, gone), nil
 }
 
-// bound waits until exactly n of some pods stand on nodes, and returns those.
+// bound waits until exactly n of some pods are bound, and returns those.
 func (l *lab) bound(which metav1.ListOptions, n int) []corev1.Pod {
 	l.Helper()
 	var placed []corev1.Pod
@@ -92,8 +92,8 @@ func (l *lab) node(name string) string {
 	return l.bound(named(name), 1)[0].Spec.NodeName
 }
 
-// pending waits until exactly n of some pods are not bound and all of these say why, in a
-// message that begins so. kube-scheduler goes on about preemption after it.
+// pending waits until exactly n of some pods are not bound and the messages of all of these begin as given.
+// kube-scheduler's message continues with preemption.
 func (l *lab) pending(which metav1.ListOptions, n int, message string) {
 	l.Helper()
 	what := fmt.Sprintf("%d pods with %s are Pending: %s", n, describe(which), message)

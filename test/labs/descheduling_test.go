@@ -20,7 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/test/observe"
 )
 
-// stands waits until the pods with a label stand on nodes so, and none is missing.
+// stands waits until the pods with a label are distributed over nodes as wanted, and none is missing.
 func (l *lab) stands(selector string, want map[string]int) []corev1.Pod {
 	l.Helper()
 	var standing []corev1.Pod
@@ -311,7 +311,7 @@ func guards(l *lab) {
 	for _, because := range why {
 		l.contains(counts, fmt.Sprintf(`reason=%q`, because))
 	}
-	// One of each, and two that are young; bare is nobody's.
+	// One of each, and two that are young; bare has no owner.
 	l.planned(len(why) + 1 - 1)
 	limited := l.next()
 	l.contains(limited, " 3 to evict", " 4 to evict", " 5 to evict", " 0 pods picked")
@@ -380,9 +380,9 @@ func rolloutSafe(l *lab) {
 	}
 }
 
-// noneDuringRollout checks that the evictions asked for until now are of pods of the new version, and
-// came when the rollout was over: some of them may have got to the node before it was retired. The
-// controller says a little later than the facts that it is over.
+// noneDuringRollout checks that the evictions requested until now are of pods of the new version, and came after the
+// end of the rollout: some of these pods may have reached the node before it was retired. The controller reports the
+// end a little later than the facts show it.
 func (l *lab) noneDuringRollout(name string) {
 	l.Helper()
 	const behind = 5 * time.Second

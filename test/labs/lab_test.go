@@ -28,8 +28,8 @@ const (
 	documentedAddress = "127.0.0.1:10351"
 	// documentedData is where a Berth that was started as documented keeps its stores.
 	documentedData = "/tmp/berth-labs"
-	// documentedDataDir is how commands that read the log are told where a Berth that was started
-	// as documented keeps it.
+	// documentedDataDir is the flag by which commands that read the log find the data of a Berth that was started as
+	// documented.
 	documentedDataDir = "--data-dir berth-data"
 	// documentedCluster is the directory of the cluster that is started as documented, from a lab.
 	documentedCluster = "../../../.build/cluster"
@@ -161,7 +161,7 @@ func (l *lab) up(b block) {
 		return err
 	})
 	if l.recorded {
-		return // the recorder has followed what was there before a restart, and goes on
+		return // the recorder survives a restart
 	}
 	l.recorded = true
 	history, err := programs.Record(l.Context(), harness.HistoryConfig{
@@ -241,8 +241,7 @@ func (l *lab) finish() {
 	})
 }
 
-// audit lets `berth check` look for nodes that hold too much and pods that stand where they may
-// not.
+// audit uses `berth check` to look for overcommitted nodes and pods on nodes where they must not be.
 func (l *lab) audit() {
 	l.Helper()
 	if *scheduler == kubeScheduler {

@@ -14,8 +14,8 @@ const (
 	// resumeWithin bounds the time without a bind after a process was killed or replaced while
 	// pods arrive.
 	resumeWithin = 5 * time.Second
-	// scaledWithin is the same for changes that nobody should notice, on a machine that starts
-	// processes at that moment.
+	// scaledWithin is the same for changes that should not be noticeable, on a machine that starts processes at that
+	// moment.
 	scaledWithin = 2 * resumeWithin
 	// operationsLimit is for blocks that start and stop processes, and for thousands of pods.
 	operationsLimit = 5 * time.Minute

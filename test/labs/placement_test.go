@@ -101,8 +101,8 @@ func taints(l *lab) {
 	l.counted("plain", byNode(l.bound(plain, 3)), want)
 }
 
-// evictedByTaint runs the block that taints a node and checks that of the pods before it only the
-// one on that node goes, and that it was the controller manager that sent it away.
+// evictedByTaint runs the block that taints a node and checks that only the pod on that node is evicted, and that the
+// controller manager evicted it.
 func (l *lab) evictedByTaint(before []corev1.Pod) {
 	l.Helper()
 	since := l.now()

@@ -22,7 +22,7 @@ const (
 	// quiet is how long nothing must happen for the last word to have been spoken. The
 	// descheduler makes some passes in it, and a pod in backoff comes back once at least.
 	quiet = 15 * time.Second
-	// noVictims is what kube-scheduler says when it has found nobody to evict.
+	// noVictims is kube-scheduler's message when it has found no victims.
 	noVictims = "No preemption victims found for incoming pod"
 )
 
@@ -88,7 +88,7 @@ func (l *lab) wrong(o *observe.Observer, kind observe.Kind) {
 	}
 }
 
-// stays checks that a pod goes on waiting, and returns what it says in the end.
+// stays checks that a pod continues to wait, and returns its final message.
 func (l *lab) stays(name string) string {
 	l.Helper()
 	l.pause(quiet)
@@ -118,8 +118,8 @@ func (l *lab) says(name string, parts ...string) {
 	})
 }
 
-// told waits for an event about a pod that contains something. Its condition may say something
-// newer by then: it is tried again at once.
+// told waits for an event about a pod that contains a text. Its condition may have a newer message already: the pod
+// is tried again at once.
 func (l *lab) told(name, part string) {
 	l.Helper()
 	l.eventually(within, fmt.Sprintf("an event of %s says %q", name, part), func(ctx context.Context) (string, error) {

@@ -17,15 +17,15 @@ const examples = "../../examples"
 
 // block is one fenced block of commands of a README.
 type block struct {
-	// line is where its first command stands, 1 for the first line of the file.
+	// line is the line of its first command, 1 for the first line of the file.
 	line int
 	text string
 }
 
-// up tells a block that starts Berth.
+// up reports whether a block starts Berth.
 func (b block) up() bool { return strings.HasPrefix(b.text, "berth up") }
 
-// fleet tells a block that starts Berth as separate processes.
+// fleet reports whether a block starts Berth as separate processes.
 func (b block) fleet() bool { return strings.HasPrefix(b.text, "../../fleet.sh up") }
 
 // blocks are the fenced blocks without a language, in order. Others are output or excerpts.

@@ -35,8 +35,7 @@ func newSkew(zones ...string) *skew {
 	return s
 }
 
-// place puts a pod into a zone, takes it out of the one it had, and says what is wrong now,
-// empty for nothing.
+// place puts a pod into a zone, removes it from its previous one, and returns the violation now, empty for none.
 func (s *skew) place(uid, zone string) string {
 	if before, ok := s.where[uid]; ok {
 		s.counts[before]--

@@ -122,8 +122,8 @@ func hardSpread(l *lab) {
 	l.counted("taints-honor", l.byZone(l.bound(honor, 4)), map[string]int{"zone-a": 2, "zone-b": 2})
 }
 
-// evenAllTheWay runs the block that makes the next revision of web and checks that its pods stand
-// evenly, and that each was placed where it did not stand out among those placed before it.
+// evenAllTheWay runs the block that makes the next revision of web and checks that its pods are evenly spread, and
+// that each placement kept the spread even among the pods placed before it.
 func (l *lab) evenAllTheWay(n int) {
 	l.Helper()
 	l.next()

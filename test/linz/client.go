@@ -25,7 +25,7 @@ const (
 	maxEntries = 4
 )
 
-// history is what the clients of one round did.
+// history holds the operations of the clients of one round.
 type history struct {
 	mu struct {
 		sync.Mutex
@@ -49,8 +49,8 @@ func (h *history) add(client int, in operation, called int64, out answer) {
 	h.mu.operations = append(h.mu.operations, op)
 }
 
-// all closes the open operations at the end of everything. Each has a client of its own: it goes
-// on while its client has gone on to other things.
+// all closes the open operations at the end of the run. Each gets a client of its own, because its client has gone on
+// to other operations.
 func (h *history) all(clients int) []porcupine.Operation {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -75,14 +75,14 @@ type client struct {
 	attempts ledger.Token
 	// careless leaves the compares of documents out: the broken variant.
 	careless bool
-	// known is what the client last saw, by key; epochs are of the partitions it believes to hold.
+	// known is what the client last saw, by key; epochs are those of the partitions it believes to hold.
 	known  map[string]ledger.KV
 	epochs map[int32]int64
 	// versions numbers what is written, over all clients, so that no value is written twice.
 	versions *atomic.Uint64
 	// behind: what it knows of documents and names has been refused.
 	behind bool
-	// broken is what a read has shown that must never be.
+	// broken lists violations that reads have shown.
 	broken []string
 	// taken is the value that the client last wrote under a partition's key.
 	taken map[string][]byte
@@ -324,7 +324,7 @@ func (c *client) operation(txn ledger.Txn) operation {
 	for _, cmp := range txn.Compares {
 		i, ok := c.site.index(cmp.Key)
 		switch {
-		case !ok: // the registry of terms, which nobody writes
+		case !ok: // the registry of terms, which no client writes
 		case cmp.Revision == 0:
 			in.compares[i] = 0
 		default:
@@ -344,7 +344,7 @@ func (c *client) operation(txn ledger.Txn) operation {
 	return in
 }
 
-// stood is the value that stands for the revision the client compares with.
+// stood is the value at the revision that the client compares with.
 func (c *client) stood(key string) []byte {
 	if value, ok := c.taken[key]; ok {
 		return value

@@ -154,7 +154,7 @@ func (l *lab) killLeader() {
 	}
 }
 
-// visualize writes porcupine's picture of a history and returns where.
+// visualize writes porcupine's visualization of a history and returns its path.
 func visualize(t *testing.T, info porcupine.LinearizationInfo) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "berth-linz-")

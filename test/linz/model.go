@@ -15,8 +15,8 @@ import (
 // that porcupine, whose problem is NP-hard, is done in no time.
 const keysPerRound = 8
 
-// content stands for a value of a key; 0 is none. Every value that is ever written to a key is
-// another one, so a revision and a content say the same.
+// content identifies a value of a key; 0 is none. No value is ever written twice to a key, so a revision and a
+// content carry the same information.
 type content uint64
 
 // contentOf is the content of a stored value.
@@ -56,7 +56,7 @@ type answer struct {
 	seen map[int]content
 }
 
-// model is what porcupine explains a history with.
+// model is the specification against which porcupine checks a history.
 var model = porcupine.Model{
 	Init:  func() any { return picture{} },
 	Equal: func(a, b any) bool { return a == b },
@@ -126,8 +126,8 @@ func short(m map[int]content) string {
 	return strings.Join(parts, " ")
 }
 
-// site are the keys of one round: two partitions, the documents of three nodes of which two have the same
-// name, what the names stand for, and the floor.
+// site are the keys of one round: two partitions, the documents of three nodes of which two have the same name, the
+// incarnations of the names, and the floor.
 type site struct {
 	keys  []string
 	pods  [2]string // a pod UID of each partition

@@ -12,7 +12,7 @@ import (
 // next is a number that no client has had, and higher than all.
 func (c *client) next() uint64 { return c.versions.Add(1) }
 
-// picture is the ledger as the client knows it.
+// picture is the client's view of the ledger.
 func (c *client) picture() (*replica.View, error) {
 	var kvs []ledger.KV
 	for _, kv := range c.known {
@@ -71,8 +71,8 @@ func (c *client) collect(ctx context.Context) error {
 	return nil
 }
 
-// checkNames: after a read of everything, at most one document of a name takes placements, and it is that
-// of the node that the name stands for.
+// checkNames: after a read of everything, at most one document of a name takes placements, and it is that of the
+// name's present node.
 func (c *client) checkNames() {
 	v, err := c.picture()
 	if err != nil {

@@ -22,12 +22,12 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 )
 
-// scrapeFile is what a running `berth up` exposed, with a descheduler, after it had scheduled,
-// preempted and evicted pods: TestMetricsAreKubeSchedulers in test/e2e writes it.
+// scrapeFile is the exposition of a running `berth up` with a descheduler, after it had scheduled, preempted and
+// evicted pods: TestMetricsAreKubeSchedulers in test/e2e writes it.
 var scrapeFile = flag.String("scrape", "testdata/berth.prom", "exposition that queries are evaluated on")
 
-// scrapesOfStores are what one etcd 3.7.3 and one NATS 2.15.2 with prometheus-nats-exporter 0.20.1 exposed, started as
-// the chart starts them, by the job that the chart's monitors give them. Most of the metrics are left out.
+// scrapesOfStores are expositions of one etcd 3.7.3 and one NATS 2.15.2 with prometheus-nats-exporter 0.20.1, started
+// as the chart starts them, by the job that the chart's monitors give them. Most of the metrics are left out.
 var scrapesOfStores = map[string]string{"berth-etcd": "testdata/etcd.prom", "berth-nats": "testdata/nats.prom"}
 
 // notAlways are metrics of which there may be no series, and why.
@@ -83,8 +83,8 @@ func newEngine(t *testing.T) *promql.Engine {
 	return engine
 }
 
-// parts are the selectors of a query, and the whole; without what is told by finding nothing (absent), and without what
-// finds nothing as long as all is well (unless).
+// parts are the selectors of a query, and the whole; without selectors whose absence is the finding (absent), and
+// without those that find nothing as long as all is well (unless).
 func parts(expr parser.Expr) []string {
 	var list []string
 	absent := false
@@ -119,7 +119,7 @@ func excused(expr parser.Expr) (why string) {
 	return why
 }
 
-// evaluate counts what a query finds at the end of the samples. A range selector cannot stand alone.
+// evaluate counts what a query finds at the end of the samples. A range selector cannot be evaluated alone.
 func evaluate(ctx context.Context, engine *promql.Engine, series storage.Queryable, query string) (int, error) {
 	at := time.Unix(0, 0).Add((scrapes - 1) * interval)
 	q, err := engine.NewInstantQuery(ctx, series, nil, query, at)

@@ -93,7 +93,7 @@ func expires(days int) string {
 var aboutStores = regexp.MustCompile(`\b(etcd|nats|berth_certificate|berth_dependency|berth_ledger_authentication)_|` +
 	`absent|_refused_total|too_large|hold-overdue`)
 
-// Shards, binders and a queue that run, beside a kube-scheduler.
+// Running shards, binders and a queue, and a kube-scheduler.
 const (
 	shardsRun   = `up{job="berth-scheduler",pod="s-0"} 1x240` + "\n" + `up{job="berth-scheduler",pod="s-1"} 1x200 0x39`
 	bindersRun  = `up{job="berth-binder",pod="b-0"} 1x240`

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Kind is what is wrong.
+// Kind is the kind of a violation.
 type Kind string
 
 // The kinds of findings.
@@ -31,15 +31,15 @@ type Finding struct {
 	Text string
 }
 
-// Eviction is a bound pod that was made to leave by somebody else than the observer's own side.
+// Eviction is the eviction of a bound pod, unless the observer's own side deleted it.
 type Eviction struct {
 	// Namespace, Name and UID are the pod's, Node is where it stood.
 	Namespace, Name, UID, Node string
-	// Reason is that of the pod's condition DisruptionTarget, empty if nobody set one.
+	// Reason is that of the pod's condition DisruptionTarget, empty if there is none.
 	Reason string
 }
 
-// Account is what has been seen so far. The zero value is not ready: use NewAccount.
+// Account is everything observed so far. The zero value is not ready: use NewAccount.
 type Account struct {
 	pods      map[string]*pod
 	budgets   map[string]*budget
@@ -49,7 +49,7 @@ type Account struct {
 	claims    map[claim]bool
 }
 
-// pod is the last that was seen of one; it stays when the pod has gone.
+// pod is the last observed state of a pod; it is kept after the pod's deletion.
 type pod struct {
 	namespace, name, uid, node string
 	labels                     labels.Set
@@ -65,7 +65,7 @@ type budget struct {
 	desired         int
 }
 
-// claim is what a Preempted event tells.
+// claim is the content of a Preempted event.
 type claim struct{ victim, preemptor, node string }
 
 // NewAccount is an empty account.
@@ -144,10 +144,10 @@ func (a *Account) healthy(b *budget) int {
 	return n
 }
 
-// preemptedBy is what kube-scheduler says to a victim.
+// preemptedBy is kube-scheduler's message to a victim.
 var preemptedBy = regexp.MustCompile(`by pod (\S+) on node (\S+?)\.?$`)
 
-// Event notes an event; those of reason Preempted tell who had whom evicted.
+// Event notes an event; those of reason Preempted show which pod preempted which.
 func (a *Account) Event(e *corev1.Event) {
 	if e.Reason != "Preempted" {
 		return
@@ -206,7 +206,7 @@ func (a *Account) Findings() []Finding {
 	return found
 }
 
-// used reports whether a victim's room went to the one it was meant for, or to somebody more important.
+// used reports whether a victim's capacity was used by the pod it was meant for, or by a more important one.
 func (a *Account) used(c claim) bool {
 	p, known := a.pods[c.preemptor]
 	if !known || a.isExcused(p) || p.node == c.node {

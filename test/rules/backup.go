@@ -58,7 +58,7 @@ func arrows(files []*GoFile) []map[int]bool {
 	return g
 }
 
-// definitions returns in which file each top-level name and each method stands; -1 for methods of several types.
+// definitions maps each top-level name and each method to the index of its file; -1 for methods of several types.
 func definitions(files []*GoFile) (names, methods map[string]int) {
 	names, methods = map[string]int{}, map[string]int{}
 	for i, f := range files {

@@ -61,7 +61,7 @@ const seedWhy = "an unseeded draw cannot be repeated: make a rand.New from a see
 
 func everywhere(*GoFile) bool { return true }
 
-// inProduct tells hand-written code of services and libraries, without their tests.
+// inProduct reports whether f is hand-written code of services and libraries, other than tests.
 func inProduct(f *GoFile) bool {
 	return withinAny(f.Dir, []string{"pkg", "services"}) && !supportsTests(f)
 }
@@ -70,8 +70,8 @@ func outsideMain(f *GoFile) bool {
 	return f.AST.Name.Name != "main" && !f.Test
 }
 
-// inBubble tells a use lexically inside the function given to synctest.Test, where the clock is
-// fake and a sleep only moves it.
+// inBubble reports whether a use is lexically inside the function given to synctest.Test, where the clock is fake and
+// a sleep only moves it.
 func inBubble(repo *Repo, f *GoFile, site callSite) bool {
 	bubbles := repo.calls(f, "testing/synctest")
 	inside := false
@@ -91,7 +91,7 @@ func inBubble(repo *Repo, f *GoFile, site callSite) bool {
 // seeds is the package that draws the seeds of tests.
 const seeds = "pkg/seedtest"
 
-// drawsSeed tells the one draw that cannot have a seed: that of a seed.
+// drawsSeed reports whether f is in the only package that may draw without a seed: the one that draws the seeds.
 func drawsSeed(_ *Repo, f *GoFile, _ callSite) bool { return f.Dir == seeds }
 
 // checkRapid finds packages whose tests use rapid without its fixed seed.

@@ -14,18 +14,18 @@ const module = "github.com/berth-scheduler/berth/"
 type edge struct {
 	// prefix is an import path; it and what lies below it are meant.
 	prefix string
-	// except are paths below prefix that anybody may import: they are pure.
+	// except are paths below prefix that any package may import: they are pure.
 	except []string
-	// only are the folders that may import it. Nobody, when empty.
+	// only are the folders that may import it. Empty: no folder may.
 	only []string
 	// tests says that _test.go files anywhere and test support may import it too.
 	tests bool
-	// why goes into the message.
+	// why becomes part of the message.
 	why string
 }
 
-// edges are the borders of the outside world. The local cluster driver under tools/ and the
-// whole-system tests under test/ stand outside of them, except where nobody may import.
+// edges are the borders of the outside world. The local cluster driver under tools/ and the whole-system tests under
+// test/ are exempt, except from edges that no folder may cross.
 var edges = []edge{
 	{
 		prefix: "github.com/nats-io/nats.go", only: []string{"pkg/events/jetstream"},
@@ -99,7 +99,7 @@ const customPlugins = "services/scheduler/plugins"
 
 const oneTestStyle = "tests use testing, go-cmp and rapid; fakes are in-memory twins that pass the contract suite"
 
-// pureClientGo are the parts of client-go that talk to nobody.
+// pureClientGo are the parts of client-go that do no I/O.
 var pureClientGo = []string{
 	"k8s.io/client-go/kubernetes/scheme",
 	"k8s.io/client-go/tools/clientcmd/api",
@@ -108,8 +108,8 @@ var pureClientGo = []string{
 	"k8s.io/client-go/util/workqueue",
 }
 
-// layers says what our own packages may import of ours, most specific folder first. A folder
-// that matches nothing may import anything the service and command rules allow.
+// layers lists which of our own packages a folder may import, most specific folder first. A folder that matches
+// nothing may import anything the service and command rules allow.
 var layers = []layer{
 	// How long an answer is waited for is about neither.
 	{dir: "pkg/events/jetstream", mayImport: []string{"pkg/events", "pkg/patience"}},
@@ -193,8 +193,8 @@ func (e *edge) allows(f *GoFile) bool {
 	return !forbidden && (within(f.Dir, "test") || (e.tests && supportsTests(f)))
 }
 
-// supportsTests tells a test file or a file of a test support package, named after what it
-// tests as in statetest.
+// supportsTests reports whether f is a test file or a file of a test support package, named after its subject as in
+// statetest.
 func supportsTests(f *GoFile) bool {
 	return f.Test || strings.HasSuffix(path.Base(f.Dir), "test")
 }

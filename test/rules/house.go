@@ -12,7 +12,7 @@ import (
 
 // Measure is one figure of the shipped code, and the standard for it.
 type Measure struct {
-	// Name says what is measured, with its unit.
+	// Name names the measured quantity, with its unit.
 	Name string
 	// Value is the figure, Where the place that has it (empty if it is one of the whole).
 	Value float64

@@ -14,9 +14,9 @@ import (
 // one and is not.
 type planted struct {
 	name string
-	// path and source are the file under test; doc.go is added beside it.
+	// path and source are the file under test; doc.go is added next to it.
 	path, source string
-	// rule is what must be found; empty: nothing may be.
+	// rule is the rule that must report a finding; empty: none may.
 	rule string
 	// line is where, counted from 1; 0 leaves it open.
 	line int

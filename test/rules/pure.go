@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// pureImports are what a decision must not be able to reach.
+// pureImports are imports that decision code must not reach.
 var pureImports = []string{
 	"context", "crypto/rand", "hash/maphash", "io/fs", "log", "log/slog", "math/rand",
 	"math/rand/v2", "net", "net/http", "os", "os/exec", "sync", "sync/atomic", "testing",

@@ -19,8 +19,8 @@ import (
 type Repo struct {
 	// Fset resolves the positions of every Go file.
 	Fset *token.FileSet
-	// Go holds the hand-written Go files by path. Generated ones are left out: nobody writes
-	// them, so nobody can follow a rule in them.
+	// Go holds the hand-written Go files by path. Generated files are left out: no author could follow a rule in
+	// them.
 	Go []*GoFile
 	// Text holds every text file, Go and generated ones included, by path.
 	Text []*TextFile
@@ -32,7 +32,7 @@ type GoFile struct {
 	Path string
 	// Dir is the folder of Path, "." for the top.
 	Dir string
-	// Test tells a _test.go file.
+	// Test marks a _test.go file.
 	Test bool
 	// Lines are the file's lines without their line ends.
 	Lines []string
@@ -51,7 +51,7 @@ type TextFile struct {
 	Lines []string
 }
 
-// textSuffixes are the files the word rules read. Others (images, checksums) have no prose.
+// textSuffixes are the suffixes of the files that the word rules read. Others (images, checksums) have no prose.
 var textSuffixes = []string{
 	".go", ".md", ".proto", ".yaml", ".yml", ".toml", ".json", ".sh", ".txt", ".mod", ".ts", ".svelte", ".tpl",
 	"Makefile", "Dockerfile", "run",
@@ -137,7 +137,7 @@ func (r *Repo) imports(f *GoFile) []importLine {
 
 type importLine struct {
 	path string
-	// name is what the file calls the package; "." and "_" included.
+	// name is the package's name in this file; "." and "_" included.
 	name string
 	line int
 }

@@ -20,7 +20,7 @@ const (
 	maxWide = 2
 )
 
-// debt is what still lies above a ceiling, by what it is of. It may only shrink (PaidDebts).
+// debt counts the excesses that still exist, by kind. It may only shrink (PaidDebts).
 type debt map[string]int
 
 func roomRules() []Rule {

@@ -8,10 +8,10 @@ import (
 
 // Rule is one house rule.
 type Rule struct {
-	// Name is what a waiver names; lower case, one word. Where a well-known linter checks the
-	// same thing it is that linter's name, so that one waiver serves both.
+	// Name is the rule's name in waivers; lower case, one word. Where a well-known linter checks the same thing it is
+	// that linter's name, so that one waiver serves both.
 	Name string
-	// Why says what goes wrong without the rule, and what to do instead.
+	// Why explains the harm that the rule prevents, and the alternative.
 	Why string
 	// Check finds the violations. It must not change the Repo.
 	Check func(*Repo) []Finding
@@ -24,7 +24,7 @@ type Finding struct {
 	// Path and Line say where; Line counts from 1.
 	Path string
 	Line int
-	// Detail says what was found; Why is the rule's unless the check has a better one.
+	// Detail describes the finding; Why is the rule's unless the check has a better one.
 	Detail, Why string
 }
 

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// The ceilings bound the tail, not the mean: nearly all code of the projects we admire lies
-// below them, and what lies above is what their readers complain about.
+// The ceilings bound the tail, not the mean: nearly all code of the projects we admire lies below them, and readers
+// of those projects complain about the code above.
 const (
 	maxFunctionLines    = 70
 	maxFileLines        = 500

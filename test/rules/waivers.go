@@ -11,9 +11,9 @@ import (
 // waiver is one //nolint comment.
 type waiver struct {
 	line int
-	// alone: nothing else stands on the line, so the waiver is for the next one.
+	// alone: the line holds nothing else, so the waiver applies to the next line.
 	alone bool
-	// whole: the waiver stands above the package clause and holds for the file.
+	// whole: the waiver is above the package clause and applies to the whole file.
 	whole  bool
 	rules  []string
 	reason string

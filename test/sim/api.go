@@ -14,8 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
-// apiServer is what kube-apiserver enforces on what we do to it, and nothing more: it looks
-// at UIDs and resourceVersions, never at room. Objects are never changed in place.
+// apiServer models the checks that kube-apiserver makes on the project's writes, and nothing more: it compares UIDs
+// and resourceVersions, and never looks at capacity. Objects are never changed in place.
 type apiServer struct {
 	rv      uint64
 	kinds   []events.Kind
@@ -47,7 +47,7 @@ func newAPI() *apiServer {
 	return a
 }
 
-// serve adds kinds, before anybody watches.
+// serve adds kinds. It must be called before the first watch.
 func (a *apiServer) serve(kinds []events.Kind) {
 	a.kinds = append(a.kinds, kinds...)
 	for _, k := range kinds {
@@ -64,7 +64,7 @@ func (a *apiServer) put(kind events.Kind, o metav1.Object) {
 	a.history = append(a.history, apiChange{rv: a.rv, kind: kind, object: o, added: !known})
 }
 
-// remove deletes an object; the watch's last word has the resourceVersion of the deletion.
+// remove deletes an object; the watch's last event of it has the resourceVersion of the deletion.
 func (a *apiServer) remove(kind events.Kind, uid string) {
 	o, ok := a.objects[kind][uid]
 	if !ok {
@@ -178,7 +178,7 @@ func (a *apiServer) list(kind events.Kind) []any {
 	return out
 }
 
-// bindOutcome is what pods/binding answers.
+// bindOutcome is an answer of pods/binding.
 type bindOutcome uint8
 
 const (
@@ -187,9 +187,9 @@ const (
 	bindNotFound
 )
 
-// bind is pods/binding: UID and resourceVersion are compared, a pod that is bound, being
-// deleted or gated is refused. Node and room are not looked at, nor is whether annotations become too large. The
-// condition that goes before the bind of a pod whose annotations are full is written with it.
+// bind models pods/binding: it compares UID and resourceVersion, and refuses a pod that is bound, being deleted or
+// gated. It checks neither node nor capacity, nor whether annotations become too large. A pod whose annotations are
+// full gets a condition before its bind; that condition is written by the same call.
 func (a *apiServer) bind(e effect.Bind, ignoreVersion bool) bindOutcome {
 	p, ok := a.pod(e.Pod.UID)
 	switch {
@@ -243,7 +243,7 @@ func conditionOf(p *corev1.Pod) (corev1.PodCondition, bool) {
 	return corev1.PodCondition{}, false
 }
 
-// delete is a user's: a pod that runs goes in two steps, one that waits at once.
+// delete is a user's delete: a running pod is deleted in two steps, a pending one at once.
 func (a *apiServer) delete(uid string) {
 	p, ok := a.pod(uid)
 	if !ok {

@@ -40,7 +40,7 @@ const (
 	// (lateLimit), whatever the clocks of binders say of it.
 	evictionHang = 12 * time.Second
 	lateLimit    = 10 * time.Second
-	// evictWithin is shorter than the difference, by more than the clocks drift meanwhile.
+	// evictWithin is shorter than the difference, by more than the drift of the clocks in that time.
 	evictWithin  = time.Second
 	overdue      = 15 * time.Second
 	planPause    = 2 * time.Second
@@ -88,7 +88,7 @@ func (b *binder) step(in effect.Input) error {
 			return b.w.breaks("%s: %v", b.member(), e.Err)
 		case effect.Fault:
 			if b.w.wentBack {
-				continue // it refuses to release for a pod that is older than what it was promised for
+				continue // it refuses to release for a pod that is older than the one the promise was made for
 			}
 			return b.w.breaks("%s: %s: %v", b.member(), e.What, e.Err)
 		default:
@@ -252,7 +252,7 @@ func (b *binder) bind(e effect.Bind) {
 	})
 }
 
-// lostBind is what a pod shows whose bind was refused.
+// lostBind returns the state of a pod whose bind was refused.
 func (w *world) lostBind(e effect.Bind, outcome bindOutcome) effect.Answered {
 	read := w.api.read(e.Pod.UID)
 	switch {
@@ -396,8 +396,7 @@ func (b *binder) amend(e effect.Amend) {
 	})
 }
 
-// txnName is the name in the protocol of what the binder does to reservations; what it does to
-// promises keeps its own.
+// txnName is the protocol's name of a binder's change to reservations; changes to promises keep their own name.
 func txnName(why string) string {
 	switch why {
 	case "hand-over":

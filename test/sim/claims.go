@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// claimKinds are what there is in a cluster with volumes besides.
+// claimKinds are the additional kinds in a cluster with volumes.
 var claimKinds = []events.Kind{events.KindPersistentVolume, events.KindVolumeClaim}
 
 // claimsForOne is how many claims there are that one pod at a time may use: few enough that several pods
@@ -85,7 +85,7 @@ func (o *oracle) checkUsers(stand []stands) {
 	}
 }
 
-// claimTaken: a pod that stands has the claim that another wants.
+// claimTaken reports whether one of the bound pods uses the claim that pod p wants.
 func claimTaken(p *corev1.Pod, stand []stands) bool {
 	name := claimOf(p)
 	for _, s := range stand {

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// cluster is who uses the simulated cluster: people, controllers and kubelets.
+// cluster models the users of the simulated cluster: administrators, controllers and kubelets.
 type cluster struct {
 	family family
 	made   int
@@ -25,7 +25,7 @@ type cluster struct {
 	rules bool
 	// fickle: nodes are cordoned and pods changed all the time, so that much is fenced.
 	fickle bool
-	// ranked: pods differ in priority. strict: nobody but Berth takes pods of budgets down.
+	// ranked: pods differ in priority. strict: only Berth evicts pods that budgets cover.
 	ranked, strict bool
 	// crowded: there are many pods from the start, and evictions are asked for all the time.
 	// lingering: pods take long to end.
@@ -52,11 +52,11 @@ type amounts struct {
 	swollen int
 }
 
-// restarting is how far the people are who restart the shards.
+// restarting is the progress of the administrators who restart the shards.
 type restarting struct {
 	// done is how many of their steps are.
 	done int
-	// awaited is the resourceVersion that the log has to tell of before they go on, before the last
+	// awaited is the resourceVersion that the log must have reached before they continue. before is that of the last
 	// fact behind which they closed a node.
 	awaited, before uint64
 }
@@ -65,7 +65,7 @@ const (
 	namespace = "d"
 	// maxPods is how many pods there are at a time.
 	maxPods = 12
-	// podCPU is what a pod requests; nodes have room for a few.
+	// podCPU is the request of each pod. A node has capacity for a few of them.
 	podCPU = 100
 )
 
@@ -136,7 +136,7 @@ func selects(app string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
 }
 
-// kindsOfPods are what pods with rules can be; the first are plain.
+// kindsOfPods are the variants of pods with scheduling rules. The first ones are plain pods.
 var kindsOfPods = []func(p *corev1.Pod){
 	func(*corev1.Pod) {},
 	func(p *corev1.Pod) { apart(p, "apart", "apart") },
@@ -261,7 +261,7 @@ func (c *cluster) act(w *world) error {
 	return nil
 }
 
-// anything is what happens in every family, to a pod or besides.
+// anything draws an event that happens in every family, to a pod or elsewhere.
 func (c *cluster) anything(w *world, p *corev1.Pod) {
 	uid := string(p.UID)
 	kind := w.rng.IntN(13)
@@ -315,7 +315,7 @@ func ungate(p *corev1.Pod) bool {
 
 func (c *cluster) cordon(w *world) {
 	if c.strict {
-		return // a place that is none any more is given up, whoever was evicted for it
+		return // a place on a node that is no longer eligible is given up, even if pods were evicted for it
 	}
 	nodes := w.api.nodes()
 	n := nodes[w.rng.IntN(len(nodes))].DeepCopy()
@@ -325,7 +325,7 @@ func (c *cluster) cordon(w *world) {
 	}
 }
 
-// evict is what a descheduler asks for.
+// evict is an eviction that a descheduler requests.
 func (c *cluster) evict(w *world, p *corev1.Pod) {
 	if p.Spec.NodeName == "" {
 		return
@@ -343,7 +343,7 @@ func (c *cluster) evict(w *world, p *corev1.Pod) {
 	_, _ = w.log.Append(w.ctx, eventlog.Decisions, eventlog.AnySequence, []eventlog.Message{msg}) // asked for or not
 }
 
-// kubelets let pods go that are being deleted, and now and then a pod ends by itself.
+// kubelets finish the deletion of pods, and now and then a pod ends by itself.
 func (c *cluster) kubelets(w *world, percent int) {
 	if w.apiAway() {
 		return

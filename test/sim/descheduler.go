@@ -25,15 +25,15 @@ type descheduler struct {
 	facts    *feed.Folder
 	promised *replica.View
 	history  *plan.History
-	// candidate is the session with which it runs for leadership, term what it leads under.
+	// candidate is the session with which it runs for leadership, term the term of its leadership.
 	candidate, term int64
 	leading         bool
-	// next is when the next cycle begins, cycle what is left of the one under way.
+	// next is when the next cycle begins, cycle the rest of the present one.
 	next  time.Time
 	cycle *cycle
 }
 
-// cycle is what is left to do of one plan: places to give up, then moves, in order.
+// cycle is the remaining work of one plan: places to give up, then moves, in order.
 type cycle struct {
 	promises *descore.Promises
 	leave    []txns.Change
@@ -140,7 +140,7 @@ func (d *descheduler) stepLead() error {
 	return nil
 }
 
-// stepCycle plans, or goes on with what was planned.
+// stepCycle computes a plan, or continues the present one.
 func (d *descheduler) stepCycle() error {
 	w := d.w
 	switch {
@@ -225,8 +225,8 @@ func (d *descheduler) ask(c *cycle, revision int64) {
 	d.add(e.Decision)
 }
 
-// change carries out a change of the ledger and tells the revision at which it was, 0 if it
-// has lost a race. What has an unknown outcome is sent again as it is.
+// change carries out a change of the ledger and passes told the revision at which it was committed, 0 if it has lost
+// a race. A transaction with an unknown outcome is sent again unchanged.
 func (d *descheduler) change(c *cycle, what string, change txns.Change, told func(revision int64) error) error {
 	txn, err := change.Txn()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// describe tells the trace how everything stands when a run has failed.
+// describe traces the state of the world after a run has failed.
 func (w *world) describe() {
 	last, err := w.log.Last(w.ctx, eventlog.Facts)
 	w.tracef("facts end at %d (%v), the ledger at %d, the API server at %d; %d calls and %d hints are under way",
@@ -32,7 +32,7 @@ func (w *world) describe() {
 	w.describeEpochs()
 }
 
-// describeEpochs tells where in the log of facts epochs begin and end.
+// describeEpochs traces where in the log of facts epochs begin and end.
 func (w *world) describeEpochs() {
 	last, err := w.log.Last(w.ctx, eventlog.Facts)
 	for at := uint64(1); at <= last && err == nil; at++ {

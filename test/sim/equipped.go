@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// deviceKinds are what there are in a cluster with devices besides.
+// deviceKinds are the additional kinds in a cluster with devices.
 var deviceKinds = []events.Kind{events.KindDeviceClass, events.KindResourceSlice, events.KindResourceClaim}
 
 const (
@@ -95,9 +95,9 @@ func deviceOf(c *resourcev1.ResourceClaim) string {
 	return r.Pool + "/" + r.Device
 }
 
-// claimController does what Kubernetes' controller for claims and the garbage collector do, to a share of
-// the claims: pods that are gone or have ended are no users any more, devices that nobody uses are given
-// back, and claims go with the pod that they were made for.
+// claimController does what Kubernetes' controller for claims and the garbage collector do, to a share of the claims:
+// pods that are deleted or have ended are removed from the users of a claim, unused devices are deallocated, and
+// claims are deleted with the pod that they were made for.
 func (w *world) claimController(percent int) {
 	for _, c := range w.api.claims() {
 		if !w.chance(percent) {

@@ -17,7 +17,7 @@ func (l *leases) alive(id int64) bool { _, ok := l.renewed[id]; return ok }
 
 func (l *leases) renew(id int64, now time.Duration) { l.renewed[id] = now }
 
-// promote is what a new leader of etcd does: every lease starts again.
+// promote models the promotion of a new etcd leader: every lease starts again with its full TTL.
 func (l *leases) promote(now time.Duration) {
 	for id := range l.renewed {
 		l.renewed[id] = now
@@ -41,7 +41,7 @@ func (w *world) revoke(id int64) {
 	w.observe(nil)
 }
 
-// transact sends a transaction. What it is called shows in the coverage, with how it ended.
+// transact sends a transaction. The coverage has its name and its outcome.
 func (w *world) transact(p *proc, what string, t ledger.Txn, told func(ledger.TxnResult, error) error) {
 	meant := committed{what: what, who: p, member: p.member(), txn: t}
 	if s := w.shardOf(p); s != nil {
@@ -62,7 +62,7 @@ func (w *world) transact(p *proc, what string, t ledger.Txn, told func(ledger.Tx
 	w.send(c)
 }
 
-// commit runs a transaction on the ledger and has the oracle look at what it did.
+// commit runs a transaction on the ledger and lets the oracle check its changes.
 func (w *world) commit(meant committed) (ledger.TxnResult, error) {
 	p, what, t := meant.who, meant.what, meant.txn
 	if w.mutant.txn != nil {

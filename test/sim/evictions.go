@@ -16,8 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
-// evict is pods/eviction. As the real one it spends from the budget before it looks at the
-// UID, lets a pod go that is not bound or ends already, and fails for good with two budgets.
+// evict is pods/eviction. Like the real one it spends from the budget before it compares the UID, deletes a pod that
+// is not bound or is ending already, and fails for good with two budgets.
 func (a *apiServer) evict(e effect.Evict) effect.Result {
 	p, ok := a.pod(e.Pod.UID)
 	if !ok {
@@ -186,8 +186,8 @@ func (o *oracle) evicted(p *corev1.Pod) {
 		w.overbid(owner.Priority)
 		o.gone = append(o.gone, evicted{victim: uid, forPod: owner.PodUID, node: d.NodeName, plan: claim.Plan})
 		for _, before := range o.gone[:len(o.gone)-1] {
-			// Each pod here takes the room of one other. A node that is cordoned is no place any
-			// more, whoever was evicted for it.
+			// In these runs each pod takes the capacity of one other pod. Plans on a cordoned node are abandoned,
+			// even if pods were evicted for them; strict runs cordon no nodes.
 			if w.cluster.strict && before.forPod == owner.PodUID && before.plan != claim.Plan {
 				w.note("S8", "pods %s and %s were evicted for pod %s, under two plans", before.victim, uid, owner.PodUID)
 			}
@@ -205,8 +205,8 @@ func (o *oracle) handedOn() {
 	}
 }
 
-// fenced is a pod whose place was taken back before it was bound. Where there was a reason for
-// that, what was evicted for it has been evicted for whoever comes next.
+// fenced handles a pod whose place was taken back before it was bound. If there was a reason for that, its evictions
+// are attributed to it no longer: they serve the next pod.
 func (o *oracle) fenced(e ledger.Entry, p *corev1.Pod) {
 	if !slices.ContainsFunc(o.gone, func(g evicted) bool { return g.forPod == e.PodUID }) {
 		return
@@ -217,9 +217,8 @@ func (o *oracle) fenced(e ledger.Entry, p *corev1.Pod) {
 	}
 }
 
-// mayLose reports whether there is a reason for a fence: its binders could not bind the pod in
-// time, somebody wants its place, the pod asks for something else by now, or has changed as
-// often as binders put up with.
+// mayLose reports whether there is a reason for a fence: its binders could not bind the pod in time, a preemptor
+// wants its place, the pod's request has changed since, or the pod has changed as often as binders tolerate.
 func (o *oracle) mayLose(e ledger.Entry, p *corev1.Pod) bool {
 	since, marked := o.committedAt[e.Token], o.markedAt[e.Token]
 	changes := 0
@@ -228,13 +227,12 @@ func (o *oracle) mayLose(e ledger.Entry, p *corev1.Pod) bool {
 			changes++
 		}
 	}
-	const slowClock = 50 // of a deadline, one part is what a clock may be wrong by
+	const slowClock = 50 // a clock may be wrong by one part in slowClock of a deadline
 	return e.Wanted || marked.at-since.at >= bindDeadline-bindDeadline/slowClock ||
 		state.NewPod(p.DeepCopy()).Wish() != e.Wish || changes >= limits().Losses
 }
 
-// checkClaims is I8: while nobody else takes pods down, what is claimed and still runs can be
-// evicted within the budget.
+// checkClaims is I8: while only Berth evicts pods, all claimed pods that still run can be evicted within the budget.
 func (o *oracle) checkClaims() {
 	if !o.w.cluster.strict {
 		return
@@ -254,8 +252,8 @@ func (o *oracle) checkClaims() {
 	}
 }
 
-// wasted is I9, when all is over: for whom somebody was evicted has the place, or is gone, or
-// gave it to somebody more important.
+// wasted is I9, checked at the end of a run: a pod for which another pod was evicted has the place, or is deleted, or
+// gave the place to a more important pod.
 func (o *oracle) wasted() {
 	for _, g := range o.gone {
 		p, exists := o.w.api.pod(g.forPod)

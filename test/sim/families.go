@@ -16,15 +16,15 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// family is what a run is mostly about. What takes many steps to come about does not come about
-// by chance where everything else happens too, so that some seeds are spent on it.
+// family is the emphasis of a run. Situations that need many steps in a row do not arise by chance in a run where
+// everything else happens too, so some seeds are dedicated to them.
 type family string
 
 const (
 	// ordinary: whatever chance brings.
 	ordinary family = "ordinary"
-	// contested: the nodes are full, pods of many priorities want the same places, budgets run
-	// out while pods are on their way out, and whoever carries that out does not live to.
+	// contested: the nodes are full, pods of many priorities want the same places, budgets run out while pods are on
+	// their way out, and the processes that evict them die first.
 	contested family = "contested"
 	// succession: pods do get places that others leave, and lose them to still more important
 	// ones, or before they are bound.
@@ -34,8 +34,7 @@ const (
 	refreshed family = "refreshed"
 	// massive: one pod wants a node on which more pods run than one transaction can claim.
 	massive family = "massive"
-	// restarted: nodes close, and once the log tells of that, shards begin anew, and do not get
-	// on with the facts.
+	// restarted: nodes close, and once the log shows that, shards restart and lag behind with the facts.
 	restarted family = "restarted"
 	// moved: there is a descheduler, which moves the pods of controllers to other nodes.
 	moved family = "moved"
@@ -64,7 +63,7 @@ var families = []struct {
 	{anew, 8}, {sized, sizedShare},
 }
 
-// drawFamily says what a run is about, if that was not asked for.
+// drawFamily returns the family of a run: the requested one, or else one drawn at random.
 func (w *world) drawFamily() family {
 	n := w.rng.IntN(100)
 	switch {
@@ -81,7 +80,7 @@ func (w *world) drawFamily() family {
 	return ordinary
 }
 
-// wish draws what the people of a run want, within what its family allows.
+// wish draws the wishes of the users of a run, within the limits of its family.
 func (c *cluster) wish(w *world) {
 	c.rules, c.fickle, c.ranked = w.chance(70), w.chance(40), w.chance(60)
 	c.nodesFirst, c.podsFirst = 2+w.rng.IntN(4), 4+w.rng.IntN(4)
@@ -126,8 +125,8 @@ func (c *cluster) wish(w *world) {
 	}
 }
 
-// contest is what people do where places are short: they ask for more, now and then at any
-// price, and let go what they do not need.
+// contest models what users do where places are short: they create more pods, now and then at any price, and delete
+// pods that they do not need.
 func (c *cluster) contest(w *world, p *corev1.Pod) {
 	switch w.rng.IntN(8) {
 	case 0:
@@ -145,8 +144,8 @@ func (c *cluster) contest(w *world, p *corev1.Pod) {
 	}
 }
 
-// scale is what people do where controllers make the pods: now and then they want more or fewer
-// of them, or one goes, or somebody else wants room.
+// scale models what users do where controllers make the pods: now and then they scale up or down, or a pod is
+// deleted, or another pod wants capacity.
 func (c *cluster) scale(w *world, p *corev1.Pod) {
 	switch w.rng.IntN(30) {
 	case 0:
@@ -183,7 +182,7 @@ func own(p *corev1.Pod, controller int) {
 	}}
 }
 
-// replace is what controllers do about pods of theirs that have gone.
+// replace models how controllers replace their deleted pods.
 func (c *cluster) replace(w *world, percent int) {
 	missing := c.replicas
 	for _, p := range w.api.pods() {
@@ -224,8 +223,8 @@ func (c *cluster) mass(w *world) {
 // full: the nodes are full, and the important pods come then.
 func (c *cluster) full() bool { return c.family == contested || c.family == succession }
 
-// priorities are what pods of a ranked cluster may have. Where they contest each other's places,
-// the important ones come when those are taken.
+// priorities returns the priorities that pods of a ranked cluster may have. Where pods compete for places, the
+// important ones come when the places are taken.
 func (c *cluster) priorities(w *world) []int32 {
 	switch {
 	case c.full() && !w.faults.on:
@@ -268,7 +267,7 @@ var ambushes = map[family]map[string][]ambush{
 	returned:   {"T1": {{30, roundTrips}}},
 }
 
-// springs is what happens right after a transaction has been carried out.
+// springs runs the event that follows right after a transaction has been carried out.
 func (w *world) springs(what string, p *proc, t ledger.Txn) {
 	if !w.faults.on || w.cluster.strict {
 		return
@@ -298,8 +297,8 @@ func (w *world) placed(t ledger.Txn, held bool) []string {
 	return out
 }
 
-// forsaken: the pod that others are to go for is deleted, and whoever has it in hand does not
-// hear of that soon.
+// forsaken: the pod for which others are to be evicted is deleted, and the process that evicts them observes that
+// late.
 func forsaken(w *world, p *proc, t ledger.Txn) {
 	for _, uid := range w.placed(t, true) {
 		w.tracef("pod %s, for which others are to go, is deleted", uid)
@@ -313,8 +312,8 @@ func forsaken(w *world, p *proc, t ledger.Txn) {
 	}
 }
 
-// orphaned: all pods that wait are deleted, the one that others are to go for among them, and who
-// asks those to go has not heard of that when everybody else has.
+// orphaned: all pending pods are deleted, among them the one for which others are to be evicted. The process that
+// evicts those observes the deletion later than every other process.
 func orphaned(w *world, p *proc, _ ledger.Txn) {
 	w.tracef("all pods that wait are deleted")
 	for _, pod := range w.api.pods() {
@@ -325,7 +324,7 @@ func orphaned(w *world, p *proc, _ ledger.Txn) {
 	p.stall(1500+w.rng.IntN(3000), 1000+w.rng.IntN(2000))
 }
 
-// unheard: the others do not hear of it for a while, and go on.
+// unheard: the others do not observe it for a while, and continue.
 func unheard(w *world, p *proc, _ ledger.Txn) {
 	for _, s := range w.shards {
 		if &s.proc != p {
@@ -334,7 +333,7 @@ func unheard(w *world, p *proc, _ ledger.Txn) {
 	}
 }
 
-// closedBudgets: somebody wants more pods to stay than there are, for a while.
+// closedBudgets: for a while, the budgets require more pods to stay than exist.
 func closedBudgets(w *world, _ *proc, _ ledger.Txn) {
 	if w.cluster.closedUntil > 0 {
 		return
@@ -382,7 +381,7 @@ func restless(w *world, _ *proc, t ledger.Txn) {
 	}
 }
 
-// rush: more important pods come than there is room for beside the place that has just been kept.
+// rush: more important pods come than there is capacity for, given the place that has just been kept.
 func rush(w *world, _ *proc, _ ledger.Txn) {
 	room := w.api.free(w.oracle.standing())
 	for range min(room+1, maxPods) {
@@ -392,7 +391,7 @@ func rush(w *world, _ *proc, _ ledger.Txn) {
 	}
 }
 
-// free is how much more fits on all nodes together beside what stands there.
+// free is the remaining capacity of all nodes together, after the pods in stand.
 func (a *apiServer) free(stand []stands) int64 {
 	left := int64(0)
 	for _, n := range a.nodes() {
@@ -404,10 +403,10 @@ func (a *apiServer) free(stand []stands) int64 {
 	return max(left, 0)
 }
 
-// senderDies: who was to send the evictions does not live to.
+// senderDies: the process that was to send the evictions dies first.
 func senderDies(_ *world, p *proc, _ ledger.Txn) { p.crash() }
 
-// overbid: while a pod is on its way out for another, somebody more important comes.
+// overbid: while a victim terminates, a pod more important than its preemptor comes.
 func (w *world) overbid(priority int32) {
 	if w.cluster.family != succession || !w.faults.on || !w.chance(50) || priority >= highest {
 		return
@@ -417,8 +416,8 @@ func (w *world) overbid(priority int32) {
 	w.api.put(events.KindPod, p)
 }
 
-// heldUp are the transactions that are sometimes under way for so long that others have gone
-// first, and how many of a hundred: those of which hardly any two meet otherwise.
+// heldUp are the transactions that are sometimes delayed until others have overtaken them, with the percentage of
+// them: those that hardly ever race otherwise.
 var heldUp = map[string]int{
 	"T4": 30, "T7": 30, "evict-claim": 20, "evict-mark": 20, "evict-take": 30, "evict-failed": 95,
 	"T12": 30, "move-abort": 65, "leftover": 50, "budget-settle": 60, "sweep": 85, "plan-drop": 90,
@@ -428,8 +427,8 @@ var heldUp = map[string]int{
 // heldUpIn are more of them, by family.
 var heldUpIn = map[family]map[string]int{registered: {"T1": 30}, returned: {"T1": 45, "T13": 30}}
 
-// delay has a transaction stay under way for a while, and something happen meanwhile to what it
-// is about: a pod goes there, and others want its room.
+// delay keeps a transaction under way for a while, and lets something happen to its subject in the meantime: a pod is
+// placed on the node, and others want its capacity.
 func (w *world) delay(c *call, t ledger.Txn) {
 	waits := func(o *call) bool { return o.what == c.what && w.now < o.until }
 	percent := max(heldUp[c.what], heldUpIn[w.cluster.family][c.what])
@@ -439,7 +438,7 @@ func (w *world) delay(c *call, t ledger.Txn) {
 	c.until = w.now + time.Duration(100+w.rng.IntN(2500))*time.Millisecond
 	w.meanwhile(c.what, t)
 	if r, ok := w.oracle.truth.Plans().Record(strings.TrimPrefix(strings.Join(t.Deletes, ""), ledger.PrefixPlan)); ok {
-		// Nobody touches the record of a plan that is over but who has its partition next.
+		// Only the next owner of its partition touches the record of a plan that has ended.
 		c.until += 3 * time.Second
 		w.replace(c.who, r.PodUID)
 	}

@@ -9,30 +9,30 @@ import (
 	"github.com/berth-scheduler/berth/pkg/membership"
 )
 
-// faults is what goes wrong at present.
+// faults is the present state of fault injection.
 type faults struct {
 	on bool
-	// wrongs is how many steps of a thousand are something that goes wrong: some runs are
-	// calm, so that much is under way when it does.
+	// wrongs is the number of faults per thousand steps. Some runs are calm, so that much is under way when a fault
+	// occurs.
 	wrongs int
 	// slow is how likely a call stays under way when it could be carried out.
 	slow int
 	// leaderless is until when etcd has no leader.
 	leaderless time.Duration
-	// apiAway is until when the API server answers nobody.
+	// apiAway is the time until which the API server answers no call.
 	apiAway time.Duration
-	// restless are pods that somebody changes whenever they are about to be bound, and until when.
+	// restless are pods that change whenever they are about to be bound, and until when they do.
 	restless map[string]time.Duration
 }
 
-// begin draws how much goes wrong in a run.
+// begin draws the fault rates of a run.
 func (f *faults) begin(w *world) {
 	draw := func(of ...int) int { return of[w.rng.IntN(len(of))] }
 	f.on, f.restless = true, map[string]time.Duration{}
 	f.wrongs = draw(4, 10, 30)
 	f.slow = draw(0, 0, 70)
 	if w.cluster.family != ordinary {
-		// Little else goes wrong, so that what they are about comes about.
+		// Other faults are rare, so that the situation of the family arises.
 		f.wrongs, f.slow = draw(4, 10), draw(0, 0, 30)
 		if w.cluster.sparse() {
 			f.wrongs = draw(1, 2, 4)
@@ -52,10 +52,10 @@ func (f *faults) begin(w *world) {
 	}
 }
 
-// lag says how likely one look at a stream finds nothing new.
+// lag sets the percentages of looks at a stream that find nothing new.
 func (p *proc) lag(facts, ledger int) { p.lagFacts, p.lagLedger = facts, ledger }
 
-// fault reports whether something goes wrong now; percent is how likely that is.
+// fault reports whether a fault occurs now; percent is its probability.
 func (w *world) fault(percent int, what string) bool {
 	if !w.faults.on || !w.chance(percent) {
 		return false
@@ -93,7 +93,7 @@ func (w *world) stepAny() error {
 	return w.do(func() error { return nil })
 }
 
-// restartPercent is how likely a dead process comes back when it is its turn.
+// restartPercent is how likely a dead process is restarted when it is its turn.
 const restartPercent = 2
 
 func (w *world) anyProcess() process {
@@ -118,7 +118,7 @@ func (w *world) stepProcess() error {
 	return steps[w.rng.IntN(len(steps))]()
 }
 
-// goWrong draws one thing that goes wrong.
+// goWrong draws one fault.
 func (w *world) goWrong() error {
 	wrongs := []func() error{
 		func() error { w.anyProcess().base().crash(); return nil },
@@ -129,7 +129,7 @@ func (w *world) goWrong() error {
 	return wrongs[w.rng.IntN(len(wrongs))]()
 }
 
-// crash kills a process where it stands.
+// crash kills a process at once.
 func (p *proc) crash() {
 	if p.up {
 		p.up = false
@@ -150,8 +150,8 @@ func (w *world) pause() error {
 	return nil
 }
 
-// stall leaves a process without news, and with slow calls, while its lease lives; another of
-// its kind may come meanwhile and take over what the first still holds in its own eyes.
+// stall leaves a process without news, and with slow calls, while its lease is valid; another process of its kind may
+// come in that time and take over the partitions that the first still believes to hold.
 func (w *world) stall() error {
 	w.stallOne(w.anyProcess().base())
 	return nil
@@ -171,7 +171,7 @@ func (w *world) stallOne(p *proc) {
 	}
 }
 
-// stall lets nothing of a process through for slow ms, and tells it nothing for blind ms more.
+// stall lets no call of a process through for slow ms, and delivers nothing to it for blind ms more.
 func (p *proc) stall(slow, blind int) {
 	p.slow = p.w.now + time.Duration(slow)*time.Millisecond
 	p.blind = p.slow + time.Duration(blind)*time.Millisecond
@@ -179,10 +179,9 @@ func (p *proc) stall(slow, blind int) {
 	p.w.tracef("%s gets nothing through until %s, and hears nothing until %s", p.member(), p.slow, p.blind)
 }
 
-// ambush is what hurts most when a bind has been refused: the binder stalls right there, with
-// the pod still to be read, another one comes and has its partition, and that one cannot bind
-// the pod either: it changes all the time, or the node is no place any more. All of a fence goes
-// by before the first goes on.
+// ambush is the worst sequence after a refused bind: the binder stalls right there, before it has read the pod again;
+// another binder takes over its partition, and cannot bind the pod either, because the pod changes all the time or
+// its node is no longer eligible. A complete fence happens before the first binder continues.
 func (w *world) ambush(p *proc, podUID, nodeUID string) {
 	percent := 20
 	if w.cluster.full() || w.cluster.family == moved {
@@ -210,8 +209,8 @@ func (w *world) ambush(p *proc, podUID, nodeUID string) {
 	}
 }
 
-// replace rolls the other binders until the partition of a pod is not p's any more: who has
-// it is decided by the names of those that live.
+// replace rolls the other binders until p no longer has the partition of a pod: the names of the live binders decide
+// which of them has it.
 func (w *world) replace(p *proc, podUID string) {
 	partition := strconv.Itoa(int(membership.BinderPartition(podUID)))
 	for _, b := range w.binders {
@@ -254,13 +253,13 @@ func (w *world) etcdLeaderChange() error {
 	return nil
 }
 
-// compact forgets old revisions of the ledger, whoever still needs them.
+// compact drops old revisions of the ledger, even if readers still need them.
 func (w *world) compact() error {
 	last := w.store.Revision()
 	return ignored(w.store.Compact(last - w.rng.Int64N(min(last, 40))))
 }
 
-// ignored: the store may refuse to compact what is compacted.
+// ignored: the store may refuse to compact revisions that are compacted already.
 func ignored(error) error { return nil }
 
 func (w *world) compactAPI() error {
@@ -268,12 +267,12 @@ func (w *world) compactAPI() error {
 	return nil
 }
 
-// loseTail drops facts that were acknowledged, as a power loss does, whatever snapshots stand
-// for them. Nobody is told: what notices is what has been built to notice.
+// loseTail drops facts that were acknowledged, as a power loss does, even those that snapshots cover. No process is
+// notified: only the product's own detection can notice.
 func (w *world) loseTail() error {
 	last, err := w.log.Last(w.ctx, eventlog.Facts)
 	if err != nil || last < 2 || w.unseen {
-		return err // the facts show what is lost of Kubernetes
+		return err // the facts show the loss of Kubernetes
 	}
 	after := last - 1 - uint64(w.rng.IntN(int(min(last-1, 8))))
 	w.log.LoseTail(eventlog.Facts, after)
@@ -283,7 +282,7 @@ func (w *world) loseTail() error {
 	return nil
 }
 
-// trim is retention: old facts go, if a snapshot stands for them.
+// trim is retention: it drops old facts that a snapshot covers.
 func (w *world) trim() error {
 	sequence, _, ok, err := w.log.Latest(w.ctx, eventlog.Facts)
 	if err != nil || !ok {

@@ -14,17 +14,17 @@ import (
 	queuecore "github.com/berth-scheduler/berth/services/queue/decide"
 )
 
-// The ledger's store is wiped, or restored from a backup. Members find that out when they talk to it next: they
-// say so in the ledger and start anew, as pkg/ledger/etcd and the services do; and the leader of the queues
-// begins the next generation, as services/queue/generation does, whose verdict is the product's own.
+// The ledger's store is wiped, or restored from a backup. Members find that out at their next call: they record it in
+// the ledger and restart, as pkg/ledger/etcd and the services do; and the leader of the queues begins the next
+// generation, as services/queue/generation does, whose verdict is the product's own.
 
-// storeLoss is what there is to lose.
+// storeLoss is the state of the store that can be lost.
 type storeLoss struct {
 	backup mem.Backup
 	// recorded is the revision up to which the ledger's history is in the log.
 	recorded int64
-	// doubtful: the ledger is not what members have relied upon, and its next generation is not open yet. What
-	// is decided then rests on promises that nobody has any more.
+	// doubtful: the ledger is not what members have relied upon, and its next generation is not open yet. Decisions
+	// made then rest on promises that no store holds any more.
 	doubtful bool
 	losses   int
 	// lostTail: the log of facts has lost some of them.
@@ -38,7 +38,7 @@ const (
 	clusterUID      = "cluster"
 )
 
-// backUp keeps what the store holds, and what Kubernetes does, as people do now and then.
+// backUp makes a backup of the store, and of Kubernetes, as administrators do now and then.
 func (w *world) backUp() {
 	if w.cluster.family != anew {
 		return
@@ -51,7 +51,7 @@ func (w *world) backUp() {
 	}
 }
 
-// loseStore replaces the ledger's store by an empty one, or by what it held some time ago.
+// loseStore replaces the ledger's store by an empty one, or by its content of some time ago.
 func (w *world) loseStore() error {
 	if w.cluster.family != anew || w.doubtful || w.losses > 1 || w.goesBack && w.restores == 0 {
 		return nil
@@ -87,8 +87,8 @@ func (w *world) loseStore() error {
 	return o.truth.Reset(kvs, revision)
 }
 
-// notices: a process learns that the store is not the one that it has worked with. It closes the generation, and
-// starts anew.
+// notices: a process learns that the store is not the one that it has worked with. It closes the generation and
+// restarts.
 func (p *proc) notices() {
 	w := p.w
 	w.hit("store found to have begun anew")
@@ -149,8 +149,8 @@ func (q *queueReplica) claim() error {
 	return err
 }
 
-// sound reports whether the ledger is what members have relied upon, and brings its next generation on if not.
-// unused is an epoch of facts that is later than any that was used, and factsAfter the generation's.
+// sound reports whether the ledger is what members have relied upon, and advances its next generation if not. unused
+// is an epoch of facts later than any used so far; factsAfter is the generation's epoch of facts.
 func (q *queueReplica) sound(unused uint64) (factsAfter uint64, sound bool, err error) {
 	w := q.w
 	switch {
@@ -196,8 +196,8 @@ func (q *queueReplica) seen() (seen queuecore.LedgerSeen, known bool, err error)
 	return seen, known, nil
 }
 
-// compared says of which kind Kubernetes has lost changes that facts or the ledger know of, once the picture of
-// the ledger shows what there is by now.
+// compared returns a description of the kind of which Kubernetes has lost changes that facts or the ledger know of.
+// It is known once the view of the ledger is current.
 func (q *queueReplica) compared(g identity.Generation) (wentBack string, known bool) {
 	view := q.holds.View()
 	if view.Revision() == 0 || view.Generation().Revision < g.Revision || view.Floor().Revision < q.w.floor().Revision {
@@ -273,14 +273,14 @@ func (q *queueReplica) next(seen queuecore.LedgerSeen, why string, unused uint64
 	return q.clear()
 }
 
-// renew goes on with a new generation: when it has been closed for long enough, it is cleared once more and opened.
+// renew advances a new generation: when it has been closed for long enough, it is cleared once more and opened.
 func (q *queueReplica) renew() (factsAfter uint64, sound bool, err error) {
 	w, r := q.w, q.renewal
 	switch {
 	case q.clock().Sub(r.cleared) < generationGrace:
 		return 0, false, nil
 	case w.generation().Revision != r.next.Revision:
-		q.renewal = nil // somebody else is at it
+		q.renewal = nil // another process does it
 		return 0, false, nil
 	}
 	if err := q.clear(); err != nil || q.renewal == nil {

@@ -44,8 +44,8 @@ func (b *binder) handle(what string, write func() claimWritten, next func(claimW
 	})
 }
 
-// prepare gives the claims of a pod their devices, from the i-th on, and binds the pod then. Version is the
-// one that the next write is for, 0 for that of the decision.
+// prepare gives the claims of a pod their devices, from the i-th on, and binds the pod then. version is the claim's
+// resourceVersion that the next write expects, 0 for that of the decision.
 func (b *binder) prepare(e effect.Bind, i int, version uint64) {
 	if e.Devices == nil || i == len(e.Devices.Picks) {
 		b.bind(e)
@@ -190,7 +190,7 @@ func (w *world) settleClaim(e effect.FencePod, pick ledger.DevicePick, kept bool
 		n.Finalizers = nil
 	case done.version > pick.ClaimRV:
 		return done
-	default: // it has to move: what protects it goes with the next write
+	default: // it has to move: its finalizer is added with the next write
 		n.Finalizers, done.more = []string{resourcev1.Finalizer}, true
 	}
 	w.api.put(events.KindResourceClaim, n)

@@ -15,9 +15,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
 )
 
-// laterFields are the fields of a later version that stand in the ledger, by where: a document, an entry of it.
-// Nobody else knows what they mean; who writes the document again has to leave them there as long as that
-// which they belong to is there.
+// laterFields are the fields of a later version that the ledger holds, by location: a document, or an entry of it. No
+// other member knows their meaning. A member that writes the document again has to preserve them as long as the value
+// that they belong to exists.
 type laterFields map[string][]byte
 
 // laterNumber is a field number that this version of the ledger does not use.
@@ -45,7 +45,7 @@ func valueOf(key string) proto.Message {
 	return &ledgerpb.Floor{}
 }
 
-// part is a message within a value, and what it is called there as long as it stays the same thing.
+// part is a message within a value, with a name that identifies it as long as it exists.
 type part struct {
 	name    string
 	message proto.Message
@@ -87,8 +87,8 @@ func addLater(kv ledger.KV, field []byte) ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
 }
 
-// checkLater is S18: fields of a later version stay where they are as long as there is what they belong to,
-// unless a later version writes them again.
+// checkLater is S18: fields of a later version are preserved as long as the value that they belong to exists, unless
+// a later version writes them again.
 func (o *oracle) checkLater(events []ledger.Event) {
 	for _, ev := range events {
 		if !keepsLater(ev.Key) {

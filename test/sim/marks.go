@@ -14,7 +14,7 @@ import (
 // The marks that binders leave on pods, and what kube-apiserver says of annotations: their size is looked at when a pod
 // is written, but for binds.
 
-// factOf is an object as the queue tells it.
+// factOf returns an object in the form in which the queue publishes it.
 func factOf(o metav1.Object) metav1.Object {
 	o = copyOf(o)
 	if p, ok := o.(*corev1.Pod); ok {

@@ -11,14 +11,14 @@ import (
 
 // keptPlace is a place that the ledger keeps for the replacement of a pod (T12).
 type keptPlace struct {
-	// victim is the pod that is to be moved.
+	// victim is the pod to move.
 	victim *corev1.Pod
 	// node is where the place is.
 	node string
 }
 
-// checkPlaces looks at what becomes of places in one document. S13: one goes to a pod that replaces
-// the one which is moved, or to a more important one.
+// checkPlaces checks how the kept places of one document are used. S13: a place is given to the pod that replaces the
+// moved one, or to a more important pod.
 func (o *oracle) checkPlaces(d replica.DocChange) {
 	for _, e := range d.After.Entries {
 		if _, known := o.places[e.Token]; e.Role != ledger.RoleMove || known {
@@ -45,7 +45,7 @@ func (o *oracle) checkPlaces(d replica.DocChange) {
 	}
 }
 
-// placeTaken finds who of those that came has taken a place, and returns the others.
+// placeTaken finds the new entry that has taken a place, and returns the others.
 func (o *oracle) placeTaken(place keptPlace, m ledger.Entry, came []ledger.Entry) []ledger.Entry {
 	for i, e := range came {
 		p, ok := o.w.api.pod(e.PodUID)
@@ -69,7 +69,7 @@ func sameOwner(a, b *corev1.Pod) bool {
 	return len(a.OwnerReferences) > 0 && len(b.OwnerReferences) > 0 && a.OwnerReferences[0].UID == b.OwnerReferences[0].UID
 }
 
-// checkKept is S13: beside the pods that stand on a node, the places that are kept there have room.
+// checkKept is S13: the kept places of a node fit on it together with the pods that are bound there.
 func (o *oracle) checkKept(stand []stands) {
 	kept := map[string]int64{}
 	for _, p := range o.places {

@@ -21,38 +21,38 @@ import (
 // Mutant is one part of the protocol taken away, at a seam between a process and a world.
 type Mutant struct {
 	Name string
-	// Missing says what is taken away.
+	// Missing describes the guard that is removed.
 	Missing string
 	expected
 
-	// txn changes a transaction on its way to the ledger, resubmit one that goes again.
+	// txn changes a transaction on its way to the ledger, resubmit a transaction that is sent again.
 	txn      func(w *world, what string, t ledger.Txn) ledger.Txn
 	resubmit func(w *world, t ledger.Txn) ledger.Txn
-	// sent changes a transaction on its way, given who has sent it.
+	// sent changes a transaction on its way, given its sender.
 	sent func(w *world, c committed) ledger.Txn
 	// ledger changes what a watch of the ledger delivers.
 	ledger func(s *streams, b replica.Batch) replica.Batch
-	// facts changes what is read of the facts.
+	// facts changes the records that are read of the facts.
 	facts func(s *streams, records []eventlog.Record) []eventlog.Record
 	// append changes what an append of facts expects, epoch the number of a new epoch.
 	append func(last eventlog.Tail) eventlog.Tail
 	epoch  func(before uint64) uint64
-	// hint is what a binder makes of a decision, fence what the pod's change does, readDoc what
-	// a read of a document brings.
+	// hint replaces the effect of a decision on a binder, fence that of the fence on the pod, readDoc the result of a
+	// read of a document.
 	hint    func(d events.Decision) []effect.Input
 	fence   func(w *world, e effect.FencePod) effect.Answered
 	readDoc func(w *world, b *binder, e effect.ReadDoc) (*ledger.NodeDoc, bool)
 	switches
 }
 
-// expected is how a mutant is played, and what is demanded of it.
+// expected describes how a mutant is played, and the results that are demanded of it.
 type expected struct {
 	// rare: it takes more than a few dozen seeds to find it.
 	rare bool
 	// harmless: it is argued that no harm comes of it, and playing it must show none.
 	harmless bool
-	// budgets: it is played with Options.Budgets. family, if set, is that of all its seeds: the one
-	// in which what it takes is likeliest.
+	// budgets: it is played with Options.Budgets. family, if set, is the family of all its seeds: the one in which
+	// the needed situation is likeliest.
 	budgets bool
 	family  family
 	// lateBinds makes it likelier that a bind arrives after its caller has given up.
@@ -62,7 +62,7 @@ type expected struct {
 	muted []string
 }
 
-// switches are what a mutant leaves out at one place.
+// switches are the guards that a mutant skips at one place each.
 type switches struct {
 	// ignoreVersion: binds go without the resourceVersion.
 	ignoreVersion bool
@@ -280,7 +280,7 @@ func without(t ledger.Txn, here bool, is func(key string) bool) ledger.Txn {
 	return t
 }
 
-// docs changes the documents that a transaction puts, given what stands there now.
+// docs changes the documents that a transaction puts, given the documents that the ledger holds now.
 func docs(w *world, t ledger.Txn, change func(now, put ledger.NodeDoc) ledger.NodeDoc) ledger.Txn {
 	t.Puts = slices.Clone(t.Puts)
 	for i, p := range t.Puts {
@@ -299,7 +299,7 @@ func docs(w *world, t ledger.Txn, change func(now, put ledger.NodeDoc) ledger.No
 	return t
 }
 
-// rebased makes a transaction add what it adds to the documents as they are now.
+// rebased makes a transaction apply its additions to the present documents.
 func rebased(w *world, t ledger.Txn) ledger.Txn {
 	t.Compares = slices.Clone(t.Compares)
 	for i, c := range t.Compares {
@@ -355,8 +355,8 @@ func (w *world) anyLease() int64 {
 	return 0
 }
 
-// unmarked leaves the state of what a fence marks as it is, in the ledger; the binder goes
-// on as if it were marked.
+// unmarked leaves the state of the entries that a fence marks as it is in the ledger. The binder continues as if they
+// were marked.
 func unmarked(w *world, what string, t ledger.Txn) ledger.Txn {
 	if what != "T6" {
 		return t
@@ -439,8 +439,8 @@ func compacted(s *streams, records []eventlog.Record) []eventlog.Record {
 	return out
 }
 
-// countedTwice tells shards of a bound pod under another name and UID, so that what the
-// ledger holds for it goes on counting too.
+// countedTwice delivers a bound pod to shards under another name and UID, so that its reservation in the ledger
+// continues to count too.
 func countedTwice(s *streams, records []eventlog.Record) []eventlog.Record {
 	if s.p.role != "scheduler" {
 		return records

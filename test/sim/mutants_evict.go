@@ -7,7 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// moveMutants take parts of T12 away, and of what ends it.
+// moveMutants remove parts of T12, and of the transactions that end it.
 func moveMutants() []Mutant {
 	played := func(rare bool, muted ...string) expected { return expected{rare: rare, family: moved, muted: muted} }
 	return []Mutant{

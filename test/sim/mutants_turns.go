@@ -53,8 +53,8 @@ func inPresentEpoch(w *world, c committed) ledger.Txn {
 	return t
 }
 
-// learnEarly makes a shard the owner of partitions that a lost compare has shown to be its, as of what it has
-// read of the ledger.
+// learnEarly makes a shard the owner of partitions that a lost compare has shown to be its own, as of the revision
+// that it has read of the ledger.
 func (s *shard) learnEarly(current []ledger.KV) error {
 	b := ledger.EventBatch{Revision: s.revision}
 	for _, kv := range current {
@@ -70,7 +70,7 @@ func (s *shard) learnEarly(current []ledger.KV) error {
 	return s.learn(b)
 }
 
-// twin marks the pod of a reservation as another one, which no facts tell of.
+// twin marks the pod of a reservation as another one, which no facts contain.
 const twin = "-twin"
 
 // unnamed hides from shards whose the reservations are that they read of.

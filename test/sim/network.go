@@ -8,11 +8,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 )
 
-// errUnknown is what a caller hears when no answer comes: it may have been carried out, or
-// may still be.
+// errUnknown is the error of a call without an answer: it may have been carried out, or may still be.
 var errUnknown = errors.New("sim: no answer in time")
 
-// world is what a call goes to.
+// dependency is the system that a call addresses.
 type dependency uint8
 
 const (
@@ -24,8 +23,8 @@ const (
 
 func (d dependency) String() string { return [...]string{"etcd", "api", "log"}[d] }
 
-// call is one request on its way. carry carries it out, told hears how it ended; both run as
-// steps of their own, so that anything may happen in between.
+// call is one request on its way. carry carries it out, told receives the result; each runs as a step of its own, so
+// that anything may happen in between.
 type call struct {
 	who  *proc
 	life int
@@ -90,7 +89,7 @@ func (w *world) drop(i int) { w.calls = slices.Delete(w.calls, i, i+1) }
 
 func (c *call) alive() bool { return c.who.up && c.who.life == c.life }
 
-// afterDeath is what becomes of a call whose sender has died: nothing, or it is carried out.
+// afterDeath handles a call whose sender has died: it is dropped or carried out.
 func (w *world) afterDeath(i int, c *call) error {
 	w.drop(i)
 	if c.done {
@@ -105,8 +104,8 @@ func (w *world) afterDeath(i int, c *call) error {
 	return c.unheard()
 }
 
-// arriveElsewhere is what becomes of a call to a store that is not there any more: its sender finds that out,
-// or it reaches the store that has taken its place.
+// arriveElsewhere handles a call to a store that no longer exists: its sender finds that out, or the call reaches the
+// store that has taken its place.
 func (w *world) arriveElsewhere(i int, c *call) error {
 	w.drop(i)
 	if !c.done && w.chance(70) {
@@ -121,8 +120,8 @@ func (w *world) arriveElsewhere(i int, c *call) error {
 	return w.broke
 }
 
-// arriveLate is what becomes of a call whose sender has given it up: it stays under way for
-// long, and then it is carried out, or lost.
+// arriveLate handles a call that its sender has given up: it stays under way for long, and then it is carried out or
+// lost.
 func (w *world) arriveLate(i int, c *call) error {
 	if w.faults.on && !w.chance(8) {
 		return nil
@@ -135,7 +134,7 @@ func (w *world) arriveLate(i int, c *call) error {
 	return c.unheard()
 }
 
-// unheard carries a call out whose answer nobody waits for.
+// unheard carries out a call whose answer no process awaits.
 func (c *call) unheard() error {
 	if _, err := c.carry(); errors.Is(err, errBroken) {
 		return err
@@ -151,8 +150,8 @@ func (w *world) dies(c *call) bool {
 		return false
 	}
 	if w.chance(33) {
-		// It has been carried out, and nobody is left to hear of it.
-		_ = c.unheard() // what it has broken is noted
+		// It has been carried out, and its sender is no longer there to receive the answer.
+		_ = c.unheard() // the oracle notes violations
 		c.done = true
 	}
 	c.who.crash()

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// inventory is what becomes of nodes: they go, register again under their names, shrink and grow.
+// inventory drives the life of nodes: they are deleted, register again under their names, shrink and grow.
 type inventory struct {
 	// away are nodes that were deleted and may come back, and since when.
 	away []awayNode
@@ -32,7 +32,7 @@ type awayNode struct {
 // podGCWait is how long Kubernetes' pod garbage collector leaves pods whose node is gone, at least.
 const podGCWait = 2 * time.Second
 
-// steady: nodes neither go nor change their room, because what the run is about could not be told from it.
+// steady: nodes are neither deleted nor resized, because that would hide the events that the run is about.
 func (c *cluster) steady() bool {
 	return c.strict || c.full() || c.moves() || c.family == massive || c.family == restarted
 }
@@ -56,7 +56,7 @@ func (c *cluster) turnOver(w *world) {
 	}
 }
 
-// leave deletes a node, whatever stands on it.
+// leave deletes a node, even with pods on it.
 func (c *cluster) leave(w *world, n *corev1.Node) {
 	w.tracef("node %s (%s) is deleted", n.Name, n.UID)
 	w.hit("node deleted")
@@ -94,7 +94,7 @@ func (c *cluster) comeBack(w *world, i int) {
 	w.tracef("node %s registers again as %s, with room for %d", n.Name, n.UID, room(n))
 }
 
-// resize changes what is allocatable of a node.
+// resize changes a node's allocatable.
 func (c *cluster) resize(w *world, n *corev1.Node, pods int) {
 	if int64(pods) == room(n) {
 		return
@@ -122,8 +122,8 @@ func (c *cluster) setRoom(w *world, n *corev1.Node, pods int) {
 	}
 }
 
-// podGC deletes pods that are bound to nodes which have been gone for a while, as Kubernetes does: without
-// grace, and without asking anybody.
+// podGC deletes pods bound to nodes that have been deleted for a while, as Kubernetes does: without grace period and
+// without checking budgets.
 func (c *cluster) podGC(w *world, percent int) {
 	if len(c.away) == 0 {
 		return
@@ -138,11 +138,11 @@ func (c *cluster) podGC(w *world, percent int) {
 	}
 }
 
-// reunited reports whether a pod stood on a node of this name before the node registered again: of who came
-// meanwhile nobody could know that they would meet.
+// reunited reports whether a pod was bound to a node of this name before the node registered again. No process could
+// foresee a conflict between such a pod and the pods placed in the meantime.
 func (c *cluster) reunited(s stands) bool { return s.since < c.registered[s.node.UID] }
 
-// lagFacts leaves some of those who read the facts without them for a while; the ledger they go on reading.
+// lagFacts leaves some readers of the facts without new ones for a while; they continue to read the ledger.
 func (w *world) lagFacts(percent int) {
 	for _, p := range w.processes() {
 		b := p.base()
@@ -154,7 +154,7 @@ func (w *world) lagFacts(percent int) {
 	}
 }
 
-// returns: a node for which something has just been reserved registers again, and not everybody hears of it.
+// returns: a node for which something has just been reserved registers again, and not every process observes it.
 func returns(w *world, _ *proc, t ledger.Txn) {
 	for _, put := range t.Puts {
 		uid, is := strings.CutPrefix(put.Key, ledger.PrefixNode)
@@ -171,7 +171,7 @@ func returns(w *world, _ *proc, t ledger.Txn) {
 	}
 }
 
-// contend has as many pods come as there is room for, so that what is free is wanted at once.
+// contend creates as many pods as there is capacity for, so that free capacity is wanted at once.
 func (c *cluster) contend(w *world) {
 	for range 3 {
 		if len(w.api.pods()) < maxPods+4 {

@@ -19,12 +19,12 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
-// oracle knows everything at once, and looks for what must not be. S1 to S12 and I1 to I12
-// are the names of ARCHITECTURE.md and of pkg/ledger.
+// oracle knows the whole state at once, and looks for violations. S1 to S12 and I1 to I12 are the names of
+// ARCHITECTURE.md and of pkg/ledger.
 type oracle struct {
 	w *world
-	// truth is the ledger as it is, not as anybody sees it: for what is looked up of plans and claims.
-	// Reservations are counted by promised.
+	// truth is the ledger's true state, not a member's view of it. It serves to look up plans and claims; promised
+	// counts reservations.
 	truth    *replica.View
 	promised promises
 	rooms
@@ -59,7 +59,7 @@ type committed struct {
 	who    *proc
 	member string
 	txn    ledger.Txn
-	// knew is what the sender knew of nodes, of pods that it places.
+	// knew is the version of the nodes that the sender knew, by the pods that it places.
 	knew knowledge
 	// knowsAll: it knew everything.
 	knowsAll bool
@@ -112,8 +112,7 @@ func (o *oracle) checkEpochs(c *committed) {
 	}
 }
 
-// checkDoc is S4 and S12, and what only somebody who sees the API server too can tell: why
-// an entry has left.
+// checkDoc is S4 and S12, and a check that needs the state of the API server too: why an entry was removed.
 func (o *oracle) checkDoc(d replica.DocChange) {
 	w := o.w
 	for _, v := range append(invariant.CheckSuccessor(plainly(d.Before), plainly(d.After)),
@@ -136,8 +135,8 @@ func (o *oracle) checkDoc(d replica.DocChange) {
 		if now, ok := d.After.Find(e.PodUID); e.Role != ledger.RoleReservation || ok && now.Token == e.Token {
 			continue
 		}
-		// A pod that is gone needs nothing: whoever has not read of its deletion counts it, or
-		// does not count it, and is right or too careful.
+		// A deleted pod needs no capacity. A process that has not read of its deletion may count it or not: it is
+		// right, or too careful.
 		p, exists := w.api.pod(e.PodUID)
 		switch {
 		case !exists:
@@ -162,7 +161,7 @@ func versionOf(p *corev1.Pod) uint64 {
 	return rv
 }
 
-// postBinding carries a bind out. S2 and I3: it succeeds only for an entry that stands.
+// postBinding carries out a bind. S2 and I3: it succeeds only for an existing entry.
 func (w *world) postBinding(who *binder, e effect.Bind) bindOutcome {
 	if w.now < w.faults.restless[e.Pod.UID] {
 		w.cluster.touch(w, e.Pod.UID)
@@ -294,7 +293,7 @@ func (o *oracle) unowned() int {
 	return ledger.Partitions - held
 }
 
-// unfinished says what of L1 to L6 has not come true yet; nil when all has.
+// unfinished returns which of L1 to L6 is not fulfilled yet; nil if all are.
 func (o *oracle) unfinished() error {
 	switch n := o.unowned(); {
 	case n > 0:
@@ -360,7 +359,7 @@ func (o *oracle) fits(p *corev1.Pod, stand []stands) string {
 	return ""
 }
 
-// untold says what the facts do not show as it is; nil when they tell the truth (I4).
+// untold returns an error if the facts do not match the API server (I4).
 func (o *oracle) untold() error {
 	want := map[string]uint64{}
 	for _, p := range o.w.api.pods() {

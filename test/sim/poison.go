@@ -6,7 +6,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
-// poison appends a record that nobody can decode, as a member does that was taken over, or has a fault.
+// poison appends a record that cannot be decoded, as a compromised or faulty member does.
 func (w *world) poison() error {
 	stream, what := eventlog.Decisions, "poison among the decisions"
 	if w.chance(50) {
@@ -23,8 +23,8 @@ func (w *world) poison() error {
 	bad := like[0].Message
 	bad.Header, bad.Data = slices.Clone(bad.Header), []byte("\xff\xff\xff no message of this or a later version")
 	if w.chance(50) || w.lostTail {
-		// Nothing tells a fact that takes the place of a lost one, in the same epoch, from that: only the leader
-		// may write it.
+		// A fact that replaces a lost one in the same epoch cannot be told apart from it: only the leader may write
+		// one.
 		bad.Header.Set(eventlog.HeaderSchema, "99")
 	}
 	if _, err = w.log.Append(w.ctx, stream, eventlog.AnySequence, []eventlog.Message{bad}); err != nil {
@@ -35,7 +35,7 @@ func (w *world) poison() error {
 	return nil
 }
 
-// holed reports whether a fact behind the beginning of the round cannot be read: then everything is told anew.
+// holed reports whether a fact behind the beginning of the round cannot be read. All facts are published again then.
 func (q *queueReplica) holed() bool {
 	at, there := q.facts.Snapshot().Position().Hole()
 	return there && at > q.round.behind

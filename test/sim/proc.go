@@ -38,7 +38,7 @@ type proc struct {
 	drift int64
 	// answered is the revision of the last transaction of this life that it knows to be carried out.
 	answered int64
-	// store is the one that it has worked with in this life.
+	// store is the store that it has worked with in this life.
 	store *mem.Store
 	lease
 }
@@ -54,7 +54,7 @@ type troubles struct {
 	cut  [dependencies]time.Duration
 }
 
-// lease is what a process knows of its session.
+// lease is a process's knowledge of its session.
 type lease struct {
 	id int64
 	// renewed is when, by its own clock, the lease was last renewed; registering: a call is
@@ -67,7 +67,7 @@ type lease struct {
 // member is the process's id, unique to its life.
 func (p *proc) member() string { return p.name }
 
-// base is what a clock starts from; which moment that is does not matter.
+// base is the start of all clocks. Which moment that is does not matter.
 var base = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // clock is the process's own time. No two processes' are the same.

@@ -17,11 +17,11 @@ import (
 // the wire format: what counts, where it counts and how often is decided here once more.
 type promises struct {
 	docs map[string]*ledgerpb.NodeDoc
-	// names says which node each node name stands for, by UID.
+	// names maps each node name to the UID of the present node of that name.
 	names map[string]string
 	// floor are the high-waters that collected documents have left.
 	floor map[string]uint64
-	// closed: no generation of the ledger is open, and what it promised before is being cleared.
+	// closed: no generation of the ledger is open, and its earlier promises are being cleared.
 	closed bool
 	later  laterFields
 }
@@ -33,7 +33,7 @@ func newPromises() promises {
 	}
 }
 
-// fold takes in what the store has done, and returns what was deleted of documents.
+// fold applies events of the store, and returns the deleted documents.
 func (p *promises) fold(events []ledger.Event) (deleted []*ledgerpb.NodeDoc, err error) {
 	for _, ev := range events {
 		switch {
@@ -149,8 +149,8 @@ func (o *oracle) stored(events []ledger.Event, c *committed) {
 	o.checkOnce()
 }
 
-// checkDeleted is the other half of S12: a document that is deleted promised nothing, and the floor has its
-// high-waters. What a generation has promised that is over goes as it is.
+// checkDeleted is the other half of S12: a document is deleted only if it promises nothing and the floor covers its
+// high-waters. The documents of an ended generation are deleted regardless.
 func (o *oracle) checkDeleted(docs []*ledgerpb.NodeDoc) {
 	for _, d := range docs {
 		if o.promised.closed {
@@ -168,8 +168,7 @@ func (o *oracle) checkDeleted(docs []*ledgerpb.NodeDoc) {
 	}
 }
 
-// checkPromises looks at what a document promises that it did not promise before. S16: its node is the one
-// that the node's name stands for.
+// checkPromises checks the new promises of a document. S16: its node is the present node of that name.
 func (o *oracle) checkPromises(before, now *ledgerpb.NodeDoc, c *committed) {
 	for _, e := range now.GetEntries() {
 		same := func(old *ledgerpb.Entry) bool { return live(old) && old.GetToken() == e.GetToken() }

@@ -38,7 +38,7 @@ type queueReplica struct {
 
 // reign is one leadership.
 type reign struct {
-	// candidate: a key stands for this session.
+	// candidate is the session for which this replica has put its key.
 	candidate int64
 	running   bool
 	term      int64
@@ -46,14 +46,15 @@ type reign struct {
 	rounds    uint64
 	cause     string
 	round     *round
-	// still is since when the picture has been at, while that was not the end of the log.
+	// still is the time since which the snapshot of facts has been at sequence at, while that was not the end of the
+	// log.
 	still time.Time
 	at    uint64
 	// claimed: the ledger belonged to the cluster before. recorded is how far its history went then.
 	claimed  bool
 	recorded int64
 	renewal  *renewal
-	// wentBack says what the round before has seen that Kubernetes has lost; empty for nothing.
+	// wentBack describes the changes that Kubernetes has lost, as found by the previous round; empty for none.
 	wentBack string
 }
 
@@ -76,7 +77,7 @@ type round struct {
 	stored    uint64
 }
 
-// factRoom is how many facts one step of a watch may tell.
+// factRoom bounds the facts that one step of a watch may publish.
 const factRoom = 4096
 
 func (q *queueReplica) base() *proc { return &q.proc }
@@ -142,7 +143,7 @@ func (q *queueReplica) offer(e queuecore.SendOffers) {
 	}})
 }
 
-// asked takes in a shard's request.
+// asked handles a shard's request.
 func (q *queueReplica) asked(r work.Request) error {
 	return q.step(queuecore.WorkAsked{Request: r})
 }
@@ -238,10 +239,10 @@ func (q *queueReplica) depose(why string) error {
 	return q.step(queuecore.StepDown{})
 }
 
-// stallLimit is how long a leader waits for a picture that does not get to the end of the log.
+// stallLimit bounds how long a leader waits for a snapshot that does not reach the end of the log.
 const stallLimit = 5 * time.Second
 
-// stalled looks whether the picture has stood still for too long.
+// stalled reports whether the snapshot has made no progress for too long.
 func (q *queueReplica) stalled() bool {
 	if p := q.facts.Snapshot().Position().Sequence; q.still.IsZero() || q.at != p {
 		q.at, q.still = p, q.clock()
@@ -249,8 +250,8 @@ func (q *queueReplica) stalled() bool {
 	return q.clock().Sub(q.still) >= stallLimit
 }
 
-// settle is the picture that a round begins with: the one at the very end of the log, or
-// after a while an empty one. Nil: neither yet.
+// settle returns the snapshot that a round begins with: the one at the very end of the log, or after a while an empty
+// one. Nil: neither yet.
 func (q *queueReplica) settle() (*state.Snapshot, queuecommit.Base, error) {
 	w := q.w
 	picture := q.facts.Snapshot()
@@ -271,7 +272,7 @@ func (q *queueReplica) settle() (*state.Snapshot, queuecommit.Base, error) {
 	return nil, queuecommit.Base{}, nil
 }
 
-// anew is the picture of a round that tells everything again.
+// anew returns the empty snapshot of a round that publishes all facts again.
 func (q *queueReplica) anew() (*state.Snapshot, queuecommit.Base, error) {
 	q.w.hit("facts told anew")
 	base, err := queuecommit.Anew(q.w.ctx, q.w.log)
@@ -356,7 +357,7 @@ func (q *queueReplica) stepWrite() error {
 	return q.sync()
 }
 
-// followed reports whether the log can be followed, as far as can be told by now.
+// followed reports whether the log can be followed, to the replica's present knowledge.
 func (q *queueReplica) followed() bool {
 	if q.holed() || !q.holds.View().IsOpen() {
 		return false
@@ -373,7 +374,7 @@ func (q *queueReplica) followed() bool {
 	return true
 }
 
-// sync tells the core that it leads, once the readers of the log have progress.
+// sync informs the core that it leads, once the readers of the log have progress.
 func (q *queueReplica) sync() error {
 	if q.round.synced || !q.open() {
 		return nil
@@ -390,7 +391,7 @@ func (q *queueReplica) sync() error {
 	return q.step(queuecore.Lead{Term: q.term, Decided: decided})
 }
 
-// open reports whether the picture has progress in the round's epoch.
+// open reports whether the snapshot has progress in the round's epoch.
 func (q *queueReplica) open() bool {
 	p := q.facts.Snapshot().Position()
 	_, known := p.Progress(events.KindPod)
@@ -411,7 +412,7 @@ func (q *queueReplica) stepSnapshot() error {
 	var undecodable *events.DecodeError
 	var gap *eventlog.ErrGap
 	switch err := queuecommit.Stands(w.ctx, w.log, s.Position()); {
-	case errors.As(err, &undecodable) || errors.As(err, &gap): // it does not stand, or nobody can say
+	case errors.As(err, &undecodable) || errors.As(err, &gap): // the position is invalid, or that cannot be known
 		return nil
 	case errors.As(err, &diverged):
 		w.hit("snapshot of lost facts not stored")

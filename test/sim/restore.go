@@ -13,12 +13,12 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
-// Kubernetes' own storage is restored from a backup: objects and resourceVersions go back. The queue that leads
-// finds that out when it goes on with its watches, or begins a round (watch.go, generation.go).
+// Kubernetes' own storage is restored from a backup: objects and resourceVersions go back. The leading queue finds
+// that out when it resumes its watches or begins a round (watch.go, generation.go).
 
-// kubernetes is what becomes of the API server as a whole.
+// kubernetes is the state of the API server's storage as a whole.
 type kubernetes struct {
-	// goesBack: it is to be restored, before the ledger's store is lost, if that is.
+	// goesBack: Kubernetes will be restored before the ledger's store is lost, if either happens.
 	goesBack bool
 	kept     *keptAPI
 	// lives is how often the API server has been started again: connections end with each life.
@@ -36,9 +36,9 @@ type keptAPI struct {
 	away []awayNode
 }
 
-// othersWrite is by how much resourceVersions rise on account of those who write things that nobody here reads:
-// between a backup and what follows, so that a restored API server is not as far as before by the time that
-// somebody looks; and once more after that, so that resourceVersions come again, for something else.
+// othersWrite is the rise of resourceVersions through writes to kinds that Berth does not read: between a backup and
+// the restore, so that a restored API server is behind even when a member looks at it later; and once more after the
+// restore, so that resourceVersions are used again for other changes.
 const othersWrite = 1000
 
 // keepAPI makes a backup.
@@ -64,7 +64,7 @@ func (a *apiServer) clone() apiServer {
 // apiAway reports whether the API server is being started again.
 func (w *world) apiAway() bool { return w.now < w.faults.apiAway }
 
-// restartAPI has the API server go away for a moment, and come back with what it had, or with a backup of that.
+// restartAPI makes the API server unavailable for a moment; it comes back with its content, or with a backup of it.
 func (w *world) restartAPI() {
 	restores := w.goesBack && !w.doubtful && w.restores == 0 && w.toldSince(w.kept)
 	if w.apiAway() || !restores && w.chance(95) {
@@ -110,7 +110,7 @@ func (w *world) losesBinds(b *keptAPI) bool {
 	})
 }
 
-// breakConnections loses what is under way to the API server, and its answers.
+// breakConnections loses the calls under way to the API server, and its answers.
 func (w *world) breakConnections() {
 	w.calls = slices.DeleteFunc(w.calls, func(c *call) bool { return c.to == toAPI && (c.late || !c.alive()) })
 	for _, c := range w.calls {
@@ -146,7 +146,7 @@ func (a *apiServer) hasNode(name string) bool {
 	return slices.ContainsFunc(a.nodes(), func(n *corev1.Node) bool { return n.Name == name })
 }
 
-// goBack forgets what is not so any more, because Kubernetes went back.
+// goBack forgets records that are no longer true, because Kubernetes went back.
 func (o *oracle) goBack() {
 	maps.DeleteFunc(o.boundAt, func(uid string, _ uint64) bool {
 		p, there := o.w.api.pod(uid)
@@ -171,7 +171,7 @@ func (w *world) hurry() time.Duration {
 	return 1
 }
 
-// tells: Kubernetes was restored, and not everybody need have heard what it is now.
+// tells reports whether Kubernetes was restored and some process may not have observed its new state yet.
 func (w *world) tells() bool { return w.wentBack || w.begun > 0 && w.now < w.begun+aftermath }
 
 // aftermath is how long things go wrong, at least, after a generation was opened because Kubernetes went back.
@@ -192,8 +192,8 @@ func (w *world) opened() {
 	w.doubtful, w.wentBack, w.unseen = false, false, false
 }
 
-// behind leaves most binders, and some shards, with the facts of before for longer than it takes to tell and use
-// new ones.
+// behind leaves most binders, and some shards, with the old facts for longer than it takes to publish and use new
+// ones.
 func (w *world) behind() {
 	w.lagFacts(20)
 	for _, b := range w.binders {

@@ -6,11 +6,11 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// rooms is what S1 knows of nodes whose allocatable shrinks. What had been promised by then stays, and so
-// does what is promised by a member that has not read of it. All else has to fit as it is now.
+// rooms is S1's record of nodes whose allocatable shrinks. Earlier promises stay, and so do promises of a member that
+// has not read of the change. Everything else has to fit the present allocatable.
 type rooms struct {
-	// excess is how much may be taken of a node beyond its room, by name: what was there when it shrank,
-	// or has come by decisions that are older. It goes down with what leaves.
+	// excess is the use of a node beyond its capacity that is accepted, by name: pods that were there when it shrank,
+	// or that were decided on before. It decreases as pods leave.
 	excess map[string]int64
 	// granted is the room that the decisions of the last step may have rested on.
 	granted map[string]int64
@@ -25,7 +25,7 @@ func (r *rooms) grant(node string, room int64) { r.granted[node] = max(r.granted
 // shrank notes that a node of that name has less room than before.
 func (o *oracle) shrank(node string) { o.excess[node] = max(o.excess[node], o.taken(node)) }
 
-// taken is how much of a node stands on it or may yet, by name, whether there is such a node or not.
+// taken is the capacity of a node that is in use or may yet be, by name, whether such a node exists or not.
 func (o *oracle) taken(node string) (used int64) {
 	reserved := o.promised.reservations()
 	for _, p := range o.w.api.pods() {
@@ -44,7 +44,7 @@ func (o *oracle) taken(node string) (used int64) {
 	return used
 }
 
-// accepted reports whether so much may be taken of a node, and goes on from there.
+// accepted reports whether so much of a node may be in use, and continues from there.
 func (r *rooms) accepted(n *corev1.Node, used int64) bool {
 	limit := max(room(n), r.excess[n.Name], r.granted[n.Name])
 	delete(r.excess, n.Name)
@@ -83,7 +83,7 @@ func (o *oracle) believed(name, podUID string, c *committed) int64 {
 	return max(most, before)
 }
 
-// checkRoom is S1 in its strict form: nobody else binds here. Every reservation of every document counts on
+// checkRoom is S1 in its strict form: no other scheduler binds here. Every reservation of every document counts on
 // the node of its name.
 func (o *oracle) checkRoom(stand []stands) {
 	used, names, there := map[string]int64{}, map[string][]string{}, map[string]bool{}

@@ -19,10 +19,10 @@ import (
 )
 
 // TestScripts plays the scripts in testdata/scripts against the real cores, without faults other than those that a
-// script asks for, and compares what happens with what the script has recorded. `make scripts REWRITE=1` records it
-// again.
+// script requests, and compares the events with those that the script has recorded. `make scripts REWRITE=1` records
+// them again.
 //
-// A command and its arguments stand above the line of dashes, what happens below it:
+// A script has commands with their arguments above a line of dashes, and the resulting events below it:
 //
 //	create      one object a line: node <name> pods=<n>, pod <name> [priority=<n>] [size=<n>], budget <app> stay=<n>
 //	run         until nothing is left undone, or with for=<duration> as long as that
@@ -45,10 +45,10 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// script is a world that does only what it is asked for.
+// script is a world that performs only the requested steps.
 type script struct {
 	w *world
-	// out is what has happened since the last command, seen how many changes of the API server it has.
+	// out holds the events since the last command, seen the number of API server changes among them.
 	out  strings.Builder
 	seen int
 	pods map[types.UID]*corev1.Pod
@@ -286,7 +286,7 @@ var readable = []struct {
 	{regexp.MustCompile(`( bind .*): \d$`), "$1: refused"},
 }
 
-// changes prints what has changed at the API server.
+// changes prints the changes of pods at the API server.
 func (s *script) changes() {
 	for ; s.seen < len(s.w.api.history); s.seen++ {
 		c := s.w.api.history[s.seen]
@@ -302,7 +302,7 @@ func (s *script) changes() {
 	}
 }
 
-// changeOf returns what has become of a pod, empty if that is nothing a reader wants to know.
+// changeOf describes the change of a pod, empty if it is of no interest to a reader.
 func changeOf(before, after *corev1.Pod, deleted bool) string {
 	if before == nil {
 		before = &corev1.Pod{}

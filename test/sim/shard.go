@@ -28,8 +28,8 @@ type shard struct {
 	more  bool
 	idle  bool
 	keeps keeper
-	// offers is what it knew of nodes when it was offered each pod that it has not decided on since, and
-	// first what it knew when it first sent the transaction under way.
+	// offers is the version of the nodes that it knew when it was offered each pod that it has not decided on since,
+	// and first the version that it knew when it first sent the transaction under way.
 	offers knowledge
 	first  uint64
 }
@@ -134,7 +134,7 @@ func (s *shard) commit(c step.Commit) {
 	})
 }
 
-// learn takes in a part of the ledger.
+// learn applies a part of the ledger.
 func (s *shard) learn(b ledger.EventBatch) error {
 	return s.step(step.Input{Ledger: []replica.Batch{{Events: b}}})
 }
@@ -151,7 +151,7 @@ func (s *shard) request(r work.Request) {
 	}
 }
 
-// offered takes in offers, possibly late.
+// offered handles offers, possibly late.
 func (s *shard) offered(b work.OfferBatch) error {
 	for _, o := range b.Offers {
 		if _, known := s.offers[o.Pod.UID]; !known {
@@ -170,8 +170,8 @@ func (s *shard) nodesKnown() uint64 {
 	return rv
 }
 
-// known is what it knew of nodes when it decided what a transaction is about, at least: of pods that it was
-// offered when it was, of plans that it carries out when it sent that first.
+// known is a lower bound of the version of the nodes that it knew when it decided on the pods of a transaction: for
+// pods that it was offered, at the offer; for plans that it carries out, when it first sent the transaction.
 func (s *shard) known(what string, t ledger.Txn) knowledge {
 	out := knowledge{}
 	for _, uid := range newReservations(t) {
@@ -186,7 +186,7 @@ func (s *shard) known(what string, t ledger.Txn) knowledge {
 	return out
 }
 
-// forgetful: what it has read is not there any more, and what it decides by now may be older.
+// forgetful: after a reset the shard's earlier facts are gone, and its next decisions may rest on older ones.
 func (s *shard) forgetful(b follow.Batch) {
 	if b.Reset {
 		for uid := range s.offers {
@@ -257,13 +257,13 @@ func (s *shard) stepBeat() error {
 	return s.step(step.Input{Beat: true})
 }
 
-// drain is a rolling restart's: what is not reserved is given back.
+// drain is part of a rolling restart: offers without a reservation are returned.
 func (s *shard) drain() error {
 	s.draining = true
 	return s.step(step.Input{Drain: true, Beat: true})
 }
 
-// stepKeeper takes the partitions that this shard should hold and leaves the others.
+// stepKeeper takes the partitions that this shard should hold and releases the others.
 func (s *shard) stepKeeper() error {
 	k := &s.keeps
 	if k.waiting || k.picture.Revision == 0 || k.picture.Revision < k.written || !s.registered || s.draining {
@@ -321,7 +321,7 @@ func (s *shard) keep(what string, partitions []int32, build func(int32) (ledger.
 		k.waiting = false
 		switch {
 		case err != nil:
-			return nil // the next picture shows
+			return nil // the next snapshot shows
 		case r.Succeeded:
 			k.written = max(k.written, r.Revision)
 			return nil
@@ -331,7 +331,7 @@ func (s *shard) keep(what string, partitions []int32, build func(int32) (ledger.
 	return nil
 }
 
-// keepRest goes on without the partitions that were not as compared.
+// keepRest continues without the partitions whose comparison failed.
 func (s *shard) keepRest(what string, partitions []int32, txn ledger.Txn, r ledger.TxnResult) error {
 	epochs := map[string]int64{}
 	for _, kv := range r.Current {

@@ -114,8 +114,8 @@ func TestSimulation(t *testing.T) {
 	checkCoverage(t, hits)
 }
 
-// checkCoverage prints in how many seeds what happened, and what has not been met often
-// enough, or is not known to be wanted.
+// checkCoverage prints in how many seeds each event happened, and reports events that have not been met often enough,
+// or that no list expects.
 func checkCoverage(t *testing.T, hits map[string]uint64) {
 	var table strings.Builder
 	share := func(what string) float64 { return 100 * float64(hits[what]) / float64(*seeds) }

@@ -129,7 +129,7 @@ func appOf(part *ledgerpb.TermPart) string {
 // swollen is a label by which an object is larger than a message of the log.
 const swollen = "example.com/swollen"
 
-// mostSwollen is how many objects are made so large in a run at most: each costs much to copy.
+// mostSwollen is the largest number of such large objects in a run: each is expensive to copy.
 const mostSwollen = 2
 
 // swell makes a node, or a pod, larger than a message of the log, with most of it in labels, so that these are cut.
@@ -195,7 +195,7 @@ func (w *world) checkTold(msgs []eventlog.Message) {
 	}
 }
 
-// sizeMutants are about what is asked before it is known whether a pod fits in a transaction.
+// sizeMutants are about steps that are taken before it is known whether a pod fits in a transaction.
 func sizeMutants() []Mutant {
 	return []Mutant{{
 		Name: "terms-first", expected: expected{rare: true, family: sized},

@@ -15,9 +15,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 )
 
-// restart is what people do who look after nodes and shards, one thing after another, each when
-// the log tells of the last: they stop all shards, and pods come; they close a node on which
-// nothing runs; they start the shards. They let go what they have too much of.
+// restart models administrators of nodes and shards, who wait after each step until the log shows it: they stop all
+// shards, and pods come; they close a node on which nothing runs; they start the shards. They delete pods that are
+// too many.
 func (c *cluster) restart(w *world, p *corev1.Pod) {
 	told := func(q *queueReplica) bool {
 		at := q.facts.Snapshot().Position()
@@ -54,7 +54,7 @@ func (c *cluster) restart(w *world, p *corev1.Pod) {
 	c.done, c.awaited = (c.done+1)%3, w.api.rv
 }
 
-// closeEmpty closes one node on which nothing runs, and opens the others.
+// closeEmpty closes one node on which nothing runs, and opens all others.
 func (c *cluster) closeEmpty(w *world) {
 	used, closed := map[string]bool{}, false
 	for _, s := range w.oracle.standing() {
@@ -72,8 +72,8 @@ func (c *cluster) closeEmpty(w *world) {
 	}
 }
 
-// hesitates says how many of the next facts a process gets at once: some of them. In a restarted
-// run a shard gets those up to the last node that was closed, and is cut off from the log then.
+// hesitates returns how many of the next facts a process gets at once: some of them. In a restarted run a shard gets
+// the facts up to the last node that was closed, and is cut off from the log then.
 func (p *proc) hesitates(from uint64, facts int) int {
 	w := p.w
 	upTo := int(w.cluster.before) - int(from) + 1
@@ -86,8 +86,8 @@ func (p *proc) hesitates(from uint64, facts int) int {
 	return upTo
 }
 
-// begins notes which nodes the log of facts shows as closed when a shard begins to read it. One
-// that has to begin anew is not asked: it may have lost what it knew together with the log.
+// begins notes which nodes the log of facts shows as closed when a shard begins to read it. A shard that begins again
+// is exempt: it may have lost its knowledge together with the log.
 func (o *oracle) begins(p *proc, b follow.Batch) {
 	if p.role != "scheduler" {
 		return
@@ -103,8 +103,8 @@ func (o *oracle) begins(p *proc, b follow.Batch) {
 	}
 }
 
-// logged is what the log shows up to the barrier of a reader that begins, nil if it is not all
-// there.
+// logged returns the state that the log shows up to the barrier of a reader that begins, nil if the log is not
+// complete.
 func (w *world) logged(b follow.Batch) *state.Snapshot {
 	store, err := b.Store()
 	if err != nil {
@@ -131,9 +131,8 @@ func (w *world) logged(b follow.Batch) *state.Snapshot {
 	return store.Snapshot()
 }
 
-// checkStart is the promise of the start barrier: what a shard decides, it decides by nothing
-// older than what the log held when it began. Whom it places goes to no node that had been
-// closed by then, and still is.
+// checkStart is the promise of the start barrier: the decisions of a shard rest on nothing older than the log's
+// content when the shard began. It places no pod on a node that was closed at that time and still is.
 func (o *oracle) checkStart(c *committed) {
 	if c.what != "T1" || len(o.closed[c.member]) == 0 {
 		return

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 )
 
-// streams is where one process has got to in what it reads.
+// streams is the position of one process in each of the streams that it reads.
 type streams struct {
 	p       *proc
 	history follow.History
@@ -24,11 +24,11 @@ type streams struct {
 	listed  bool
 	// decisions is the sequence to read next of the decisions, 0: not open.
 	decisions uint64
-	// missed is how many lost facts a mutant has gone on past.
+	// missed is the number of lost facts that a mutant has skipped.
 	missed uint64
 }
 
-// readLedger is what the ledger's watch delivers next; false for nothing. A list is delivered some time after it was
+// readLedger returns the next batch of the ledger's watch; false for none. A list is delivered some time after it was
 // read: answers to transactions may come in between.
 func (s *streams) readLedger() (replica.Batch, bool, error) {
 	w := s.p.w
@@ -65,7 +65,7 @@ func (s *streams) readLedger() (replica.Batch, bool, error) {
 	return s.mutated(replica.Batch{Events: events}), true, nil
 }
 
-// list reads the whole ledger. The watch goes on behind it.
+// list reads the whole ledger. The watch continues behind it.
 func (s *streams) list() error {
 	w := s.p.w
 	kvs, revision, err := w.store.List(w.ctx, "")
@@ -88,8 +88,8 @@ func (s *streams) mutated(b replica.Batch) replica.Batch {
 // maxRedelivered bounds how many records the log delivers again.
 const maxRedelivered = 4
 
-// readFacts is what the log of facts delivers next. It opens the log anew each time, so that
-// nothing but what is in the records tells of a lost tail.
+// readFacts returns the next batch of the log of facts. It opens the log again each time, so that a lost tail shows
+// in the records alone.
 func (s *streams) readFacts() (follow.Batch, bool, error) {
 	w := s.p.w
 	if !s.listed && !w.mutant.factsFirst || w.down(s.p, toLog) || s.p.stalled() || w.chance(s.p.lagFacts) {
@@ -185,8 +185,7 @@ func (w *world) records(stream eventlog.Stream, from uint64) ([]eventlog.Record,
 	return slices.Clone(records), err
 }
 
-// readDecisions is what the log of decisions delivers next; caughtUp says that there is no
-// more at the moment.
+// readDecisions returns the next batch of the log of decisions; caughtUp reports that there is no more at the moment.
 func (s *streams) readDecisions() (out []events.SequencedDecision, caughtUp bool, err error) {
 	w := s.p.w
 	if w.down(s.p, toLog) || s.p.stalled() {
@@ -197,7 +196,7 @@ func (s *streams) readDecisions() (out []events.SequencedDecision, caughtUp bool
 		return nil, false, err
 	}
 	if s.decisions == 0 || s.decisions > last+1 {
-		s.decisions = last + 1 // what was said before is in the ledger and the facts
+		s.decisions = last + 1 // the effects of earlier decisions are in the ledger and the facts
 	}
 	if s.decisions > last {
 		return nil, true, nil
@@ -227,8 +226,8 @@ type outbox struct{ waiting []events.Decision }
 
 func (o *outbox) add(d ...events.Decision) { o.waiting = append(o.waiting, d...) }
 
-// flush appends some of what waits. What is not acknowledged goes again, so that it may
-// stand twice.
+// flush appends some of the waiting records. Records that are not acknowledged are appended again, so that the log
+// may hold them twice.
 func (o *outbox) flush(p *proc) error {
 	w := p.w
 	if len(o.waiting) == 0 || w.down(p, toLog) {
@@ -260,7 +259,7 @@ func (o *outbox) flush(p *proc) error {
 type factLog struct {
 	*memlog.Log
 	p *proc
-	// stop ends what the writer is about, which has made so many appends; nil while it opens.
+	// stop ends the writer's present append; appends counts its appends. stop is nil while it opens.
 	stop    func()
 	appends int
 }
@@ -313,7 +312,7 @@ func (l *factLog) Append(
 	return l.Log.Append(ctx, stream, last, msgs)
 }
 
-// landAppends has appends that nobody waits for arrive, if chance will have it.
+// landAppends carries out, with some probability, appends whose sender no longer waits for them.
 func (w *world) landAppends(percent int) {
 	if len(w.lateAppends) == 0 || !w.chance(percent) {
 		return

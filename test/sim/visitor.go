@@ -14,9 +14,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// A visitor is another shard, which lives for a moment: it takes a partition that its owner has released,
-// reserves for one of its pods, and is gone. It knows all facts and the newest documents, and keeps every
-// rule of the protocol. Sometimes it is of a later version and writes fields that nobody else knows.
+// A visitor is another shard, which lives for a moment: it takes a partition that its owner has released, reserves
+// for one of its pods, and exits. It knows all facts and the newest documents, and keeps every rule of the protocol.
+// Sometimes it is of a later version and writes fields that no other member knows.
 
 // visits counts them; their members' names differ.
 type visits struct{ visited int }
@@ -34,7 +34,7 @@ func roundTrips(w *world, p *proc, _ ledger.Txn) {
 	}
 }
 
-// meanwhile is what happens while a transaction is under way.
+// meanwhile draws an event that happens while a transaction is under way.
 func (w *world) meanwhile(what string, t ledger.Txn) {
 	if w.cluster.family != returned || what != "T1" {
 		return
@@ -92,10 +92,9 @@ func (w *world) giveAndTake() error {
 	return w.broke
 }
 
-// roundTrip has the partition of a pod go from its owner to a visitor and come back. The owner's keeper has
-// released it, as it does for a shard that comes; and it has a request to take it under way, as it has after it
-// saw it vacant, which arrives when the visitor has gone. What the owner has read of the ledger by then is
-// nothing of all this.
+// roundTrip moves the partition of a pod from its owner to a visitor and back. The owner's keeper has released it, as
+// it does for a new shard. The owner also has a request to take the partition under way, sent after it saw it vacant,
+// which arrives when the visitor has exited. None of this is in the owner's view of the ledger at that time.
 func (w *world) roundTrip(s *shard, podUID string) {
 	partition := ledger.PartitionOf(podUID)
 	owner, epoch, held := w.oracle.truth.Roster().Owner(partition)
@@ -125,7 +124,7 @@ func (w *world) roundTrip(s *shard, podUID string) {
 	w.store.Expire(session.Lease())
 	w.observe(nil)
 	if w.chance(15) {
-		return // somebody takes it when he sees it
+		return // a shard takes it when it sees that
 	}
 	if w.takeFor(&s.proc, partition, s.id) {
 		w.hit("partition taken over and given back")
@@ -189,7 +188,7 @@ func plain(p *corev1.Pod) bool {
 		len(p.Spec.Containers[0].Ports) == 0
 }
 
-// promisedOn is how much of a node is taken at most, whatever becomes of what is promised there.
+// promisedOn is the largest possible use of a node, whatever the outcome of the promises there.
 func (w *world) promisedOn(n *corev1.Node) (used int64) {
 	for _, s := range w.oracle.standing() {
 		if s.node.Name == n.Name {
@@ -234,7 +233,7 @@ func (w *world) placing(v *proc, p *corev1.Pod, n *corev1.Node, epoch int64) (le
 // visitorTokens sets the tokens of visitors apart from those of the queues.
 const visitorTokens = 1 << 62
 
-// rewrite has a member of a later version write some values again, with fields that nobody here knows.
+// rewrite makes a member of a later version write some values again, with fields that no member here knows.
 func (w *world) rewrite() error {
 	kvs, _, err := w.store.List(w.ctx, "")
 	if err != nil {

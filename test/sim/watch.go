@@ -31,8 +31,8 @@ func (q *queueReplica) stepWatch() error {
 	return q.watch(kind, at)
 }
 
-// resume goes on where a watch has ended with the API server: if that is as far as the watch was, it may have
-// gone back and on, which only a list shows.
+// resume continues a watch that has ended with the API server. If the API server is as far as the watch was, it may
+// have gone back and forward again, which only a list shows.
 func (q *queueReplica) resume(kind events.Kind, at uint64) error {
 	if is := q.w.api.rv; is < at {
 		q.w.hit("watch not resumed, because Kubernetes went back")
@@ -44,7 +44,7 @@ func (q *queueReplica) resume(kind events.Kind, at uint64) error {
 	return q.list(kind)
 }
 
-// watch tells what a watch delivers.
+// watch publishes the events that a watch delivers.
 func (q *queueReplica) watch(kind events.Kind, at uint64) error {
 	w, r := q.w, q.round
 	store := r.stores[kind]

@@ -21,20 +21,20 @@ import (
 // Options of one run.
 type Options struct {
 	Seed uint64
-	// Mutant is the part of the protocol that is taken away; the zero value is none.
+	// Mutant is the part of the protocol that is removed; the zero value is none.
 	Mutant Mutant
-	// Budgets: pods of several priorities compete for few nodes and one budget, with evictions
-	// that others ask for, and nobody else takes pods down.
+	// Budgets: pods of several priorities compete for few nodes and one budget, with evictions that others request,
+	// and only Berth evicts pods.
 	Budgets bool
-	// Family, if set, is what the run is about; else the seed draws that.
+	// Family, if set, is the family of the run; otherwise the seed draws one.
 	Family string
-	// Trace, if set, is told what happens.
+	// Trace, if set, receives a line for each event.
 	Trace func(line string)
 }
 
-// Report is what a run has met.
+// Report is the result of a run.
 type Report struct {
-	// Hits counts what happened, by name; see Wanted.
+	// Hits counts events, by name; see Wanted.
 	Hits map[string]int
 	// Steps is how many there were, Virtual how long they took in the world's own time.
 	Steps   int
@@ -43,7 +43,7 @@ type Report struct {
 	Bound int
 }
 
-// errBroken is in every error that stands for a broken promise.
+// errBroken is wrapped by every error that reports a broken promise.
 var errBroken = errors.New("broken promise")
 
 // world is everything there is in one run.
@@ -68,7 +68,7 @@ type world struct {
 	storeLoss
 }
 
-// findings are what a run is for.
+// findings are the results of a run.
 type findings struct {
 	report Report
 	broke  error
@@ -99,7 +99,7 @@ type members struct {
 	policy       *policy.Policy
 }
 
-// process is what can be started, stepped and killed.
+// process is a member of the control plane that can be started, stepped and killed.
 type process interface {
 	base() *proc
 	start()
@@ -117,7 +117,7 @@ const (
 	// leastSteps is how many steps there are with faults at least, and moreSteps how many more at
 	// most.
 	leastSteps, moreSteps = 2000, 2000
-	// sweepTime is how long a sweep takes in the world's time.
+	// sweepTime is the duration of a sweep in virtual time.
 	sweepTime = 100 * time.Millisecond
 	// flushAfter is when a parked pod is tried that nothing has woken.
 	flushAfter = 30 * time.Second
@@ -173,7 +173,7 @@ func (w *world) faultySteps() int {
 	return n
 }
 
-// settleDown lets the members find each other before anything goes wrong.
+// settleDown lets the members find each other before the first fault.
 func (w *world) settleDown() error {
 	w.cluster.populate(w)
 	return w.untilTrue("start", warmUp*sweepTime, func() error {
@@ -293,7 +293,7 @@ func (w *world) sweep() error { return w.sweepOnce(true) }
 // sweepOnce is a sweep that starts processes which are down, if restart says so.
 func (w *world) sweepOnce(restart bool) error {
 	w.advance(sweepTime)
-	w.api.rv++ // somebody else's lease; without it a log that has lost its tail may stay silent
+	w.api.rv++ //
 	for _, p := range w.processes() {
 		if !p.base().up && restart { // a process that was draining when the faults ended is replaced, as in a rolling update
 			p.start()

@@ -1,6 +1,6 @@
-// Command collector receives traces by OTLP, with the OpenTelemetry collector's own receiver,
-// and appends every batch as one line of OTLP JSON to a file. It is what tests of traces send
-// to: an implementation of the protocol that is not Berth's. It runs until it is interrupted.
+// Command collector receives traces by OTLP, with the OpenTelemetry collector's own receiver, and appends every batch
+// as one line of OTLP JSON to a file. Tests of traces send to it, because it implements the protocol independently of
+// Berth. It runs until it is interrupted.
 package main
 
 import (

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/tools/images/internal/verify"
 )
 
-// stand-in is a program that answers as berth does to what the check asks, and links nothing.
+// standIn is a program that answers as berth does to the requests of the check, and links nothing.
 const standIn = `package main
 
 import (
@@ -31,7 +31,7 @@ func main() {
 }
 `
 
-// newTree writes a repository with nothing in it but the stand-in.
+// newTree writes a repository that contains only the stand-in.
 func newTree(t *testing.T, program string) string {
 	t.Helper()
 	root := t.TempDir()

@@ -31,7 +31,7 @@ func main() {
 	}
 }
 
-// flags say what to build from and where to put it.
+// flags are the sources of a build and its destination.
 type flags struct {
 	root, out, version string
 	created            int64

@@ -1,4 +1,4 @@
-// Command plot draws line plots as SVG, from a JSON file that says what is on them:
+// Command plot draws line plots as SVG, from a JSON file that describes them:
 //
 //	go run . --in plots.json --out docs/plots
 //

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// width and height of a picture, which fits the column of a rendered document.
+	// width and height of an image, which fits the column of a rendered document.
 	width, height = 19 * vg.Centimeter, 9.5 * vg.Centimeter
 	// margin is around everything; at the right a label at an axis's end needs more.
 	margin, wideMargin = 0.2 * vg.Centimeter, 0.5 * vg.Centimeter
@@ -39,7 +39,7 @@ const (
 	fewPoints = 12
 )
 
-// Plot is one picture.
+// Plot is one image.
 type Plot struct {
 	Name  string `json:"name"`
 	Title string `json:"title"`
@@ -48,7 +48,7 @@ type Plot struct {
 	Lines []Line `json:"lines"`
 }
 
-// Axis is what is on one.
+// Axis describes an axis.
 type Axis struct {
 	Label string `json:"label"`
 	Log   bool   `json:"log"`
@@ -97,10 +97,10 @@ func mainErr(args []string) error {
 	return nil
 }
 
-// fileName is what a name may be made of.
+// fileName matches the names allowed for files.
 var fileName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*$`)
 
-// draw makes the picture of a plot.
+// draw makes the image of a plot.
 func draw(in Plot) ([]byte, error) {
 	if !fileName.MatchString(in.Name) {
 		return nil, fmt.Errorf("name: want lower-case letters, digits, dots and dashes")
@@ -141,7 +141,7 @@ func draw(in Plot) ([]byte, error) {
 	return picture(p, legend, len(drawn) > 1)
 }
 
-// picture puts the legend, where there is one, beside the plot: within it, it would lie on the lines.
+// picture puts the legend, if there is one, next to the plot: within it, the legend would cover the lines.
 func picture(p *plot.Plot, legend plot.Legend, withLegend bool) ([]byte, error) {
 	svg := vgsvg.New(width, height)
 	all := vgdraw.New(svg)

@@ -44,7 +44,7 @@ func TestLegendIsBesideThePlot(t *testing.T) {
 	}
 }
 
-// at is where a text of a picture begins, from the left.
+// at is where a text of an image begins, from the left.
 func at(t *testing.T, picture, text string) float64 {
 	t.Helper()
 	found := regexp.MustCompile(`<text x="([0-9.]+)"[^>]*>` + text + `</text>`).FindStringSubmatch(picture)
@@ -62,7 +62,7 @@ func TestAxes(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		plot Plot
-		// with and without are labels of the picture.
+		// with and without are labels that the image must have and must not have.
 		with, without []string
 	}{
 		{"all zero", Plot{Lines: []Line{{Points: [][2]float64{{10, 0}, {90, 0}}}}},
@@ -111,7 +111,7 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-// drawn is a picture's source.
+// drawn is an image's source.
 func drawn(t *testing.T, p Plot) string {
 	t.Helper()
 	picture, err := draw(p)

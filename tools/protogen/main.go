@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// goPackageRoot is what go_package of each file must start with; the rest of it must be
-	// the folder of the file, so that generated code never lands away from its source.
+	// goPackageRoot is the required prefix of each file's go_package; the rest must be the folder of the file, so
+	// that generated code is never written away from its source.
 	goPackageRoot = "github.com/berth-scheduler/berth/"
 	// protoRoot is the folder, below the repository root, that is searched.
 	protoRoot = "pkg"

@@ -91,8 +91,8 @@ func (s Site) follow(pages map[string]*page, from string, ref reference) (to, pr
 	return inside, ""
 }
 
-// followToRepository says what is wrong with a link to another host: to a file of the repository that the checkout does
-// not have. Other hosts are not asked.
+// followToRepository returns the problem of a link to another host: a link to a file of the repository that the
+// checkout does not have. Other hosts are not contacted.
 func (s Site) followToRepository(target string) (problem string) {
 	rest, ok := strings.CutPrefix(target, s.Repository+"/")
 	parts := strings.SplitN(rest, "/", 3)

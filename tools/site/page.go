@@ -10,22 +10,22 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// page is what one HTML file has.
+// page is the relevant content of one HTML file.
 type page struct {
 	// ids are the anchors.
 	ids map[string]bool
 	// refs are the references to other files, in the page's order.
 	refs []reference
-	// policy tells that it has a Content-Security-Policy.
+	// policy reports whether it has a Content-Security-Policy.
 	policy bool
 }
 
 // reference is a link to a page, a file that a browser loads with the page, or the element that a button opens.
 type reference struct {
 	target string
-	// loads tells that the browser loads it without being asked.
+	// loads reports whether the browser loads it without being asked.
 	loads bool
-	// menu tells that it is an entry of the menu.
+	// menu reports whether it is an entry of the menu.
 	menu bool
 }
 

@@ -16,7 +16,7 @@ type record struct {
 	Text  string `json:"text"`
 }
 
-// find is what the site's own script finds, as a browser would run it.
+// find returns the results of the site's own script, run as a browser would.
 func find(t *testing.T, records []record, words ...string) []string {
 	t.Helper()
 	var hrefs []string

@@ -33,7 +33,7 @@ const (
 	mostAgain = 2
 )
 
-// loop is what became of one cluster.
+// loop is the outcome for one cluster.
 type loop struct {
 	moves, again, cycles int
 	imbalance            float64
@@ -101,8 +101,8 @@ func TestClosedLoop(t *testing.T) {
 	}
 }
 
-// TestPlacesMatter: the closed loop tells a Berth whose places are taken over from one in which they
-// are kept and nobody takes them over, and from one that keeps none: both leave more imbalance in sum.
+// TestPlacesMatter: the closed loop distinguishes a Berth whose kept places are taken over from one in which they are
+// kept but not taken over, and from one that keeps none: the latter two leave more imbalance in sum.
 func TestPlacesMatter(t *testing.T) {
 	var whole, untaken, unkept total
 	for seed := uint64(1); seed <= fixedLoops; seed++ {
@@ -194,8 +194,7 @@ func (o *oracle) loop(t *testing.T, w *deschedulingtest.World) (l loop) {
 	return l
 }
 
-// keeping says what of places is done: pinned, the plan counts on it that they are kept; taken,
-// replacements take them over.
+// keeping is the handling of places: pinned, the plan counts on their being kept; taken, replacements take them over.
 type keeping struct{ pinned, taken bool }
 
 func loopOurs(t *testing.T, w *deschedulingtest.World, places keeping) (l loop) {

@@ -20,7 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 )
 
-// argsOf says what upstream's defaulted arguments are in our terms.
+// argsOf translates upstream's defaulted arguments into ours.
 func argsOf(args any) policy.Args {
 	switch a := args.(type) {
 	case *removepodshavingtoomanyrestarts.RemovePodsHavingTooManyRestartsArgs:
@@ -128,8 +128,8 @@ func selectorOf(l *metav1.LabelSelector) labels.Selector {
 	return selector
 }
 
-// evictorOf says what DefaultEvictor protects in our terms, the threshold aside. nodeFit that
-// is not set is false there.
+// evictorOf translates the protections of DefaultEvictor into ours, except for the threshold. nodeFit that is not set
+// is false there.
 func evictorOf(a *defaultevictor.DefaultEvictorArgs, like policy.Evictor) policy.Evictor {
 	targets, err := labels.Parse(a.NodeSelector)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 )
 
-// plain is a world of nodes and pods, and no more. crowd says how many pods are on each node.
+// plain is a world of only nodes and pods. crowd has the number of pods on each node.
 func plain(crowd ...int) *world {
 	w := &world{now: time.Now().Truncate(time.Second)}
 	plenty := corev1.ResourceList{

@@ -20,9 +20,8 @@ import (
 // to do nothing else: one process cannot register two metrics of one name.
 const metricsOf = "CONFORMANCE_METRICS_OF"
 
-// TestMetrics: those of pkg/telemetry under the descheduler's prefix are the descheduler's, by name,
-// type, stability, labels and buckets. Upstream has older names for three of them beside, and never
-// sets the value of one.
+// TestMetrics: those of pkg/telemetry under the descheduler's prefix are the descheduler's, by name, type, stability,
+// labels and buckets. Upstream also has older names for three of them, and never sets the value of one.
 func TestMetrics(t *testing.T) {
 	sides := map[string]func(){"ours": tellOurs, "upstream": tellUpstream}
 	if tell := sides[os.Getenv(metricsOf)]; tell != nil {
@@ -82,7 +81,7 @@ func printMetrics(t *testing.T) {
 	}
 }
 
-// metricsFrom is what one side prints, sorted.
+// metricsFrom is the metrics output of one side, sorted.
 func metricsFrom(t *testing.T, side string) (all []string) {
 	t.Helper()
 	self := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMetrics$")

@@ -49,7 +49,7 @@ type oracle struct {
 	evicted []string
 }
 
-// answer is what a side decided.
+// answer is the decision of a side.
 type answer struct {
 	// evicted are "namespace/name" of pods, sorted, each once. twice are those that were
 	// asked for again.

@@ -21,17 +21,17 @@ type drawnCase struct {
 	drawn    tree
 }
 
-// denies returns why upstream could not have evicted so, or nothing. Which outcomes upstream's
-// algorithm allows is read from its code, not learnt from its answers:
+// denies returns why upstream could not have made these evictions, or nothing. The outcomes that upstream's algorithm
+// allows are derived from its code, not from its answers:
 //
-//   - Duplicates and topology spread go through Go maps, so their evictions meet the limits of a cycle
-//     in any order that the maps can give.
-//   - Three strategies sort pods by priority, service class and a no-eviction annotation, and one by
-//     restarts. Pods that agree in all of it come in the order of the API's list, which is any.
+//   - Duplicates and topology spread iterate over Go maps, so their evictions meet the limits of a cycle in any order
+//     that the maps can give.
+//   - Three strategies sort pods by priority, service class and a no-eviction annotation, and one by restarts. Pods
+//     that are equal in all of these are in the order of the API's list, which is arbitrary.
 //   - The other strategies leave nothing open.
 //
-// The test draws no two nodes of equal use, which the utilization strategies would take in any order.
-// once: a pod that is asked for again counts once against the limits, as ours does on purpose.
+// The test draws no two nodes of equal use, which the utilization strategies would take in any order. once: a pod
+// whose eviction is requested again counts once against the limits, as ours does on purpose.
 func (o *oracle) denies(t *testing.T, c drawnCase, a answer, once bool) string {
 	t.Helper()
 	switch c.strategy {
@@ -111,7 +111,7 @@ func newQuota(drawn tree) *quota {
 	return q
 }
 
-// counters are what a pod counts against, by the limit's key.
+// counters are the limits that a pod counts against, by the limit's key.
 func counters(p *corev1.Pod) map[string]string {
 	return map[string]string{
 		"maxNoOfPodsToEvictTotal":        "total",
@@ -138,17 +138,17 @@ func (q *quota) take(p *corev1.Pod) {
 
 func (q *quota) clone() *quota { return &quota{limits: q.limits, used: maps.Clone(q.used)} }
 
-// deniesTies asks upstream again with its equals told apart as the evictions say: first those evicted,
-// in their order. That is one of the orders the API's list may have, and no other can allow what it does
-// not: an eviction takes away reasons and room for others and never adds some, so a pod that is spared
-// early would be spared late.
+// deniesTies asks upstream again with its ties broken according to the evictions: first the evicted pods, in their
+// order. That is one of the orders the API's list may have, and no other order can allow evictions that it does not:
+// an eviction removes reasons and capacity for others and never adds some, so a pod that is spared early would be
+// spared late.
 func (o *oracle) deniesTies(t *testing.T, c drawnCase, a answer) string {
 	t.Helper()
 	w, drawn := apart(c, a.sequence)
 	return differ(o.ask(t, w, drawn).evicted, a.evicted)
 }
 
-// spacing is what separates two values that differed before equals were told apart: more than there are pods.
+// spacing separates two values that differed before ties were broken: it exceeds the number of pods.
 const spacing = 1000
 
 // apart is the case without equals: the pods of the sequence come first among theirs.
@@ -272,14 +272,14 @@ func scaledAt(t tree, path []string) tree {
 	return out
 }
 
-// block is what RemoveDuplicates evicts of one owner on one node, in order.
+// block is RemoveDuplicates' evictions of one owner on one node, in order.
 type block struct {
 	owner, node string
 	pods        []*corev1.Pod
 }
 
-// deniesDuplicates follows the sequence: upstream goes from owner to owner and, for one, from node to
-// node, both in any order. (removeduplicates.Balance)
+// deniesDuplicates follows the sequence: upstream iterates over owners and, for each, over nodes, both in any order.
+// (removeduplicates.Balance)
 func (o *oracle) deniesDuplicates(t *testing.T, c drawnCase, sequence []string, once bool) string {
 	t.Helper()
 	var blocks []*block

@@ -246,7 +246,7 @@ func messages(err error) []string {
 	var all []string
 	for _, e := range utilerrors.Flatten(agg).Errors() {
 		text := strings.TrimPrefix(e.Error(), "in profile drawn: ")
-		// Several of one plugin stand in one text: "[a, b]".
+		// Several mistakes of one plugin share one text: "[a, b]".
 		if inner, ok := strings.CutPrefix(text, "["); ok {
 			for _, one := range strings.Split(strings.TrimSuffix(inner, "]"), ", ") {
 				all = append(all, words(one))

@@ -26,17 +26,17 @@ import (
 // maxSpreadSteps bounds the search for a way to a set of evictions. (Measured: 200 at most.)
 const maxSpreadSteps = 100_000
 
-// spreadModel is RemovePodsViolatingTopologySpreadConstraint as far as its choices go. Written from
-// upstream's topologyspreadconstraint.go, with upstream's own predicates. Open are there
+// spreadModel is RemovePodsViolatingTopologySpreadConstraint with its free choices. It is written from upstream's
+// topologyspreadconstraint.go, with upstream's own predicates. The choices are
 //
-//   - which of several domains of one size is which: sortDomains sorts what a map gives. The sizes decide
-//     how many pods each place in the order gives away, so such domains share out what their places give;
-//   - which of several pods goes that agree in all the sort looks at;
-//   - in which order the pods chosen meet the limits: they are in a map. So what is evicted is any set
-//     that has room in the limits and to which no other pod chosen can be added.
+//   - the order of domains of one size: sortDomains sorts values from a map. The sizes decide how many pods each
+//     position in the order gives away, so such domains share the numbers of their positions;
+//   - which of several pods that the sort treats as equal is evicted;
+//   - the order in which the chosen pods meet the limits: they are in a map. So the evicted pods are any set that the
+//     limits allow and to which no other chosen pod can be added.
 //
-// Where two constraints choose among the same equals, the model lets them choose apart. Upstream's
-// choices would agree; no way is known to tell that from the evictions alone.
+// Where two constraints choose among the same equals, the model lets them choose independently. Upstream's choices
+// would agree; no way is known to see that from the evictions alone.
 type spreadModel struct {
 	evictor     *fake.HandleImpl
 	nodes       []*corev1.Node
@@ -44,7 +44,7 @@ type spreadModel struct {
 	nodeFit     bool
 	constraints []*spreadConstraint
 
-	// evicted is what is to be explained, final the limits' state after it.
+	// evicted are the pods whose evictions the model must explain, final the limits' state after it.
 	evicted map[string]bool
 	final   *quota
 	steps   int
@@ -63,7 +63,7 @@ type spreadDomain struct {
 	ranks map[*corev1.Pod]spreadRank
 }
 
-// spreadRank is what the two sorts look at, the later one first.
+// spreadRank has the criteria of the two sorts, the later one first.
 type spreadRank struct {
 	movable, free bool
 	priority      int64
@@ -116,7 +116,7 @@ func (m *spreadModel) explain(at int, chosen map[string]bool) bool {
 	return c.arrange(func(gives []int) bool { return m.choose(c.domains, gives, at, chosen) })
 }
 
-// choose takes what each domain gives, domain by domain, and goes on with the next constraint.
+// choose picks each domain's pods, domain by domain, and continues with the next constraint.
 func (m *spreadModel) choose(domains []*spreadDomain, gives []int, at int, chosen map[string]bool) bool {
 	if m.steps++; m.steps > maxSpreadSteps {
 		return false

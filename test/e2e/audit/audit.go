@@ -12,12 +12,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Check returns what is wrong, one sentence each: pods on nodes that do not exist, that they do
-// not select, whose taints they do not tolerate or whose ports are taken, and nodes that stand
-// for more than their allocatable. Pods that have finished are not counted.
+// Check returns the violations, one sentence each: pods on nodes that do not exist, that they do not select, whose
+// taints they do not tolerate or whose ports are taken, and nodes whose pods request more than their allocatable.
+// Pods that have finished are not counted.
 //
-// Nodes and pods that were changed after the bind can make a true bind look wrong; callers
-// leave those out.
+// Nodes and pods that were changed after the bind can make a correct bind look wrong; callers leave those out.
 func Check(nodes []corev1.Node, pods []corev1.Pod) []string {
 	books := map[string]*book{}
 	for i := range nodes {
@@ -99,10 +98,10 @@ func (b *book) balance() []string {
 	return wrong
 }
 
-// Requests is what a pod asks a node for: the larger of what runs for good (containers and
-// sidecars) and each init container on top of the sidecars started before it, or what the pod
-// level says, plus overhead. Source: the API's documentation of spec.initContainers[].restartPolicy
-// and spec.resources (KEP-753, KEP-2837). What it has devices for it does not ask the node for (KEP-5004).
+// Requests is a pod's request to a node: the larger of the containers that keep running (containers and sidecars) and
+// each init container on top of the sidecars started before it, or the pod-level request, plus overhead. Source: the
+// API's documentation of spec.initContainers[].restartPolicy and spec.resources (KEP-753, KEP-2837). A resource that
+// is satisfied by devices is not requested from the node (KEP-5004).
 func Requests(pod *corev1.Pod) corev1.ResourceList {
 	running, sidecars, peak := corev1.ResourceList{}, corev1.ResourceList{}, corev1.ResourceList{}
 	for _, c := range pod.Spec.Containers {

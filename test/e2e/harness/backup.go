@@ -14,8 +14,8 @@ import (
 // etcdData is the folder of a cluster's directory that has the data of its etcd.
 const etcdData = "etcd"
 
-// BackUp copies what the cluster's etcd has to a directory that does not exist yet. etcd stands still meanwhile, so
-// that the copy is of one moment; it begins with that as after a crash.
+// BackUp copies the data of the cluster's etcd to a directory that does not exist yet. etcd is paused during the
+// copy, so that it is consistent; a start from it looks like one after a crash.
 func (c *Cluster) BackUp(to string) error {
 	if err := c.Signal("etcd", syscall.SIGSTOP); err != nil {
 		return err
@@ -24,8 +24,8 @@ func (c *Cluster) BackUp(to string) error {
 	return errors.Join(err, c.Signal("etcd", syscall.SIGCONT))
 }
 
-// Restore stops the control plane, puts back what BackUp copied, and starts the control plane on that, with the API
-// server where it was. Kubelets and controllers begin anew as well, as they have to.
+// Restore stops the control plane, puts back what BackUp copied, and starts the control plane with that, with the API
+// server at its old address. Kubelets and controllers are restarted as well, as they must be.
 func (c *Cluster) Restore(ctx context.Context, from string) error {
 	server, err := url.Parse(c.Rest.Host)
 	if err != nil {

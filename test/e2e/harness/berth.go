@@ -70,7 +70,7 @@ func (p Programs) Up(ctx context.Context, cfg UpConfig) (*Berth, error) {
 
 // RunConfig is the command line of `berth run <service>`.
 type RunConfig struct {
-	// Service is queue, scheduler, binder or descheduler; Name tells replicas apart in messages.
+	// Service is queue, scheduler, binder or descheduler; Name identifies a replica in messages.
 	Service, Name string
 	// Kubeconfig is left out for services that have no access to Kubernetes.
 	Kubeconfig string
@@ -139,7 +139,7 @@ func (b *Berth) get(ctx context.Context, path string) (string, error) {
 	return fetch(ctx, "http://"+b.Address+path)
 }
 
-// Ready says what /readyz?verbose says; an error when the process is not ready.
+// Ready returns the text of /readyz?verbose; an error when the process is not ready.
 func (b *Berth) Ready(ctx context.Context) (string, error) { return b.get(ctx, "/readyz?verbose") }
 
 // Metric sums the samples of a metric whose labels contain all of labels, each as name="value".
@@ -173,7 +173,7 @@ func containsAll(text string, parts []string) bool {
 	return true
 }
 
-// FreeAddress is a loopback address nobody listens on just now.
+// FreeAddress is a loopback address on which no process listens at the moment.
 func FreeAddress() (string, error) {
 	listener, err := listenAnywhere()
 	if err != nil {

@@ -37,7 +37,7 @@ func WatchBinds(ctx context.Context, client kubernetes.Interface, namespace stri
 	if err != nil {
 		return nil, err
 	}
-	// An API server under load closes watches; this goes on where one ended.
+	// An API server under load closes watches; this one resumes where it ended.
 	stream, err := toolswatch.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			return pods.Watch(ctx, options)

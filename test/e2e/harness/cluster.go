@@ -23,7 +23,7 @@ import (
 // not the tests' client.
 const unlimited = -1
 
-// ClusterConfig says what cluster to start.
+// ClusterConfig describes the cluster to start.
 type ClusterConfig struct {
 	// Dir is where everything is written.
 	Dir string
@@ -51,7 +51,7 @@ type Cluster struct {
 	processes map[string]int
 }
 
-// driverState is what the driver prints when something is ready.
+// driverState is the driver's output when something is ready.
 type driverState struct {
 	URLs    []string `json:"urls"`
 	Cluster struct {
@@ -202,9 +202,9 @@ type Peer struct {
 	programs Programs
 }
 
-// PeerConfig says which to start, and how.
+// PeerConfig describes which scheduler to start, and how.
 type PeerConfig struct {
-	// Name tells several kube-schedulers of one cluster apart; empty for "kube-scheduler".
+	// Name distinguishes several kube-schedulers of one cluster; empty for "kube-scheduler".
 	Name string
 	// Config is a KubeSchedulerConfiguration file; empty for kube-scheduler's defaults.
 	Config string

@@ -35,7 +35,7 @@ func (s *Store) Ledger(ctx context.Context) (events []ledger.Event, err error) {
 	return nil, errors.Join(errors.New("the history of the ledger broke off"), watch.Err())
 }
 
-// LedgerSize is what stands in the ledger at one moment.
+// LedgerSize is the content of the ledger at one moment, by size.
 type LedgerSize struct {
 	// Keys and Bytes of all that is in it, keys included; Entries are reservations, claims and
 	// pins in the documents of nodes.

@@ -20,9 +20,8 @@ import (
 // an event a read.
 const lateBuffer = 1 << 14
 
-// LateWatches serves the cluster's API until ctx ends, with all watches of pods late by a
-// time: who uses it sees pods as they were. It returns the kubeconfig that leads there,
-// written to path. Whoever has that is the administrator.
+// LateWatches serves the cluster's API until ctx ends, with all watches of pods delayed by a time: its clients see
+// pods as they were. It writes a kubeconfig that leads there to path. That kubeconfig has administrator rights.
 func (c *Cluster) LateWatches(ctx context.Context, by time.Duration, path string) error {
 	target, err := url.Parse(c.Rest.Host)
 	if err != nil {

@@ -56,8 +56,8 @@ http: %q
 jetstream { store_dir: %q, sync_interval: always }
 `
 
-// natsCluster is the rest of it, for one of several. Clients are not told of the other servers: a
-// test decides by what way they get there.
+// natsCluster is the rest of it, for one of several. Clients do not learn of the other servers: a test decides by
+// which path they connect.
 const natsCluster = `cluster { name: berth, listen: %q, routes: [%s], no_advertise: true }
 `
 
@@ -130,7 +130,7 @@ func (m *Members) Healthy(ctx context.Context) error {
 // Kill ends one member with SIGKILL.
 func (m *Members) Kill(i int) { m.running[i].Kill() }
 
-// Pause stops one member where it is, as a machine without processors does; Resume lets it go on.
+// Pause stops one member where it is, as a machine without processors does; Resume lets it continue.
 func (m *Members) Pause(i int) error { return m.running[i].Signal(syscall.SIGSTOP) }
 
 // Resume ends a Pause.
@@ -204,7 +204,7 @@ func (m *Members) Tails() string {
 	return strings.Join(all, "\n")
 }
 
-// freePorts are loopback addresses that nobody listens on just now, all different.
+// freePorts are loopback addresses on which no process listens at the moment, all different.
 func freePorts(n int) ([]string, error) {
 	var out []string
 	for range n {

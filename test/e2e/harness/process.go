@@ -152,7 +152,7 @@ func tail(path string) string {
 	return b.String()
 }
 
-// StartProgram starts a built program of the checkout; its output goes to dir/<name>.log.
+// StartProgram starts a built program of the checkout; its output is written to dir/<name>.log.
 func (p Programs) StartProgram(dir, name, program string, args ...string) (*Process, error) {
 	return start(dir, name, filepath.Join(filepath.Dir(p.Berth), program), args...)
 }

@@ -72,7 +72,7 @@ func findRoot() (string, error) {
 	}
 }
 
-// Result is what a finished command left.
+// Result is the result of a finished command.
 type Result struct {
 	// Stdout and Stderr are whole.
 	Stdout, Stderr string

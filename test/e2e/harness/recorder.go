@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// HistoryConfig says what to record.
+// HistoryConfig describes what to record.
 type HistoryConfig struct {
 	// Kubeconfig of the cluster.
 	Kubeconfig string

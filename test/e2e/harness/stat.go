@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// LoadAverage is the machine's, as the kernel words it (proc_loadavg(5)); empty where it does not tell.
-// Reports carry it, for telling a busy machine from a quiet one.
+// LoadAverage is the machine's, in the kernel's format (proc_loadavg(5)); empty where it is not available. Reports
+// include it, to tell a busy machine from a quiet one.
 func LoadAverage() string {
 	content, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -23,7 +23,7 @@ func Eventually(
 	err := wait.PollUntilContextCancel(ctx, pollEvery, true, func(ctx context.Context) (bool, error) {
 		missing, err := check(ctx)
 		if err != nil && ctx.Err() != nil {
-			// The deadline cut the look short; the one before tells more.
+			// The deadline cut this look short; the previous one is more informative.
 			return false, nil
 		}
 		last = missing

@@ -12,10 +12,9 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// WatchPods tells what happens from now on to the pods of a namespace (all if it is empty). The
-// watch has connections of its own, so that it does not share any with the clients that create
-// pods, uses the protocol that is cheapest to decode, and goes on where it was when a busy API
-// server ends it. It ends with Stop, or with ctx.
+// WatchPods watches the pods of a namespace from now on (all namespaces if it is empty). The watch has connections of
+// its own, so that it does not share any with the clients that create pods, uses the protocol that is cheapest to
+// decode, and resumes where it was when a busy API server ends it. It ends with Stop, or with ctx.
 func WatchPods(ctx context.Context, access *rest.Config, namespace string) (watch.Interface, error) {
 	access = rest.CopyConfig(access)
 	access.ContentType = "application/vnd.kubernetes.protobuf"

@@ -20,8 +20,8 @@ func (m *model) read(w *world, e int, step stepFunc) {
 	}
 }
 
-// claim is T10's first half: a claim on the budget, if there is room for it. The budget's
-// document is compared, so that its claims are what is true; the facts are the component's.
+// claim is T10's first half: a claim on the budget, if the budget allows one more. The budget's document is compared,
+// so the claims counted are current; the facts may be stale, as the component has read them.
 func (m *model) claim(w *world, e, p int, step stepFunc) {
 	pod := &w.pods[p]
 	if w.left.claims == 0 || pod.claim.by != 0 || pod.seen>>e&1 == 1 || pod.swapped || pod.requests != (requests{}) {
@@ -57,7 +57,7 @@ func (m *model) open(w *world, e int) int {
 	return n
 }
 
-// room is what the component finds by counting: pods that run, as far as it knows, less those
+// room is the number of further claims that the component counts: the pods that run, to its knowledge, less those
 // that have to stay and those that are claimed.
 func (m *model) room(w *world, e int) int {
 	n := -m.desired
@@ -71,8 +71,8 @@ func (m *model) room(w *world, e int) int {
 	return n
 }
 
-// settle is T10's second half: a claim goes when its victim has left, and the high-water
-// rises to that. Whoever does it has read the budget up to there; this one has read all.
+// settle is T10's second half: a claim is removed when its victim has left, and the high-water rises to that
+// revision. The component that settles must have read the budget that far; in the model it has read everything.
 func (m *model) settle(w *world, p int, step stepFunc) {
 	pod := &w.pods[p]
 	if pod.claim.by == 0 || pod.leaving == 0 {

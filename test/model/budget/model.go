@@ -20,7 +20,7 @@ type model struct {
 
 func (m *model) without(what string) bool { return m.ablated == what }
 
-// explored is what the explorer needs to try everything that can happen.
+// explored returns the model in the form that the explorer takes.
 func (m *model) explored(limit int) explore.Compact[world] {
 	allowed := uint8(m.pods - m.desired)
 	start := world{rev: 1, left: m.limits, status: status{allowed: allowed}}
@@ -58,8 +58,8 @@ func (m *model) next(w *world, step stepFunc) {
 	m.controller(w, step)
 }
 
-// broken checks I8 and S6: no more pods are down than the budget allows, and all that is
-// claimed could go. The second cannot be promised while others evict too.
+// broken checks I8 and S6: no more pods are down than the budget allows, and all claimed victims could be evicted.
+// The second cannot be promised while other clients evict too.
 func (m *model) broken(w *world) string {
 	running, claimed := 0, 0
 	for p := range m.pods {
@@ -79,8 +79,8 @@ func (m *model) broken(w *world) string {
 	return w.wrong.String()
 }
 
-// key tells states apart. Pods are alike, so theirs are sorted; of resourceVersions only
-// the order of those matters that somebody may have to reach yet.
+// key distinguishes states. Pods are alike, so theirs are sorted; of resourceVersions only the order of those matters
+// that a component may have to reach yet.
 func (m *model) key(w *world, buf []byte) []byte {
 	levels := uint64(1) << w.hw
 	for p := range m.pods {

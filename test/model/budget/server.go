@@ -84,8 +84,8 @@ func (m *model) admit(w *world, p int, step stepFunc) {
 	}
 }
 
-// controller is the disruption controller: it counts healthy pods as far as it has read, but
-// for those that the status says are about to go, and writes the status if nobody has since.
+// controller is the disruption controller: it counts healthy pods as far as it has read, except those that the status
+// lists as about to leave, and writes the status if no other writer has since.
 func (m *model) controller(w *world, step stepFunc) {
 	for p := range m.pods {
 		pod := &w.pods[p]
@@ -127,7 +127,7 @@ func (m *model) sync(w *world) bool {
 	return true
 }
 
-// others is what somebody else does to a pod.
+// others is a change of a pod by another client.
 func (m *model) others(w *world, p int, step stepFunc) {
 	pod := &w.pods[p]
 	if w.left.swaps > 0 && pod.claim.by != 0 && pod.leaving == 0 && !pod.swapped {

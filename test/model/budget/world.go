@@ -8,7 +8,7 @@ const (
 	maxRequests = 3
 )
 
-// scenario is one disruption budget and its pods, and how often what may happen does.
+// scenario is one disruption budget with its pods, and limits how often each event may happen.
 type scenario struct {
 	// pods run at the start, healthy; desired is how many of them the budget wants to stay.
 	pods, desired int
@@ -29,7 +29,7 @@ type limits struct {
 	timeouts uint8
 	// swaps are pods replaced by another one of the same name.
 	swaps uint8
-	// foreign are evictions that somebody else sends.
+	// foreign are evictions that another client sends.
 	foreign uint8
 }
 
@@ -67,28 +67,28 @@ type claim struct {
 	by uint8
 	// evicting: the binder has marked it, and may send from then on.
 	evicting bool
-	// unknown: an eviction was sent of which the binder has no answer. refused: the last one
-	// was refused for lack of budget. told: the API server has said that it is another pod now.
+	// unknown: the outcome of an eviction that was sent is unknown to the binder. refused: the last one was refused
+	// for lack of budget. told: the API server has reported that the pod of this name is another one now.
 	unknown, refused, told bool
 }
 
 // requests are evictions of one pod at the API server.
 type requests struct {
-	// sent have not been looked at. spent have taken from the budget and are about to delete
-	// the pod. late are those of both that the binder sent although it had been told.
+	// sent have not been processed. spent have taken from the budget and are about to delete the pod. late are those
+	// of both that the binder sent although the API server had reported another pod.
 	sent, spent, late uint8
-	// foreign: one of those sent is somebody else's.
+	// foreign: one of those sent comes from another client.
 	foreign uint8
 }
 
 // status of the disruption budget; its map is with the pods.
 type status struct{ allowed uint8 }
 
-// view is what a component has read: of the budget the status, as of progress; of the pods
-// which are leaving (pod.seen), as of pods.
+// view is how far a component has read: the status of the budget as of progress; the pods, with those that are
+// leaving (pod.seen), as of pods.
 type view struct{ allowed, progress, pods uint8 }
 
-// wrong is what must never be, noticed as it happens.
+// wrong is a violation, noticed as it happens.
 type wrong uint8
 
 const (

@@ -50,10 +50,10 @@ const (
 	twice = "a pod is reserved twice"
 )
 
-// needed are parts of the protocol with what goes wrong first without them.
+// needed are parts of the protocol, each with the first violation without it.
 var needed = []struct {
 	without []string
-	// counting: only what comes of it is looked at.
+	// counting: only the consequences count as violations.
 	counting bool
 	found    string
 }{

@@ -14,7 +14,7 @@ type model struct {
 	pods int
 	limits
 	ablated []string
-	// counting: what is decided in an epoch that is over may commit; only what comes of it counts.
+	// counting: decisions of an ended epoch may commit; only their consequences count as violations.
 	counting bool
 }
 
@@ -30,8 +30,8 @@ func does(text string, args ...uint8) explore.Step {
 
 func name(node int) uint8 { return 'a' + uint8(node) }
 
-// explored is what the explorer needs to try everything that can happen. The first shard has the
-// partition, and everybody knows.
+// explored returns the model in the form that the explorer takes. At the start the first shard has the partition, and
+// all shards know that.
 func (m *model) explored(limit int) explore.Compact[world] {
 	start := world{left: m.limits, revision: 1, first: 1}
 	start.now.own(1, 1)
@@ -127,7 +127,7 @@ func (m *model) broken(w *world) string {
 	return ""
 }
 
-// key tells states apart by everything there is; of revisions only their order matters, and equality.
+// key distinguishes states by everything they hold; of revisions only their order and equality matter.
 func key(w *world, buf []byte) []byte {
 	seen := uint64(0)
 	all := func(visit func(r uint8)) {

@@ -10,11 +10,11 @@ const (
 // doc is the document of a node: the pods with a reservation, as bits, at a revision.
 type doc struct{ entries, revision uint8 }
 
-// picture is the ledger, or what a shard knows of it.
+// picture is the ledger, or a shard's view of it.
 type picture struct {
 	docs [nodes]doc
-	// owner is who has the partition, 1 for the first shard, 0 for none. Epoch is the revision that the
-	// key was created at, changed that of its last event.
+	// owner is the shard that has the partition, 1 for the first shard, 0 for none. epoch is the create revision of
+	// its key, changed the revision of its last event.
 	owner, epoch, changed uint8
 }
 
@@ -63,7 +63,7 @@ type world struct {
 	wrong    uint8
 }
 
-// What can be wrong besides what broken counts.
+// Violations in addition to those that broken counts.
 const (
 	overEpoch = 1 + iota
 	logFull

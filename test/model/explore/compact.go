@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Step is what happened between two states. It becomes text only when a history is told: a
-// model takes a hundred million steps and tells ten.
+// Step is what happened between two states. It becomes text only when a history is printed: a model takes a hundred
+// million steps and prints ten.
 type Step struct {
 	// Text has a verb for each argument that it uses, in order.
 	Text    string
 	A, B, C uint8
-	// Late makes the text instead, of a step with more to tell.
+	// Late, if set, makes the text instead, for a step with more details.
 	Late func() string
 }
 
@@ -31,20 +31,20 @@ func (s Step) String() string {
 // states seen are kept, and those states that have not been looked at yet.
 type Compact[S any] struct {
 	Start S
-	// Next calls step for everything that can happen in s. It must be a function of s: a
-	// history is told by taking its steps again.
+	// Next calls step for every possible step from s. It must be a function of s: a history is reconstructed by
+	// taking its steps again.
 	Next func(s *S, step func(Step, S))
-	// Key appends what tells s from all states that behave differently. States with the same
-	// key are taken for one, so this is where symmetry and what can no longer matter go.
+	// Key appends the part of s that distinguishes it from all states that behave differently. States with the same
+	// key are treated as one, so symmetry and irrelevant detail are removed here.
 	Key func(s *S, buf []byte) []byte
-	// Broken says what is wrong with s, empty for nothing.
+	// Broken describes the violation in s, empty for none.
 	Broken func(s *S) string
 	// Limit is how many states may be visited; more is an error, not a result.
 	Limit int
 }
 
-// fingerprint stands for a key. With a hundred million states, the chance that any two
-// of 128 bits are the same is 1 in 10^22.
+// fingerprint represents a key. With a hundred million states, the chance that any two of 128 bits are the same is 1
+// in 10^22.
 type fingerprint [2]uint64
 
 // Odd numbers without a pattern (the fractions of the square roots of 2, 3, 5 and 7).
@@ -85,7 +85,7 @@ type search[S any] struct {
 	trail trail
 	next  []S
 	key   []byte
-	// broken is what is wrong with the last state.
+	// broken describes the violation in the last state.
 	broken string
 }
 

@@ -12,7 +12,7 @@ import (
 // long is the flag of all models; here it takes a larger jug.
 var long = flag.Bool("long", false, "explore a larger model too")
 
-// jugs is the riddle of two jugs without marks: what is in each.
+// jugs is the riddle of two jugs without marks: how much each holds now, and how much it can hold.
 type jugs struct{ has, room [2]uint8 }
 
 func (j *jugs) next(step func(Step, jugs)) {

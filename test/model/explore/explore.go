@@ -2,13 +2,13 @@ package explore
 
 import "fmt"
 
-// Model is what Run explores. A state must hold everything that decides what can happen
-// next, and nothing else, or the same state is visited many times.
+// Model is the input of Run. A state must hold everything that decides which steps are possible, and nothing else, or
+// the same state is visited many times.
 type Model[S comparable] struct {
 	Start S
 	// Next calls step for everything that can happen in s.
 	Next func(s S, step func(name string, to S))
-	// Broken says what is wrong with s, empty for nothing.
+	// Broken describes the violation in s, empty for none.
 	Broken func(s S) string
 	// Limit is how many states may be visited; more is an error, not a result.
 	Limit int

@@ -1,11 +1,11 @@
 package guards
 
-// sight is what a shard sees of one pod.
+// sight is a shard's view of one pod.
 type sight struct {
 	// there: it counts somewhere; zone is where.
 	there bool
 	zone  uint8
-	// bound: the facts show it there. described: the facts have told what the pod is.
+	// bound: the facts show it on that node. described: the facts have described the pod.
 	bound, described bool
 }
 
@@ -50,9 +50,8 @@ func (h history) lastOf(upTo, p int) what {
 	return h.at(at - 1).what
 }
 
-// complete reports whether shard i can have counted every pod in a zone that its picture of
-// the ledger stands for: what was handed over must show in its facts, and what is reserved
-// must have been described.
+// complete reports whether shard i can have counted every pod in a zone that its view of the ledger covers: pods that
+// were handed over must show in its facts, and reserved pods must have been described.
 func (m *model) complete(w *world, i int, zone uint8) bool {
 	s := &w.shards[i]
 	for p := range m.pods {
@@ -119,7 +118,7 @@ func (m *model) allowed(w *world, i, p int, c *pick) bool {
 // counts are the pods that a term is about, by zone.
 type counts struct{ here, boundHere, elsewhere int }
 
-// count is what shard i sees of the pods that term t is about when pod p goes to a zone.
+// count is shard i's count of the pods that term t selects, for a placement of pod p in a zone.
 func (m *model) count(w *world, i, p, t int, zone uint8) counts {
 	var n counts
 	for q := range m.pods {
@@ -169,7 +168,7 @@ func (m *model) needsTerm(p, t int, c *pick) bool {
 	return m.pods[p].carriesTerm(t) && (m.terms[t] != together || c.first)
 }
 
-// placesAnyway is what ablations make of a term that this shard may not use yet.
+// placesAnyway reports whether an ablation lets this shard use a term that it may not use yet.
 func (m *model) placesAnyway(w *world, t int, in bool) bool {
 	now, _ := w.ledger.known(w.ledger.len(), t)
 	return m.without("registration of its own") && !now ||
@@ -218,7 +217,7 @@ func (m *model) ablate(t int, u use) use {
 	return u
 }
 
-// countedFor reports whether everything a compare will stand for has been counted.
+// countedFor reports whether shard i has counted everything that a compare will vouch for.
 func (m *model) countedFor(w *world, i, t int, u use, zone uint8) bool {
 	if u&(compareC|compareM) == 0 {
 		return true
@@ -244,9 +243,9 @@ func (m *model) base(w *world, i, t int, u use, c *pick) bool {
 	return ok
 }
 
-// guardAsRead is the revision of a guard that stands for what shard i has counted: that of
-// its watch or, if its own last placement followed on that one, the placement's. One that
-// its own placement put without comparing is not known before the watch has got there.
+// guardAsRead is the guard revision up to which shard i has counted: that of its watch or, if its own last placement
+// followed on that one, the placement's. If its own placement put the guard without comparing it, the revision is
+// unknown until the watch has reached it.
 func (m *model) guardAsRead(w *world, i, t int, zone uint8, put use) (uint8, bool) {
 	s := &w.shards[i]
 	read := w.ledger.guard(&m.scenario, int(max(s.ledger, m.guardsRead(s))), t, zone, put)

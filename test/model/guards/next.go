@@ -144,7 +144,7 @@ func (m *model) land(w *world, i int, step func(string, world)) {
 	step(fmt.Sprintf("shard %d: pod %d is placed in zone %d", i, c.pod-1, c.zone), n)
 }
 
-// refuse takes back what was on its way.
+// refuse refuses the placement in flight.
 func (m *model) refuse(w world, i int, step func(string, world)) {
 	s := &w.shards[i]
 	done := s.flight.pod
@@ -175,8 +175,8 @@ func (m *model) holds(w *world, c pick) bool {
 	return true
 }
 
-// relies reports whether a placement may be wrong without the pod it counted in flight: only
-// spread is, where a pod elsewhere makes room.
+// relies reports whether a placement may be wrong without the pod in flight that it counted. Only spread is: a pod in
+// another zone raises the limit for this one.
 func (m *model) relies(c pick) bool {
 	for t, k := range m.terms {
 		if k == even && m.pods[c.pod-1].carriesTerm(t) && !m.without("retry of what counted a loser") {
@@ -186,9 +186,9 @@ func (m *model) relies(c pick) bool {
 	return false
 }
 
-// follow lets the placement that waits follow on the one that has just been made: it
-// counted that one, so it may compare what that one has put. If that one put a guard
-// without comparing it, what else was put in between is not counted.
+// follow lets the waiting placement follow on the one that has just been made: it counted that placement, so it may
+// compare the guards that it has put. If one of these was put without a compare, puts of other shards in between are
+// not counted.
 func (s *shard) follow(sc *scenario, done pick, careless bool) {
 	after := &s.flight
 	if after.none() {
@@ -225,7 +225,7 @@ func (m *model) inline(ledger history, c pick) history {
 	return ledger
 }
 
-// serve is what the API server and the binders do with one pod.
+// serve is a step of the API server or a binder on one pod.
 func (m *model) serve(w *world, p int, step func(string, world)) {
 	name := func(did string) string { return fmt.Sprintf("pod %d is %s", p, did) }
 	fact := func(did what, said string) {
@@ -263,8 +263,8 @@ func (h history) count(did what) int {
 	return n
 }
 
-// breaks says which rule a placement breaks as it commits, among all pods placed before it.
-// What was deleted and the shard had not read of may still be counted where that helps.
+// breaks returns the rule that a placement breaks as it commits, among all pods placed before it. Pods whose deletion
+// the shard had not read may still be counted where that helps.
 func (m *model) breaks(w *world, c pick) string {
 	p := int(c.pod - 1)
 	for t, k := range m.terms {

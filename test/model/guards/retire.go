@@ -2,11 +2,10 @@ package guards
 
 import "fmt"
 
-// retireTerms takes terms out of the registry again, in two transactions, each by whoever
-// has read far enough. From the first on no carrier is placed by the term; those that match
-// it still guard themselves. The second comes when every carrier is bound or gone, and says
-// how far the facts must have been read to know of them: from then on nobody guards
-// anything, and nobody decides anything before having read so far.
+// retireTerms removes terms from the registry, in two transactions, each by any shard that has read far enough. After
+// the first no carrier is placed by the term; pods that match it still guard themselves. The second comes when every
+// carrier is bound or deleted, and records how far the facts must have been read to include them: from then on no
+// shard guards the term, and no shard decides before it has read that far.
 func (m *model) retireTerms(w *world, i int, step func(string, world)) {
 	s := &w.shards[i]
 	if w.ledger.registry(int(s.ledger)) != w.ledger.registry(w.ledger.len()) {
@@ -42,7 +41,7 @@ func (m *model) times(w *world, t int, did what) int {
 	return n
 }
 
-// settled reports whether shard i sees no reservation of a carrier, and can tell.
+// settled reports whether shard i can be sure that no reservation of a carrier exists.
 func (m *model) settled(w *world, i, t int) bool {
 	s := &w.shards[i]
 	for p, spec := range m.pods {

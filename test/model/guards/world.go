@@ -33,7 +33,7 @@ type scenario struct {
 	deletes, retire int
 }
 
-// pod says which terms a pod carries and which select it, and which shard places it.
+// pod names the terms a pod carries, those that select it, and the shard that places it.
 type pod struct {
 	shard            int
 	carries, matches uint8
@@ -42,13 +42,12 @@ type pod struct {
 func (p pod) carriesTerm(t int) bool { return p.carries>>t&1 == 1 }
 func (p pod) matchesTerm(t int) bool { return p.matches>>t&1 == 1 }
 
-// world is a state of the model: what the ledger and the API server have done so far, and
-// what each shard makes of it.
+// world is a state of the model: the history of the ledger and the API server, and each shard's view of it.
 type world struct {
 	ledger history
 	facts  history
 	shards [shards]shard
-	// broken says which rule the last placement broke.
+	// broken is the rule that the last placement broke.
 	broken string
 }
 
@@ -63,8 +62,8 @@ type record struct {
 	// subject is a pod or, for registrations, a term.
 	subject uint8
 	zone    uint8
-	// more is what a placement did to guards (see use), or the length the history of facts
-	// must have been read to before an entry is missed no more.
+	// more is a placement's use of guards (see use), or the length up to which the history of facts must have been
+	// read before an entry may be absent.
 	more uint8
 }
 
@@ -129,7 +128,7 @@ func (h history) known(upTo, term int) (in, usable bool) {
 	return did != retired, did == registered
 }
 
-// use is what a placement does to the two guards of one term in its zone.
+// use is how a placement uses the two guards of one term in its zone.
 type use uint8
 
 const (
@@ -142,7 +141,7 @@ const (
 
 func (r record) use(term int) use { return use(r.more>>(useBits*term)) & (1<<useBits - 1) }
 
-// guard is the revision of one guard. Those of affinity stand for the whole cluster.
+// guard is the revision of one guard. Guards of affinity cover the whole cluster.
 func (h history) guard(s *scenario, upTo, term int, zone uint8, put use) int {
 	for i := upTo - 1; i >= 0; i-- {
 		r := h.at(i)
@@ -153,7 +152,7 @@ func (h history) guard(s *scenario, upTo, term int, zone uint8, put use) int {
 	return 0
 }
 
-// shard is what one shard knows and is about to do.
+// shard is one shard's knowledge and what it is about to do.
 type shard struct {
 	// ledger and facts are how much of each it has read.
 	ledger, facts uint8

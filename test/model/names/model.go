@@ -24,8 +24,8 @@ func does(text string, args ...uint8) explore.Step {
 	return s
 }
 
-// explored is what the explorer needs to try everything that can happen. The name stands for node 1
-// in everybody's facts, and the ledger is empty.
+// explored returns the model in the form that the explorer takes. At the start all facts give the name to node 1, and
+// the ledger is empty.
 func (m *model) explored(limit int) explore.Compact[world] {
 	start := world{node: 1, left: m.limits}
 	for i := range start.shards {
@@ -84,8 +84,8 @@ func (m *model) learn(w *world, i int, step stepFunc) {
 	}
 }
 
-// leave is what happens to an entry: its pod is bound (to the name, whichever node has it now), it is
-// handed over when that has happened, or a fence takes it back.
+// leave removes an entry: its pod is bound (to the name, whichever node has it now), it is handed over after the
+// bind, or a fence takes it back.
 func (m *model) leave(w *world, uid, p int, step stepFunc) {
 	if w.docs[uid].entries&pod(p) == 0 {
 		return
@@ -128,8 +128,8 @@ func (m *model) broken(w *world) string {
 	return ""
 }
 
-// key tells states apart: as they are, but for what a shard has read and was written since, of which
-// only the age matters.
+// key distinguishes states by everything they hold. A shard's copy of the ledger is part of it only if keys have
+// changed since it was read.
 func key(w *world, buf []byte) []byte {
 	l := w.left
 	buf = append(buf, l.placements<<4|l.fences, l.registrations<<4|l.collections, w.node<<4|w.rev)

@@ -1,6 +1,6 @@
 package names
 
-// admission is what a shard may do with the node that its facts show.
+// admission is a shard's verdict on the node that its facts show.
 type admission uint8
 
 const (
@@ -50,8 +50,8 @@ func (m *model) open(s *shard) doc {
 	return d
 }
 
-// highWater is what the shard's facts about pods must have reached: that of the document, and those
-// of other documents of the name.
+// highWater is the resourceVersion that the shard's facts about pods must have reached: that of the document, and
+// those of other documents of the name.
 func (m *model) highWater(s *shard) uint8 {
 	hw := m.open(s).pods
 	blind := m.without("the high-waters of older documents") || m.without("high-waters handed on") ||
@@ -83,7 +83,7 @@ func (m *model) used(s *shard, w *world) int {
 // seen reports whether a shard's facts show a pod bound.
 func (w *world) seen(s *shard, p int) bool { return w.bound[p] != 0 && w.bound[p] <= s.progress }
 
-// place is T1 of one pod: decided on what the shard knows, and compared with what there is.
+// place is T1 of one pod: decided on what the shard knows, and compared with the present ledger.
 func (m *model) place(w *world, i, p int, step stepFunc) {
 	s := &w.shards[i]
 	if m.owner[p] != i || w.left.placements == 0 || w.seen(s, p) || w.reserved(p) || m.admission(s) != admitted ||
@@ -186,7 +186,7 @@ func (m *model) admit(w *world, i int, step stepFunc) {
 	step(does("shard %d admits node %d", uint8(i), s.node), t)
 }
 
-// collect is T16 of one document, by anybody who has read the ledger to its end.
+// collect is T16 of one document, by any process that has read the ledger to its end.
 func (m *model) collect(w *world, uid int, step stepFunc) {
 	d := w.docs[uid]
 	if !d.exists || d.entries != 0 || w.left.collections == 0 {

@@ -19,15 +19,15 @@ type doc struct {
 	entries uint8
 	// pods and node are the high-waters of these kinds.
 	pods, node uint8
-	// superseded: the name stands for another node.
+	// superseded: the name belongs to another node now.
 	superseded bool
 }
 
-// room is what the ledger has about one name.
+// ledger is the state of the ledger for one name.
 type ledger struct {
 	docs [maxUIDs]doc // docs[0] is not used
-	// incarnation is the UID that the name stands for. A later node has a higher number, and that is
-	// its resourceVersion too.
+	// incarnation is the UID of the name's present node. A later node has a higher number, which is its
+	// resourceVersion too.
 	incarnation uint8
 	// collected: there is a floor, with this high-water of pods.
 	collected bool
@@ -38,13 +38,13 @@ type ledger struct {
 type shard struct {
 	// node has the name, by its facts; progress is that of its facts about pods.
 	node, progress uint8
-	// read is the ledger as it has read it, moved what was written since, by key.
+	// read is the ledger as the shard has read it, moved are the keys written since.
 	read  ledger
 	moved uint8
 	// gone are the documents it has read that were collected since.
 	gone uint8
-	// ahead are the documents that it knows from a transaction that was refused, not from its watch, and that
-	// came to be after what it had read.
+	// ahead are the documents that it knows from a refused transaction, not from its watch, and that were created
+	// after the revision it had read.
 	ahead uint8
 }
 
@@ -64,7 +64,7 @@ type world struct {
 // limits are how often things happen that would not end by themselves.
 type limits struct{ placements, fences, registrations, collections uint8 }
 
-// scenario is a cluster: which pods belong to which shard, and what may happen.
+// scenario is a cluster: the shard of each pod, and the events that may happen.
 type scenario struct {
 	owner []int
 	// before: the ledger begins as members of before incarnations have left it. Each shard knows another
@@ -75,7 +75,7 @@ type scenario struct {
 
 func pod(p int) uint8 { return 1 << p }
 
-// wrote tells every shard's picture that keys have moved. The shard that wrote them knows them.
+// wrote marks keys as changed in every shard's view, except that of the shard that wrote them.
 func (w *world) wrote(by int, keys uint8) {
 	for i := range w.shards {
 		s := &w.shards[i]
@@ -120,9 +120,9 @@ func (w *world) same(s *shard, key int) bool {
 	return s.moved>>key&1 == 0 || !s.read.has(key) && !w.has(key)
 }
 
-// lost is what a shard learns from a transaction that was refused: the documents as they are. The
-// incarnation and the floor stand for all documents of the name, and only the watch brings those. So does
-// a document that was not there before: its node may have been admitted again, after another.
+// lost is a shard's update after a refused transaction: it gets the present documents. The incarnation and the floor
+// cover all documents of the name, and only the watch delivers those. The same holds for a document that did not
+// exist before: its node may have been admitted again, after another.
 func (m *model) lost(w *world, i int, keys uint8) {
 	if !m.without("incarnations read from the watch alone") {
 		keys &^= 1 << incarnationKey

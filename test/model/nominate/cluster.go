@@ -1,6 +1,6 @@
 package nominate
 
-// happened writes down what has become of a pod.
+// happened appends the present state of a pod to the log.
 func (w *world) happened(p int) {
 	if w.len == maxLog {
 		w.wrong = logFull
@@ -69,7 +69,7 @@ func (m *model) vanish(w *world, p int, did string, step stepFunc) {
 	step(m.does(did, m.pods[p].name), t)
 }
 
-// serve is what else happens to a pod.
+// serve is any other change of a pod.
 func (m *model) serve(w *world, p int, step stepFunc) {
 	if w.pods[p].gone {
 		return

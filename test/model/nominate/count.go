@@ -1,7 +1,6 @@
 package nominate
 
-// view is what a pod looks like to whoever counts: a shard by its facts, or (the checks) by
-// what is true.
+// view returns a pod as the counting side sees it: a shard by its facts, or (the checks) the truth.
 type view func(q int) sight
 
 func (m *model) seenBy(w *world, i int) view {
@@ -12,8 +11,7 @@ func truth(w *world) view {
 	return func(q int) sight { return w.pods[q].sight }
 }
 
-// now is what is taken of a node at present: pods that run there, victims too, and those
-// that are committed to it.
+// now is the present use of a node: pods that run there, victims included, and pods that are committed to it.
 func (m *model) now(w *world, see view, n, p int) int {
 	total := 0
 	for q, spec := range m.pods {
@@ -25,17 +23,17 @@ func (m *model) now(w *world, see view, n, p int) int {
 	return total
 }
 
-// plan is a pod that is to take a node, whom it wants gone, and whose plan it replaces (-1
-// for nobody's).
+// plan is a pod that is to get a node, the victims that it wants evicted, and the plan that it replaces (-1 for
+// none).
 type plan struct {
 	pod, node int
 	victims   uint8
 	displaces int
 }
 
-// future is what will be taken of the plan's node beside the plan itself, however the other
-// plans end: those that are given up leave their victims where they are, those that succeed
-// put their pod there. So each of them counts as the larger of the two.
+// future is the future use of the plan's node by other pods, however the other plans end: plans that are given up
+// leave their victims running, plans that succeed put their pod there. So each of them counts as the larger of the
+// two.
 func (m *model) future(w *world, see view, c plan) int {
 	total := 0
 	var room, victims [maxPods]int
@@ -63,7 +61,7 @@ func (w *world) heldOn(q, n int) bool {
 	return w.entries[q].state == held && int(w.entries[q].node) == n
 }
 
-// fitsLater reports whether a plan has its room once its victims are gone.
+// fitsLater reports whether a plan's pod fits once its victims are gone.
 func (m *model) fitsLater(w *world, see view, c plan) bool {
 	return m.future(w, see, c)+m.pods[c.pod].size <= m.capacity[c.node]
 }
@@ -89,7 +87,7 @@ func (m *model) plans(w *world, see view, c plan, found func(plan)) {
 	var may uint8
 	for q, spec := range m.pods {
 		claimed := w.claims[q].by != 0 && int(w.claims[q].by)-1 != c.displaces
-		// Not to compare a victim's document is to go by what it said at first: no claims.
+		// Without the compare of a victim's document, a decision rests on its initial state: no claims.
 		if claimed && m.without("compare of the victim's document") && int(w.pods[q].node) != c.node+1 {
 			claimed = false
 		}

@@ -25,7 +25,7 @@ func (m *model) shards() int {
 	return n
 }
 
-// explored is what the explorer needs to try everything that can happen.
+// explored returns the model in the form that the explorer takes.
 func (m *model) explored(limit int) explore.Compact[world] {
 	start := world{left: m.limits}
 	for p, spec := range m.pods {
@@ -104,13 +104,13 @@ func bit(b bool) byte {
 	return 0
 }
 
-// broken says what is wrong with a state.
+// broken describes the violation in a state, empty for none.
 func (m *model) broken(w *world) string {
 	if w.wrong != nothing {
 		return w.wrong.String()
 	}
 	if m.hasForeign() {
-		return "" // nobody can promise anything there but not to act blindly
+		return "" // with a foreign scheduler the only promise is not to act blindly
 	}
 	for n, room := range m.capacity {
 		if total := m.now(w, truth(w), n, -1); total > room {
@@ -135,8 +135,8 @@ func (m *model) broken(w *world) string {
 	return ""
 }
 
-// wasted reports whether a Held pod's victims are also somebody else's, or one of them was
-// evicted although the pod cannot use the place any more.
+// wasted describes a violation if a victim of a Held pod also belongs to another pod, or was evicted although the
+// Held pod cannot use the place any more.
 func (m *model) wasted(w *world, p int, victims uint8, victimOf *[maxPods]string) string {
 	for q := range m.pods {
 		if victims>>q&1 == 0 || w.pods[q].gone && !w.pods[q].terminating {

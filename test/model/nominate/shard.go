@@ -1,8 +1,8 @@
 package nominate
 
-// decide is T1 and T2 for one pod: reserve it where it fits now, or hold a place for when
-// its victims are gone. Every document that the decision has counted is compared, so the
-// ledger's part of it is what is true; the facts are the shard's.
+// decide is T1 and T2 for one pod: reserve it where it fits now, or hold a place until its victims are gone. Every
+// document that the decision has counted is compared, so the ledger's part of the decision is current; the facts are
+// those that the shard has read.
 func (m *model) decide(w *world, p int, step stepFunc) {
 	i, see := m.pods[p].shard, m.seenBy(w, m.pods[p].shard)
 	if m.pods[p].foreign || m.pods[p].runs != 0 || w.entries[p].state != none || !see(p).pending() {
@@ -33,8 +33,8 @@ func (m *model) usable(w *world, i, n int) bool {
 	return w.shards[i].at >= w.hw[n] || m.without("the high-water when a claim goes")
 }
 
-// company reports whether a shard sees the pods that p needs, and nobody's victims among them.
-// Their documents are compared, and pin them (see pinned).
+// company reports whether a shard sees the pods that p needs, and none of them is a victim. Their documents are
+// compared, and pin them (see pinned).
 func (m *model) company(w *world, i, p int) bool {
 	for q := range m.pods {
 		seen := w.shards[i].cache[q]
@@ -48,7 +48,7 @@ func (m *model) company(w *world, i, p int) bool {
 	return true
 }
 
-// pinned reports whether a reservation relies on a pod. Once it is bound, it does no more.
+// pinned reports whether a reservation relies on a pod. Once bound, it no longer does.
 func (m *model) pinned(w *world, q int) bool {
 	for p, spec := range m.pods {
 		if spec.needs>>q&1 == 1 && w.entries[p].state == committed && w.pods[p].pending() {
@@ -80,8 +80,8 @@ func (w *world) take(c plan) {
 	}
 }
 
-// displace is T4: a pod of higher priority takes the place of plan k with all that goes for it, be
-// that claimed, being evicted or gone. Nobody is claimed for it beyond that.
+// displace is T4: a pod of higher priority takes over the place of plan k with all its victims, whether claimed,
+// being evicted or gone. No further victims are claimed for it.
 func (m *model) displace(w *world, c plan, k int, step stepFunc) {
 	e := w.entries[k]
 	stale := e.state == committed && e.waited && m.without("compare of the holder's document")
@@ -113,7 +113,7 @@ func (m *model) displace(w *world, c plan, k int, step stepFunc) {
 		m.pods[k].name, node(c.node), m.names(c.victims)), t)
 }
 
-// pass hands on what is claimed, and who was evicted, for one pod's place to another's.
+// pass hands the claims and the evictions for one pod's place on to another pod.
 func (w *world) pass(from, to int) {
 	for q := range w.pods {
 		if int(w.pods[q].cause) == from+1 {
@@ -125,7 +125,7 @@ func (w *world) pass(from, to int) {
 	}
 }
 
-// evictedFor reports whether somebody has been evicted for a plan.
+// evictedFor reports whether a pod has been evicted for a plan.
 func (w *world) evictedFor(k int) bool {
 	for q := range w.pods {
 		if int(w.pods[q].cause) == k+1 {
@@ -135,7 +135,7 @@ func (w *world) evictedFor(k int) bool {
 	return false
 }
 
-// drop takes a plan's claims away; those whose eviction may have been sent stay, for nobody.
+// drop removes a plan's claims; claims whose eviction may have been sent stay, without a plan.
 func (w *world) drop(k int, sentToo bool) {
 	for q, c := range w.claims {
 		if int(w.pods[q].cause) == k+1 {
@@ -219,7 +219,7 @@ func (m *model) read(w *world, i int, step stepFunc) {
 	step(m.does(did, i, m.pods[f.pod].name), t)
 }
 
-// release drops the claim on a pod that is gone: whoever uses its node from now on must know.
+// release drops the claim on a pod that is gone. A shard that uses its node from now on must know that.
 func (w *world) release(v int) {
 	n := w.pods[v].node - 1
 	w.hw[n] = max(w.hw[n], w.pods[v].since)

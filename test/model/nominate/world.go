@@ -7,7 +7,7 @@ const (
 	maxLog    = 10
 )
 
-// scenario is a cluster to explore, and how often what may happen does.
+// scenario is a cluster to explore, and limits how often each event may happen.
 type scenario struct {
 	// capacity of each node.
 	capacity []int
@@ -18,7 +18,7 @@ type scenario struct {
 // spec is a pod.
 type spec struct {
 	name string
-	// shard places it. size is what it takes of a node; priority decides who makes room.
+	// shard places the pod. size is its use of a node; priority decides who preempts whom.
 	shard, size, priority int
 	// runs is the node (1 is the first) that it is bound to at the start, 0 for none; on are
 	// the nodes (bits) that it may go to.
@@ -53,7 +53,7 @@ type world struct {
 	wrong  wrong
 }
 
-// sight is what one knows of a pod.
+// sight is an observer's knowledge of a pod.
 type sight struct {
 	// node is where it is bound (1 is the first), 0 for nowhere.
 	node uint8
@@ -92,13 +92,13 @@ const (
 type entry struct {
 	state entryState
 	node  uint8
-	// victims (bits) are the plan: who has to be gone first.
+	// victims (bits) are the plan: the pods that have to be gone first.
 	victims uint8
 	// waited: it has been Held.
 	waited bool
 }
 
-// claim is what the ledger says of a victim, in the document of the node that it runs on.
+// claim is the ledger's record of a victim, in the document of the node that it runs on.
 type claim struct {
 	// by is the pod + 1 whose plan it belongs to, or orphan.
 	by uint8
@@ -119,7 +119,7 @@ type shard struct {
 	at    uint8
 }
 
-// wrong is what must never be, noticed as it happens.
+// wrong is a violation, noticed as it happens.
 type wrong uint8
 
 const (

@@ -1,7 +1,7 @@
 package reserve
 
-// bind is what binders and the API server do with one pod on one node. There are any number
-// of binders, and none of them knows of the others.
+// bind is a step of a binder or the API server for one pod on one node. There are any number of binders, and none of
+// them knows of the others.
 func (m *model) bind(w *world, p, n int, step stepFunc) {
 	pod, e := &w.pods[p], w.docs[n].entries[p]
 	if !pod.pending() {
@@ -34,9 +34,9 @@ func (m *model) bind(w *world, p, n int, step stepFunc) {
 	}
 }
 
-// handOver is T5: whoever sees that the pod is bound or gone drops its entry and raises the
-// high-water to the fact that says so. Here it is always the earliest such fact: any later
-// one would hold the shards back more.
+// handOver is T5: a process that sees that the pod is bound or deleted drops its entry and raises the high-water to
+// the fact that shows it. Here it is always the earliest such fact: a later one would only hold the shards back
+// longer.
 func (m *model) handOver(w *world, p, n int, step stepFunc) {
 	if w.docs[n].entries[p].state == none || w.pods[p].since == 0 {
 		return
@@ -73,8 +73,8 @@ func (m *model) fence(w *world, p, n int, step stepFunc) {
 	}
 }
 
-// change is the fence's write to the pod. (A write that changes nothing does not move the
-// pod's resourceVersion, and is no more than a look.)
+// change is the fence's write to the pod. (A write that changes nothing does not move the pod's resourceVersion, and
+// only reads the pod.)
 func (m *model) change(w *world, p, n int, step stepFunc) {
 	t := *w
 	if !fencingOf(w, p, n) {
@@ -114,7 +114,7 @@ func (m *model) release(w *world, p, n int, step stepFunc) {
 	}
 }
 
-// others is what users and controllers do to a pod.
+// others is a change of a pod by users and controllers.
 func (m *model) others(w *world, p int, step stepFunc) {
 	if w.pods[p].gone {
 		return

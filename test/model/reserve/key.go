@@ -5,9 +5,9 @@ import (
 	"math/bits"
 )
 
-// key tells states apart. Pods of one shard are alike, and so are nodes: of all ways to name
-// them the key is the first in order. Of resourceVersions only their order matters, and of
-// that only who has reached which of those that are or may become a document's high-water.
+// key distinguishes states. Pods of one shard are alike, and so are nodes: of all ways to name them the key is the
+// first in order. Of resourceVersions only their order matters, and only which processes have reached those that are
+// or may become a document's high-water.
 func (m *model) key(w *world, buf []byte) []byte {
 	k := keyer{m: m, w: w, levels: m.levels(w)}
 	for i, as := range m.symmetries {
@@ -22,7 +22,7 @@ func (m *model) key(w *world, buf []byte) []byte {
 	return buf
 }
 
-// levels are, as bits, the resourceVersions that somebody may have to reach yet.
+// levels are, as bits, the resourceVersions that a process may have to reach yet.
 func (m *model) levels(w *world) uint64 {
 	var all uint64
 	for n := range m.nodes {

@@ -15,23 +15,22 @@ type record struct {
 	kind kind
 	pod  uint8
 	sight
-	// progress is the resourceVersion up to which every fact stands at or before this record;
-	// 0 says nothing.
+	// progress is the resourceVersion such that all facts up to it are at or before this record; 0 for no progress.
 	progress uint8
 }
 
 // factLog is the log: the queue writes it, the shards read it, and what its server had
 // acknowledged may be gone after a failure.
 type factLog struct {
-	// before is what the records that all have read said of each pod.
+	// before is each pod's state according to the records that all shards have read.
 	before  [maxPods]sight
 	records [maxLog]record
 	len     uint8
-	// down: nobody writes it.
+	// down: no queue writes it.
 	down bool
 }
 
-// says is what the first n records say of each pod.
+// says is each pod's state according to the first n records.
 func (l *factLog) says(n uint8) [maxPods]sight {
 	said := l.before
 	for _, r := range l.records[:n] {
@@ -84,8 +83,8 @@ func (m *model) fail(w *world, step stepFunc) {
 	}
 }
 
-// lead lets a new leader list the pods and write down, in any order, how they differ from
-// what the log says; and then that this is complete.
+// lead lets a new leader list the pods and append, in any order, their differences from the log; and then a record
+// that this is complete.
 func (m *model) lead(w *world, step stepFunc) {
 	if !w.log.down {
 		return
@@ -165,7 +164,7 @@ func (m *model) read(w *world, i int, step stepFunc) {
 	}
 }
 
-// restart takes a shard back to where the last leader began, without what it has read since.
+// restart takes a shard back to where the last leader began, without the records it has read since.
 func (s *shard) restart(l *factLog) {
 	at := l.len - 1
 	for l.records[at].kind != opens {
@@ -199,7 +198,7 @@ func (m *model) apply(s *shard, r record) {
 	s.progress = max(s.progress, r.progress)
 }
 
-// forget drops the records that nobody can read any more.
+// forget drops the records that no shard can read any more.
 func (m *model) forget(w *world) {
 	if w.left.outages > 0 || w.log.down {
 		return

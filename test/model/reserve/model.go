@@ -75,7 +75,7 @@ func (m *model) shards() int {
 	return n
 }
 
-// explored is what the explorer needs to try everything that can happen.
+// explored returns the model in the form that the explorer takes.
 func (m *model) explored(limit int) explore.Compact[world] {
 	start := world{left: m.limits, rev: 1}
 	for p := range m.owner {
@@ -121,8 +121,8 @@ func (m *model) next(w *world, step stepFunc) {
 	m.lead(w, step)
 }
 
-// broken checks I2: what is bound and what may still be bound never exceed the room there
-// is. And, of the full protocol, that a release is final.
+// broken checks I2: bound pods and those that may still be bound never exceed the capacity. And, of the full
+// protocol, that a release is final.
 func (m *model) broken(w *world) string {
 	for n := range m.nodes {
 		count := 0

@@ -99,7 +99,7 @@ func TestEachPartIsNeeded(t *testing.T) {
 	})
 }
 
-// exact are scenarios small enough to be explored with every state told from every other.
+// exact are scenarios small enough to be explored without merging any states.
 var exact = []struct {
 	without string
 	limits  limits

@@ -84,8 +84,8 @@ func (m *model) commit(w *world, i, p, n int) bool {
 	return true
 }
 
-// hint lets the bind be sent with the resourceVersion that was decided on. Any binder that
-// has learned of the entry may do so at any time, whatever has become of it meanwhile.
+// hint lets the bind be sent with the resourceVersion of the decision. Any binder that has learned of the entry may
+// do so at any time, whatever has happened to the entry since.
 func (m *model) hint(w *world, p, n int) {
 	pod := &w.pods[p]
 	early := pod.pick != 0

@@ -8,15 +8,15 @@ const (
 	maxLog    = 14
 )
 
-// scenario is a cluster to explore, and how often what may happen does.
+// scenario is a cluster to explore, and limits how often each event may happen.
 type scenario struct {
 	nodes, capacity int
 	// owner is the shard that places each pod.
 	owner []int
 	limits
-	// apart: a placement is decided at one time and committed at any later one. Otherwise the
-	// two are one step, which leaves nothing out as long as the commit compares the document
-	// that was decided on; that it does is what apart is there to show.
+	// apart: a placement is decided at one time and committed at any later one. Otherwise the two are one step, which
+	// loses no history as long as the commit compares the document that the decision used; scenarios with apart show
+	// that it does.
 	apart bool
 }
 
@@ -47,7 +47,7 @@ type world struct {
 	wrong  wrong
 }
 
-// sight is what one knows of a pod. Everybody knows every pod from the start.
+// sight is an observer's knowledge of a pod. Every observer knows all pods from the start.
 type sight struct {
 	// node is where it is bound (1 is the first), 0 for nowhere.
 	node uint8
@@ -61,8 +61,8 @@ func (s sight) on(n int) bool { return !s.gone && int(s.node) == n+1 }
 // pod is one pod at the API server, and the work for it that is on its way.
 type pod struct {
 	sight
-	// since is the lowest resourceVersion at which anybody can know that the pod needs no
-	// entry any more: that of its bind or, never bound, its deletion.
+	// since is the lowest resourceVersion that shows that the pod needs no entry any more: that of its bind or, never
+	// bound, its deletion.
 	since uint8
 	// asked are the nodes (bits) for which a bind with the pod's present resourceVersion may
 	// reach the API server, now or at any later time, any number of times. Those with an
@@ -98,7 +98,7 @@ type entry struct {
 	bound   bool
 }
 
-// shard is what one shard knows of the API server.
+// shard is one shard's knowledge of the API server.
 type shard struct {
 	cache [maxPods]sight
 	// at is how many records of the log it has read. beyond: they are more than the log has
@@ -115,7 +115,7 @@ type shard struct {
 // read is a document as one shard has read it.
 type read struct{ entries, hw uint8 }
 
-// wrong is what must never be.
+// wrong is a violation.
 type wrong uint8
 
 const (

@@ -30,7 +30,7 @@ const busy = `label_replace(1 - avg by (instance) (rate(node_cpu_seconds_total{m
 const (
 	// podsEach is how many pods every node runs, each of an owner of its own.
 	podsEach = 4
-	// perNode is how many of them the policy lets go in a cycle.
+	// perNode is how many of them the policy evicts in a cycle.
 	perNode = 2
 )
 

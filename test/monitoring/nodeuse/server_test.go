@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	// token is what the server wants to see; Prometheus leaves that to a proxy before it.
+	// token is the token that the server requires; Prometheus leaves that to a proxy in front of it.
 	token = "let-me-in"
-	// maxSamples is what one query may load.
+	// maxSamples bounds the samples that one query may load.
 	maxSamples = 5000
 	// scrapeInterval and scraped: how often, and for how long up to now, nodes were scraped.
 	scrapeInterval = 15 * time.Second
@@ -36,7 +36,7 @@ const (
 // server is a Prometheus for a test.
 type server struct {
 	url string
-	// tokenFile and caFile are what a client needs to be served.
+	// tokenFile and caFile are the files that a client needs to be served.
 	tokenFile, caFile string
 	db                *tsdb.DB
 }

@@ -22,7 +22,7 @@ type Head struct {
 	// Go and Platform describe the machine and this program; some reports have only one of them.
 	Go       string `json:"go,omitempty"`
 	Platform string `json:"platform,omitempty"`
-	// Load is the machine's load average at the end, which tells a busy machine from a quiet one.
+	// Load is the machine's load average at the end, to tell a busy machine from a quiet one.
 	Load  string `json:"load"`
 	Berth string `json:"berth"`
 }

@@ -17,7 +17,7 @@ import (
 // lookEvery is the time between two looks of Until.
 const lookEvery = 50 * time.Millisecond
 
-// SeenPod is what the watch saw of a pod, at the times it received it.
+// SeenPod is a pod as the watch delivered it, with the times of receipt.
 type SeenPod struct {
 	Labels                     labels.Set
 	Appeared, Attempted, Bound time.Time

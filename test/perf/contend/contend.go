@@ -33,7 +33,7 @@ func Profiles(names ...string) string {
 	return b.String()
 }
 
-// PeerVersion is what the cluster driver's peers module pins.
+// PeerVersion is the version that the cluster driver's peers module pins.
 const PeerVersion = "kube-scheduler v1.36.3"
 
 // Contender is one way to schedule pods.
@@ -44,11 +44,11 @@ type Contender struct {
 	// StartPair starts two replicas that share the work or take over from each other; kill ends the one that leads, as
 	// a crash would. Nil for contenders that have no such thing.
 	StartPair func(context.Context, *Ground) (kill func(), err error)
-	// Raw ones bind what is there when they start, or what comes, and are nobody's rival: a bound.
+	// Raw contenders bind the pods that exist when they start, or that arrive. They are no rivals but an upper bound.
 	Raw bool
 }
 
-// Contenders are in the order of a round; the first is what the others are compared with.
+// Contenders are in the order of a round; the others are compared with the first.
 var Contenders = append([]Contender{
 	{Name: "kube-scheduler", Start: startKubeScheduler, StartPair: startKubeSchedulers},
 	Berth,

@@ -52,7 +52,7 @@ func saysSoon(ctx context.Context, p *harness.Process, text string) error {
 }
 
 // startBerths starts two `berth up`, each with all services, one shard and one binder, on the same stores, which sync
-// every write. The first leads where somebody does.
+// every write. If one of them leads, it is the first.
 func startBerths(ctx context.Context, g *Ground) (kill func(), err error) {
 	urls, err := g.startStores(ctx)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
-// rawClients are how many binds a raw contender has on their way. The best of them is what the API
-// server takes from anybody: nothing is decided, nothing is reserved, no event is written.
+// rawClients are how many binds a raw contender has on their way. The best of them shows the API server's limit for
+// any client: nothing is decided, nothing is reserved, no event is written.
 var rawClients = []int{8, 16, 32, 64}
 
 // rawPrefix begins their names.

@@ -1,10 +1,10 @@
-// Package outcome is what a measurement leaves behind: one file for each part of `make bench-full`,
-// with the numbers that limits are about, tables and plots for the documents, and what is needed to
-// measure again: machine, versions, command. Beside it, limits and what they say of an outcome, and
-// the comparison of two outcomes of the same part.
+// Package outcome is the result of a measurement: one file for each part of `make bench-full`, with the numbers that
+// limits are about, tables and plots for the documents, and the conditions needed to measure again: machine,
+// versions, command. It also has limits, their verdicts on an outcome, and the comparison of two outcomes of the same
+// part.
 //
-// Nothing here measures, and nothing knows how a number came about: names of values are agreed
-// between the program that measures and the file of limits.
+// Nothing here measures or depends on how a number was measured: the measuring program and the file of limits agree
+// on the names of values.
 //
 // Start reading at Outcome, then Limit.
 package outcome

@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Limit is what one value of one part must reach.
+// Limit is a bound on one value of one part.
 type Limit struct {
 	Part  string `json:"part"`
 	Value string `json:"value"`
@@ -17,8 +17,8 @@ type Limit struct {
 	// AtLeast or AtMost is the bound; exactly one is set.
 	AtLeast *float64 `json:"atLeast,omitempty"`
 	AtMost  *float64 `json:"atMost,omitempty"`
-	// Wall names a value of the same outcome: where this limit's value would be if what is measured cost
-	// nothing, so that nobody gets past it on that machine. Empty when nothing says where that is.
+	// Wall names a value of the same outcome: the best that this limit's value could be on that machine if the
+	// measured software cost nothing. Empty if no value gives that.
 	Wall string `json:"wall,omitempty"`
 	// Ratio says that the value compares two things within one run, so that runs on different
 	// machines can be compared by it.
@@ -81,7 +81,7 @@ func (l Limit) Judge(o *Outcome) (State, float64) {
 	return NotMet, seen
 }
 
-// Reach is where the wall of this limit stands by an outcome; false when nothing says so.
+// Reach returns the value of the limit's wall in an outcome; false if there is none.
 func (l Limit) Reach(o *Outcome) (wall float64, ok bool) {
 	if o == nil || l.Wall == "" {
 		return 0, false

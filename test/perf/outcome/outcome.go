@@ -13,7 +13,7 @@ import (
 // FileName of the outcome in the directory of a measurement's reports.
 const FileName = "outcome.json"
 
-// Outcome is what one part showed.
+// Outcome is the result of one part.
 type Outcome struct {
 	// Part is the name it runs by.
 	Part string `json:"part"`
@@ -25,7 +25,7 @@ type Outcome struct {
 	Versions map[string]string `json:"versions"`
 	// Runs is how many runs each number is the median of.
 	Runs int `json:"runs"`
-	// Values are what limits are about. Which of two is better is up to the limit.
+	// Values are the values that limits are about. Which of two is better depends on the limit.
 	Values map[string]float64 `json:"values,omitempty"`
 	Tables []Table            `json:"tables,omitempty"`
 	Plots  []Plot             `json:"plots,omitempty"`
@@ -63,7 +63,7 @@ type Plot struct {
 	Lines []Line `json:"lines"`
 }
 
-// Empty reports whether a picture of the plot would show nothing: its lines have a single x, or lie on the x axis.
+// Empty reports whether the plot would show nothing: its lines have a single x, or lie on the x axis.
 func (p Plot) Empty() bool {
 	across, above := map[float64]bool{}, false
 	for _, line := range p.Lines {
@@ -75,7 +75,7 @@ func (p Plot) Empty() bool {
 	return len(across) < 2 || !above
 }
 
-// Axis says what is on it.
+// Axis describes an axis.
 type Axis struct {
 	Label string `json:"label"`
 	// Log is a logarithmic scale; points at 0 or below are left out.
@@ -88,14 +88,14 @@ type Line struct {
 	Points [][2]float64 `json:"points"`
 }
 
-// Machine is what it was measured on.
+// Machine describes the machine that ran the measurement.
 type Machine struct {
 	Processor  string `json:"processor"`
 	Processors int    `json:"processors"`
 	MemoryMB   int    `json:"memoryMB"`
 	Platform   string `json:"platform"`
 	Go         string `json:"go"`
-	// Load is the load average at the end, for telling a busy machine from a quiet one, as the kernel words it.
+	// Load is the load average at the end, for telling a busy machine from a quiet one, in the kernel's format.
 	Load string `json:"load"`
 }
 
@@ -105,7 +105,7 @@ func (m Machine) LoadAverages() string {
 	return strings.Join(fields[:min(3, len(fields))], ", ")
 }
 
-// ThisMachine describes the machine as far as Linux tells; elsewhere some of it is empty.
+// ThisMachine describes the machine as far as Linux reports it; on other systems some fields are empty.
 func ThisMachine() Machine {
 	m := Machine{Processors: runtime.NumCPU(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version()}
 	m.Processor = field("/proc/cpuinfo", "model name")

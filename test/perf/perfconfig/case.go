@@ -22,7 +22,7 @@ type Case struct {
 	// SchedulerConfigPath is a KubeSchedulerConfiguration that the case wants, empty for none.
 	SchedulerConfigPath string `json:"schedulerConfigPath"`
 
-	// dir is what paths are relative to: the file's.
+	// dir is the file's directory, to which paths are relative.
 	dir string
 }
 
@@ -30,8 +30,8 @@ type Case struct {
 type Workload struct {
 	Name   string         `json:"name"`
 	Params map[string]any `json:"params"`
-	// FeatureGates are what upstream's own scheduler is started with; who drives a scheduler as
-	// it is shipped leaves them alone.
+	// FeatureGates are the feature gates of upstream's own scheduler. A run of a scheduler as it is shipped ignores
+	// them.
 	FeatureGates map[string]bool `json:"featureGates"`
 	Labels       []string        `json:"labels"`
 }

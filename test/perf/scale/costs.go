@@ -17,7 +17,7 @@ type Cost struct {
 	// Micros is in microseconds; Bytes in bytes. One of them is given.
 	Micros float64 `json:"micros,omitempty"`
 	Bytes  float64 `json:"bytes,omitempty"`
-	// Says is what it is of, Evidence what measured it.
+	// Says describes the cost, Evidence the measurement behind it.
 	Says     string `json:"says"`
 	Evidence string `json:"evidence"`
 }
@@ -106,7 +106,7 @@ func (c Costs) of(name string, n int) time.Duration {
 // Names are in the order of the file's documentation.
 func (c Costs) Names() []string { return slices.Clone(costNames) }
 
-// Memory is what a shard takes that holds so many nodes and pods, in bytes.
+// Memory is the memory of a shard that holds so many nodes and pods, in bytes.
 func (c Costs) Memory(nodes, pods int) float64 {
 	return c[bytesNode].Bytes*float64(nodes) + c[bytesPod].Bytes*float64(pods)
 }

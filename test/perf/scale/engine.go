@@ -146,7 +146,7 @@ func (e *engine) offers(list []offer) work.OfferBatch {
 	return b
 }
 
-// tokenOf tells an attempt from all others.
+// tokenOf returns a token that no other attempt has.
 func tokenOf(o offer) ledger.Token { return ledger.Token(uint64(o.pod+1)<<16 | uint64(o.attempt)) }
 
 // podOf is whose token it is.

@@ -37,7 +37,7 @@ func podUID(seed uint64, i int) string { return fmt.Sprintf("p-%d-%07d", seed, i
 
 func zoneOf(i int) string { return fmt.Sprintf("zone-%d", i%zones) }
 
-// beginning is what every shard starts from. Facts are shared, and nobody changes them.
+// beginning is the state that every shard starts from. Facts are shared and never changed.
 type beginning struct {
 	facts   []events.SequencedFact
 	ledger  []ledger.KV
@@ -45,8 +45,7 @@ type beginning struct {
 	version uint64
 }
 
-// beginning fills the ledger with members and owners, and lists it; the facts are the nodes with what
-// stands on them.
+// beginning fills the ledger with members and owners, and lists it; the facts are the nodes and their pods.
 func (f *fleet) beginning(store *mem.Store, owners []int32) (b beginning, err error) {
 	ctx := context.Background()
 	session, err := store.OpenSession(ctx, leaseTTL)

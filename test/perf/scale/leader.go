@@ -22,9 +22,9 @@ type leader struct {
 	heard   []fact
 	reading bool
 	facts   []fact
-	// bindings are when pods were bound of which the stream tells, in its order.
+	// bindings are the times of the binds in the stream, in its order.
 	bindings []time.Duration
-	// waiting are pods to be offered, by shard; out is how many each has in hand.
+	// waiting are pods to be offered, by shard; out is how many offers each has.
 	waiting [][]offer
 	out     []int
 }
@@ -118,7 +118,7 @@ func (l *leader) refill(s int32) {
 	})
 }
 
-// outcomes are what a shard has decided for good, through the log of decisions.
+// outcomes handles a shard's final decisions, which arrive through the log of decisions.
 func (l *leader) outcomes(s int32, placed []int32, failed []offer, returned []offer) {
 	w := l.world
 	n := len(placed) + len(failed)

@@ -6,7 +6,7 @@ import "time"
 // take turns, so that one with a long queue does not keep the others waiting longer than a job takes.
 type machine struct {
 	clock *clock
-	// free processors; negative for so many that nobody waits.
+	// free is the number of idle processors; negative if there are so many that no process waits.
 	free  int
 	ready []*process
 }

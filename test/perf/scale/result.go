@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Result is what a run showed.
+// Result is the result of a run.
 type Result struct {
 	Scenario Scenario `json:"scenario"`
 	// PodsPerSecond is counted from the arrival of the pods to the last bind.
@@ -44,7 +44,7 @@ type Age struct {
 	LedgerP50 float64 `json:"ledgerP50Ms"`
 	LedgerP99 float64 `json:"ledgerP99Ms"`
 	Revisions float64 `json:"revisions"`
-	// FactsP50 is for how many milliseconds there had been a bind that the shard had not been told of.
+	// FactsP50 is for how many milliseconds there had been a bind that the shard had not observed.
 	FactsP50 float64 `json:"factsP50Ms"`
 }
 
@@ -56,7 +56,7 @@ func (r Result) ConflictPercent() float64 {
 	return 100 * float64(r.Conflicts) / float64(r.Txns)
 }
 
-// tally counts while a run goes on.
+// tally holds the counters of a run in progress.
 type tally struct {
 	// bound counts binds; lastBind is when the last was, nearlyAll when steadyPercent were.
 	bound               int

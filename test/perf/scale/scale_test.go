@@ -56,8 +56,8 @@ func TestTheSameSeedGivesTheSameResult(t *testing.T) {
 	}
 }
 
-// Work is done by somebody: no process works more than all the time, and so many pods a second cost so
-// many processors.
+// The work is accounted for: no process works more than all the time, and so many pods a second cost so many
+// processors.
 func TestNoProcessDoesMoreThanItCan(t *testing.T) {
 	for _, cores := range []int{0, 1, 2} {
 		s := quick()
@@ -221,7 +221,7 @@ func TestBrokenPromisesAreSeen(t *testing.T) {
 	}
 }
 
-// A pod that fits nowhere is tried some times, and then the run goes on without it.
+// A pod that fits nowhere is tried some times, and then the run continues without it.
 func TestPodsThatFitNowhereAreRefused(t *testing.T) {
 	w := &world{Scenario: quick(), costs: costs(t), rng: rand.New(rand.NewPCG(1, 1))}
 	if err := w.build(); err != nil {

@@ -16,7 +16,7 @@ const (
 	Leaning = "leaning"
 )
 
-// Scenario is what is played.
+// Scenario is the input of a run.
 type Scenario struct {
 	Shards int `json:"shards"`
 	Nodes  int `json:"nodes"`
@@ -27,8 +27,8 @@ type Scenario struct {
 	Binders  int    `json:"binders"`
 	// Cores is how many processors all processes share; 0 gives each its own.
 	Cores int `json:"cores"`
-	// BindsPerSecond is what the API server takes; 0 for a sink that takes all there is, and some of the
-	// processors if they are shared.
+	// BindsPerSecond is the rate that the API server accepts; 0 for a sink that accepts any rate, and uses some of
+	// the processors if they are shared.
 	BindsPerSecond float64 `json:"bindsPerSecond,omitempty"`
 	Split
 	// Engine has the real cores decide, not the twin.
@@ -51,8 +51,8 @@ type Split struct {
 }
 
 const (
-	// podsPerNode, nodeCPU (thousandths) and nodeMemory (MiB) are what a node has, podCPU and
-	// podMemory what a pod asks for: those of berthbench path.
+	// podsPerNode, nodeCPU (thousandths) and nodeMemory (MiB) are the capacity of a node, podCPU and podMemory the
+	// requests of a pod: those of berthbench path.
 	podsPerNode, nodeCPU, nodeMemory, podCPU, podMemory = 110, 32_000, 256 << 10, 100, 500
 	// zones that nodes are spread over.
 	zones = 3
@@ -125,8 +125,8 @@ func (s Scenario) room() int {
 // golden makes a sequence of fractions that are evenly spread wherever it is cut off.
 const golden = 0.6180339887498949
 
-// standing is what is taken of a node before pods come, as a fraction: as in berthbench path, some nodes
-// are fuller than others by as much as there is room for.
+// standing is the used fraction of a node before pods arrive: as in berthbench path, nodes differ as much as possible
+// around the mean.
 func (s Scenario) standing(node int) float64 {
 	if s.Full == 0 {
 		return 0
@@ -136,7 +136,7 @@ func (s Scenario) standing(node int) float64 {
 	return float64(s.Full)/100 + between*(2*(x-float64(int(x)))-1)
 }
 
-// String is what tells the scenario from others in messages.
+// String identifies the scenario in messages.
 func (s Scenario) String() string {
 	parts := []string{
 		fmt.Sprintf("%d shards, %d nodes %d%% full, %d %s pods", s.Shards, s.Nodes, s.Full, s.Pods, s.Workload)}

@@ -7,17 +7,17 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// factsPerStep bounds what a shard takes in at once.
+// factsPerStep bounds the facts that a shard applies at once.
 const factsPerStep = 1024
 
-// decider is what decides in a shard: the real core or its twin.
+// decider makes the decisions of a shard: the real core or its twin.
 type decider interface {
-	// step folds in what happened and decides what can be decided. What it returns takes effect
-	// when the time that it takes is over.
+	// step applies events and decides every pod that can be decided. Its output takes effect after the step's
+	// duration.
 	step(in input, now time.Duration) (output, error)
 }
 
-// input is what has happened since the last step.
+// input holds the events since the last step.
 type input struct {
 	// facts and ledgers are new ones, by stream and by store.
 	facts   [][]fact
@@ -35,7 +35,7 @@ type answer struct {
 	result ledger.TxnResult
 }
 
-// output is what has to be done.
+// output holds the actions that a step requests.
 type output struct {
 	commits []decided
 	placed  []int32
@@ -55,9 +55,9 @@ type decided struct {
 	commit
 }
 
-// cursor is how far a stream has been told of, and how far it has been taken in.
+// cursor is how far a stream has been delivered, and how far it has been applied.
 //
-// bound is how many of the facts taken in were of pods that are bound.
+// bound is how many of the applied facts were of bound pods.
 type cursor struct{ told, taken, bound int }
 
 // soonAfter is when a shard looks again that waits for time to pass, as shardcore has it.
@@ -78,7 +78,7 @@ type shard struct {
 	stepping, more, beat bool
 }
 
-// told notes that a stream has come as far as end.
+// told notes that a stream has been delivered up to end.
 func (s *shard) told(c *cursor, end int) {
 	c.told = max(c.told, end)
 	s.wake()
@@ -128,7 +128,7 @@ func (s *shard) wake() {
 	})
 }
 
-// perSearch is what a search takes for the nodes that there are in the shard's picture, in nanoseconds.
+// perSearch is the duration of a search over the nodes that a shard sees, in nanoseconds.
 func (w *world) perSearch() float64 {
 	nodes := w.Nodes
 	if w.OwnRange {
@@ -200,8 +200,8 @@ func (s *shard) effect(out output) {
 	}
 }
 
-// noteAge notes how old the picture is that decisions are being made on: since when there has been
-// something in a ledger that the shard has not taken in, or a bind in the API server.
+// noteAge notes the age of the view that decisions are being made on: since when there has been an event in a ledger
+// that the shard has not applied, or a bind in the API server.
 func (s *shard) noteAge(decisions int) {
 	w := s.world
 	var ledgerAge, factAge time.Duration

@@ -15,12 +15,12 @@ type store struct {
 	number int
 	proc   *process
 	mem    *mem.Store
-	// history is what its watch tells; created is the create revision of every key.
+	// history is what its watch delivers; created is the create revision of every key.
 	history []revision
 	created map[string]int64
 }
 
-// revision is what one transaction did.
+// revision is the change of one transaction.
 type revision struct {
 	at     time.Duration
 	shard  int
@@ -35,7 +35,7 @@ type commit struct {
 	store  int
 	txn    ledger.Txn
 	places []place
-	// answered is told of the answer on the shard's side.
+	// answered receives the answer on the shard's side.
 	answered func(ledger.TxnResult)
 }
 
@@ -86,7 +86,7 @@ func (s *store) carryOut(shard int, c commit) {
 	w.after(w.hop(), func() { c.answered(r) })
 }
 
-// record adds to the history what watches are told of a transaction.
+// record adds to the history the changes of a transaction that watches deliver.
 func (s *store) record(shard int, t ledger.Txn, r ledger.TxnResult) {
 	told := revision{at: s.world.now, shard: shard, events: ledger.EventBatch{Revision: r.Revision}}
 	for _, p := range t.Puts {

@@ -21,29 +21,29 @@ const (
 	mostScore = 200
 )
 
-// twin does what the core does for pods of one template without rules, on a few bytes a node: it
-// chooses among the best ones in its picture, has one transaction in flight for each ledger, decides the
-// next batch on top of it, and goes on after a lost race as the core does.
+// twin decides like the core for pods of one template without rules, with a few bytes a node: it chooses among the
+// best nodes in its view, has one transaction in flight for each ledger, decides the next batch on top of it, and
+// handles a lost race as the core does.
 type twin struct {
 	world *world
 	id    int
 	rng   *rand.Rand
-	// count is how many pods a node has in this picture, with those staged here; staged are only
-	// the latter. seen is the revision of the node's document in the picture.
+	// count is how many pods a node has in this view, with those staged here; staged are only the latter. seen is the
+	// revision of the node's document in the view.
 	count, staged []uint16
 	seen          []int32
-	// best are the nodes to choose from, by zone (one of all for plain pods), home nodes first, and score. A
-	// node stands under the score that it has, and may stand under others, too.
+	// best are the nodes to choose from, by zone (one of all for plain pods), home nodes first, and score. A node is
+	// listed under its score, and may be listed under outdated scores, too.
 	best [][2][][]int32
-	// homes says which shard each node is home to.
+	// homes is the shard to which each node is home.
 	homes []int16
-	// written is what the last transaction in each ledger did to documents.
+	// written are the changes of the last transaction in each ledger to documents.
 	written []map[int32]move
 	flights []*twinFlight
 	number  uint64
 	pending []*try
 	next    []*try
-	// told is how far each ledger's watch has told.
+	// told is how far each ledger's watch has been delivered.
 	told []int64
 	// returns are offers to be given back with the next heartbeat, as the core does.
 	returns []offer
@@ -105,8 +105,8 @@ func (t *twin) file(n int32) {
 
 func (t *twin) shelf(n int32) int { return int(n) % len(t.best) }
 
-// score is what NodeResourcesFit (least allocated) and NodeResourcesBalancedAllocation give one more
-// pod on a node; fits, whether there is room. Source: upstream's plugins/noderesources, as in
+// score is the score that NodeResourcesFit (least allocated) and NodeResourcesBalancedAllocation give one more pod on
+// a node; fits reports whether it has capacity for one. Source: upstream's plugins/noderesources, as in
 // pkg/placement.
 func (t *twin) score(n int32) (score int, fits bool) {
 	level, after := t.world.standing(int(n)), int64(t.count[n])+1
@@ -130,7 +130,7 @@ func balance(cpu, memory int64) int {
 	return int((1 - apart) * 100)
 }
 
-// set changes what a node has in the picture.
+// set changes a node's number of pods in the view.
 func (t *twin) set(n int32, count uint16) {
 	if t.count[n] != count {
 		t.count[n] = count
@@ -165,7 +165,7 @@ func (t *twin) step(in input, _ time.Duration) (output, error) {
 	return out, nil
 }
 
-// hear takes in what a ledger's watch tells.
+// hear applies revisions that a ledger's watch delivers.
 func (t *twin) hear(store int, list []revision) error {
 	for _, r := range list {
 		t.told[store] = r.events.Revision
@@ -178,7 +178,7 @@ func (t *twin) hear(store int, list []revision) error {
 	return nil
 }
 
-// learn takes a document into the picture.
+// learn applies a document to the view.
 func (t *twin) learn(kv ledger.KV) error {
 	n, count, err := readDoc(kv)
 	if err != nil {
@@ -202,7 +202,7 @@ func readDoc(kv ledger.KV) (n int32, count uint16, err error) {
 	return int32(number), binary.BigEndian.Uint16(kv.Value), nil
 }
 
-// ready reports whether the watch has told of what a try has lost to.
+// ready reports whether the watch has delivered the change to which a try has lost.
 func (t *twin) ready(a *try) bool {
 	return a.node < 0 || a.wait <= t.told[t.world.storeOf(int(a.node))]
 }
@@ -251,8 +251,7 @@ func (t *twin) place(a *try) bool {
 	return true
 }
 
-// pick draws one of the best nodes that are not taken, and removes on the way what does not stand where
-// it belongs any more.
+// pick draws one of the best nodes that are not taken, and removes outdated listings on the way.
 func (t *twin) pick(shelf int, taken []int32) (int32, bool) {
 	for score := mostScore; score >= 0; score-- {
 		for away := range t.best[shelf] {
@@ -348,7 +347,7 @@ func (t *twin) commit(store int, f *twinFlight) commit {
 	return c
 }
 
-// land takes in the answer to a flight.
+// land handles the answer to a flight.
 func (t *twin) land(a answer, out *output) error {
 	f := t.flights[a.store]
 	if f == nil || f.id != a.id {
@@ -374,8 +373,8 @@ func (t *twin) land(a answer, out *output) error {
 	return nil
 }
 
-// landed makes what was staged part of the picture. Where the watch was faster than the answer, it is
-// part of it already, and must not count twice.
+// landed applies the staged pods to the view. Where the watch was faster than the answer, the view contains them
+// already, and they must not count twice.
 func (t *twin) landed(store int, f *twinFlight, revision int32, out *output) {
 	t.written[store] = map[int32]move{}
 	for _, a := range f.tries {
@@ -391,8 +390,8 @@ func (t *twin) landed(store int, f *twinFlight, revision int32, out *output) {
 	}
 }
 
-// lost sorts a refused flight: who has lost the node goes to the next-best one if nothing has moved
-// there, or is decided again; the others go again at once, before what is staged.
+// lost sorts the tries of a refused flight. A try that has lost its node moves to the next-best one if nothing has
+// changed there, or is decided again. The others are sent again at once, before the staged ones.
 func (t *twin) lost(f *twinFlight, moved map[int32]int64) {
 	var winners []*try
 	staged := t.next

@@ -17,7 +17,7 @@ const (
 	window = 96
 	// batchFacts is how many changes a queue reads of its watch at once.
 	batchFacts = 64
-	// heartbeat is how often a shard says what it gives back.
+	// heartbeat is how often a shard reports the offers that it returns.
 	heartbeat = time.Second
 	// backoff is how long a pod waits whose attempt has failed, mostAttempts how often it is tried.
 	backoff, mostAttempts = time.Second, 10
@@ -168,7 +168,7 @@ func (w *world) hire(owners []int32) error {
 
 func memberName(i int) string { return fmt.Sprintf("scheduler-%02d", i) }
 
-// owners says which shard holds each partition of pods.
+// owners returns the shard that holds each partition of pods.
 func (w *world) owners() []int32 {
 	owners := make([]int32, ledger.Partitions)
 	if w.Even {
@@ -189,7 +189,7 @@ func (w *world) owners() []int32 {
 	return owners
 }
 
-// homes says which shard each node is home to: with ranges, one of its range's.
+// homes returns the shard to which each node is home: with ranges, one of its range's.
 func (w *world) homes() []int16 {
 	groups := make([][]string, w.groups())
 	number := map[string]int16{}
@@ -211,7 +211,7 @@ func (w *world) rangeOf(node, ranges int) int { return node * ranges / w.Nodes }
 // storeOf is the ledger that has a node.
 func (w *world) storeOf(node int) int { return w.rangeOf(node, w.Ledgers) }
 
-// logOf is the stream that tells of the pods of a shard.
+// logOf is the stream with the facts about the pods of a shard.
 func (w *world) logOf(shard int) int { return shard % w.groups() % w.Logs }
 
 // reads reports whether a shard follows a range.
@@ -243,8 +243,8 @@ func (w *world) arrive() {
 	}
 }
 
-// reserved is told by a store that a transaction with these places has been carried out. The binders'
-// watch shows it to them; each binds what is in its partitions.
+// reserved is called by a store after a transaction with these places has been carried out. The binders' watch shows
+// it to them; each binds the pods of its partitions.
 func (w *world) reserved(places []place) {
 	for _, p := range places {
 		pod := &w.pods[p.pod]
@@ -280,7 +280,7 @@ func (w *world) bind(p place) {
 			told := fact{pod: p.pod, node: p.node, version: w.version}
 			l := w.leaders[w.logOf(int(w.pods[p.pod].shard))]
 			l.bindings = append(l.bindings, w.now)
-			// A watch keeps the order, so this way takes the same time for everybody.
+			// A watch keeps the order, so this path takes the same time for all facts.
 			w.after(w.costs.of(delayHop, 1), func() { l.hear(told) })
 		})
 	})

@@ -60,7 +60,7 @@ type Server struct {
 		all     chan struct{}
 		strange map[string]int
 	}
-	// changes are what watches send, by resource.
+	// changes are the events that watches send, by resource.
 	pods, nodes *history
 }
 
@@ -173,7 +173,7 @@ func (s *Server) Bound() (pods int, last time.Time) {
 // Events is how many events were taken.
 func (s *Server) Events() int { return int(s.events.Load()) }
 
-// Strange are the requests that nobody expects, with how often each came.
+// Strange counts the requests that the stand-in does not support, by request.
 func (s *Server) Strange() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,7 +231,7 @@ func (s *Server) place(key types.NamespacedName, b *corev1.Binding) (code int, m
 	case old.Spec.NodeName != "":
 		return http.StatusConflict, fmt.Sprintf("pod %s is already assigned to node %q", key, old.Spec.NodeName)
 	}
-	pod := *old // what is not written below stays shared: nobody changes it
+	pod := *old // the parts not written below stay shared: they are never changed
 	pod.Spec.NodeName = b.Target.Name
 	pod.Status.Conditions = append(slices.Clip(old.Status.Conditions), corev1.PodCondition{
 		Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()})
@@ -283,10 +283,10 @@ func (s *Server) namespace(w http.ResponseWriter, r *http.Request) {
 // ofVersion says that it serves Kubernetes 1.36.
 func (s *Server) ofVersion(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = io.WriteString(w, `{"major": "1", "minor": "36", "gitVersion": "v1.36.0"}`) // who has gone needs no answer
+	_, _ = io.WriteString(w, `{"major": "1", "minor": "36", "gitVersion": "v1.36.0"}`) // no client, no answer
 }
 
-// stranger answers what nobody expects, and notes it.
+// stranger answers an unsupported request, and notes it.
 func (s *Server) stranger(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.mu.strange[r.Method+" "+r.URL.Path]++

@@ -111,7 +111,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, h *history, list f
 	s.watch(w, r, h, from)
 }
 
-// watch sends what happens after a version until the client goes.
+// watch sends the events after a version until the client disconnects.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, h *history, from uint64) {
 	w.Header().Set("Content-Type", runtime.ContentTypeProtobuf+";stream=watch")
 	flush := http.NewResponseController(w)

@@ -21,8 +21,8 @@ import (
 
 const lingering = "pod-delete.stage.kwok.x-k8s.io/delay"
 
-// TestCluster goes once through the life of a cluster: nodes become ready,
-// controllers and kubelets do their work, and nothing is left at the end.
+// TestCluster covers the life of a cluster once: nodes become ready, controllers and kubelets do their work, and
+// nothing is left at the end.
 func TestCluster(t *testing.T) {
 	d := newDriver(t)
 	state, client := d.up("--nodes", "../examples/demo-nodes.yaml")

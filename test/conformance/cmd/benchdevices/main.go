@@ -1,10 +1,10 @@
-// Command benchdevices measures how long the placement of a pod with a claim to one device takes, by
-// kube-scheduler's algorithm and by ours, on the same objects and on one processor: the shape of
-// scheduler_perf's SchedulingWithResourceClaimTemplate/5000pods_500nodes, which fills a cluster of
-// 500 nodes with 10 devices each, half of them taken when the clock starts.
+// Command benchdevices measures how long the placement of a pod with a claim to one device takes, by kube-scheduler's
+// algorithm and by ours, on the same objects and on one processor: the shape of scheduler_perf's
+// SchedulingWithResourceClaimTemplate/5000pods_500nodes, which fills a cluster of 500 nodes with 10 devices each,
+// half of them taken when the clock starts.
 //
-// Timed is, of kube-scheduler at its defaults, the snapshot, SchedulePod, assume and Reserve; of ours,
-// Evaluate over all nodes and DevicePicks. Making the claim say so, and telling both, is not.
+// For kube-scheduler at its defaults, the snapshot, SchedulePod, assume and Reserve are timed; for ours, Evaluate
+// over all nodes and DevicePicks. The update of the claim and its delivery to both are not timed.
 //
 // Run it with `make bench-devices`. Start reading at race.
 package main
@@ -49,11 +49,11 @@ type load struct{ nodes, devices, pods int }
 
 // contender places pods one at a time.
 type contender interface {
-	// arrive tells of a pod and its claim, outside the clock.
+	// arrive delivers a pod and its claim, outside the clock.
 	arrive(ctx context.Context, pod *corev1.Pod, claim *resourcev1.ResourceClaim) error
 	// decide chooses a node and devices.
 	decide(ctx context.Context) error
-	// settle makes the claim say what was decided, outside the clock.
+	// settle writes the decision into the claim, outside the clock.
 	settle(ctx context.Context) error
 }
 

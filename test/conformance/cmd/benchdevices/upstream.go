@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// lookEvery and seenWithin are for what informers have to have seen before the clock goes on.
+	// lookEvery and seenWithin are the interval and the limit of waits for informers, before the clock continues.
 	lookEvery, seenWithin = 200 * time.Microsecond, 10 * time.Second
 )
 

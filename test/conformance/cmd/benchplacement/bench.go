@@ -25,13 +25,13 @@ type bench struct {
 	load placementbench.Workload
 }
 
-// row is what is known of one workload afterwards.
+// row is the result of one workload.
 type row struct {
 	Name, Title string
 	Berth       figures
 	// Sampled is kube-scheduler at its defaults, All over all nodes.
 	Sampled, All figures
-	// Checked decisions were compared; Wrong says how those went that differ.
+	// Checked decisions were compared; Wrong describes the differing ones.
 	Checked int
 	Wrong   []string
 }
@@ -43,8 +43,8 @@ func (r row) String() string {
 		r.Name, r.Berth.Rate(), r.Berth.P50, r.Berth.P99, r.Sampled.Rate(), r.All.Rate(), r.Checked, len(r.Wrong))
 }
 
-// workload runs everything about one workload. Each run has its own cluster, and the one
-// before it is garbage by then, so that nobody's heap is in the other's way.
+// workload runs everything about one workload. Each run has its own cluster, and the previous cluster is garbage by
+// that time, so that no contender's heap slows down another.
 func (b *bench) workload(ctx context.Context) (row, error) {
 	r := row{Name: b.load.Name, Title: b.load.Title}
 	var err error

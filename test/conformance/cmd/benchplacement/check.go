@@ -10,12 +10,12 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// maxWrong bounds how many differences of one workload are told.
+// maxWrong bounds how many differences of one workload are reported.
 const maxWrong = 5
 
-// check repeats our run beside a kube-scheduler that is told all placements and events. At
-// evenly spaced decisions it asks it for the scores of all nodes, and compares. All
-// placements must be those of the timed run.
+// check repeats our run together with a kube-scheduler that receives all placements and events. At evenly spaced
+// decisions it asks kube-scheduler for the scores of all nodes, and compares. All placements must be those of the
+// timed run.
 func (b *bench) check(ctx context.Context, chosen []string) (checked int, wrong []string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -61,7 +61,7 @@ func (b *bench) check(ctx context.Context, chosen []string) (checked int, wrong 
 	return checked, wrong, nil
 }
 
-// follow lets the engine decide and tells kube-scheduler.
+// follow lets the engine decide and delivers the placement to kube-scheduler.
 func follow(ctx context.Context, o *ours, u *upstream, pod *corev1.Pod) (string, error) {
 	if err := o.accept(ctx, pod.DeepCopy()); err != nil {
 		return "", err

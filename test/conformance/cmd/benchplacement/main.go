@@ -1,18 +1,17 @@
-// Command benchplacement measures the placement engine and kube-scheduler's algorithm on the
-// same objects, one after the other in one process on one processor, and writes the table of
-// docs/benchmarks-placement.md.
+// Command benchplacement measures the placement engine and kube-scheduler's algorithm on the same objects, one after
+// the other in one process on one processor, and writes the table of docs/benchmarks-placement.md.
 //
 // For each workload of pkg/placement/placementbench it runs
 //
 //   - kube-scheduler at its defaults, which look at a sample of the nodes, for a few seconds;
 //   - the engine over all nodes, for all pods of the workload;
 //   - kube-scheduler over all nodes, for a few seconds;
-//   - the engine again, beside a kube-scheduler that is told every placement: now and then
-//     the node that the engine picks must be among those with kube-scheduler's best score.
-//     A single one that is not fails the whole measurement.
+//   - the engine again, together with a kube-scheduler that receives every placement: now and then the node that the
+//     engine picks must be among those with kube-scheduler's best score. A single one that is not fails the whole
+//     measurement.
 //
-// Run it with `make bench-placement`. Start reading at bench.workload, then race (what is
-// timed), upstream.decide and ours.decide (what a decision is).
+// Run it with `make bench-placement`. Start reading at bench.workload, then race (the timed part), upstream.decide
+// and ours.decide (the extent of a decision).
 package main
 
 import (

@@ -30,7 +30,7 @@ func (r *report) markdown() (string, error) {
 	return b.String(), nil
 }
 
-// Required is what the engine must reach, in words.
+// Required describes the engine's target.
 func (r row) Required() string {
 	t, ok := targets[r.Name]
 	if !ok {
@@ -149,7 +149,7 @@ func perPod(total time.Duration, n int) string { return micros(total / time.Dura
 
 func megabytes(bytes int64) string { return grouped(float64(bytes/1e6)) + " MB" }
 
-// limit is GOMEMLIMIT as it is set: the largest number stands for none.
+// limit formats GOMEMLIMIT: the largest number means none.
 func limit(bytes int64) string {
 	if bytes > 1<<60 {
 		return "none"

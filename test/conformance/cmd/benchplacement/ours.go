@@ -24,7 +24,7 @@ func newOurs(c placementbench.Cluster) (*ours, error) {
 	return &ours{site: site}, err
 }
 
-// accept is what applying the pod's fact derives.
+// accept adds the pod with the state that applying its fact derives.
 func (o *ours) accept(_ context.Context, pod *corev1.Pod) error {
 	o.pending = append(o.pending, placementbench.Arrive(pod))
 	return nil

@@ -16,7 +16,7 @@ import (
 // contender decides about pods one at a time. A node's name is its answer, empty when the
 // pod fits nowhere.
 type contender interface {
-	// accept takes in a new pod, as its arrival would; it becomes the contender's.
+	// accept adds a new pod, as its arrival would; it becomes the contender's.
 	accept(ctx context.Context, pod *corev1.Pod) error
 	// decide places the pod accepted longest ago, and counts it on its node.
 	decide(ctx context.Context) (node string, err error)
@@ -119,7 +119,7 @@ func (r *race) accept(ctx context.Context, i, n int) (time.Duration, error) {
 	return processorTime() - begin, nil
 }
 
-// events are what happens before each of n decisions from number i on; nil for nothing.
+// events are the events before each of n decisions from number i on; nil for none.
 func (r *race) events(i, n int) []*placementbench.NodeEvent {
 	happened := make([]*placementbench.NodeEvent, n)
 	for j := range happened {
@@ -130,7 +130,7 @@ func (r *race) events(i, n int) []*placementbench.NodeEvent {
 	return happened
 }
 
-// event is what happens before decision i, if anything does.
+// event is the event before decision i, if there is one.
 func (r *race) event(i int) (placementbench.NodeEvent, bool) {
 	if r.load.EventEvery == 0 || i%r.load.EventEvery != 0 {
 		return placementbench.NodeEvent{}, false
@@ -138,7 +138,7 @@ func (r *race) event(i int) (placementbench.NodeEvent, bool) {
 	return r.churn.Next(), true
 }
 
-// decide is what is timed: the decisions, their placements, and the events between them.
+// decide is the timed part: the decisions, their placements, and the events between them.
 func (r *race) decide(
 	ctx context.Context, happened []*placementbench.NodeEvent,
 ) (laps []time.Duration, unplaced int, err error) {
@@ -165,7 +165,7 @@ func (r *race) decide(
 	return laps, unplaced, nil
 }
 
-// processorTime is what the process has used, user and system.
+// processorTime is the process's processor time, user and system.
 func processorTime() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

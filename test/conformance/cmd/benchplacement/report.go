@@ -23,7 +23,7 @@ type report struct {
 	Memory          []memoryReport
 }
 
-// memoryReport is what berthbench memory writes.
+// memoryReport is the report of berthbench memory.
 type memoryReport struct {
 	Nodes, Pods, Apps int
 	MemoryLimit       int64
@@ -32,7 +32,7 @@ type memoryReport struct {
 	Placed, Refused   int
 }
 
-// target is what the engine must reach on a workload.
+// target is the engine's target on a workload.
 type target struct{ rate, ratio float64 }
 
 // targets by workload; one that is missing is shown for comparison only.
@@ -130,7 +130,7 @@ func writeFile(path string, content []byte) error {
 	return os.WriteFile(path, content, 0o644)
 }
 
-// machine is what the numbers depend on besides the code.
+// machine holds the conditions that the numbers depend on, besides the code.
 type machine struct {
 	Processor, Platform, Go string
 	// Processors there are; the measurement used one.
@@ -163,8 +163,7 @@ func procValue(path, name string) string {
 	return ""
 }
 
-// loadAverage is that of the last 1, 5 and 15 minutes, empty where the kernel does not
-// tell it.
+// loadAverage is that of the last 1, 5 and 15 minutes, empty where the kernel does not report it.
 func loadAverage() string {
 	content, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -26,8 +26,8 @@ const (
 	allNodes int32 = 100
 )
 
-// upstream is a kube-scheduler with its default configuration whose events are told to it
-// by calls: its own New, queue, cache, profile and SchedulePod, without an API server.
+// upstream is a kube-scheduler with its default configuration whose events are delivered by calls: its own New,
+// queue, cache, profile and SchedulePod, without an API server.
 type upstream struct {
 	scheduler *scheduler.Scheduler
 	framework framework.Framework
@@ -117,9 +117,8 @@ func (u *upstream) accept(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// decide is what kube-scheduler does between taking a pod off its queue and starting to
-// bind it: schedulingCycle in pkg/scheduler/schedule_one.go, without the copy it makes of
-// the pod, its metrics and its preemption.
+// decide runs kube-scheduler's part between taking a pod off its queue and starting to bind it: schedulingCycle in
+// pkg/scheduler/schedule_one.go, without the copy it makes of the pod, its metrics and its preemption.
 func (u *upstream) decide(ctx context.Context) (string, error) {
 	if err := u.scheduler.Cache.UpdateSnapshot(u.logger, u.snapshot); err != nil {
 		return "", err

@@ -15,7 +15,7 @@ import (
 
 // contender preempts for pods one at a time.
 type contender interface {
-	// accept takes in the next pod, as its arrival would.
+	// accept adds the next pod, as its arrival would.
 	accept(pod *corev1.Pod) error
 	// preempt places that pod, and returns how many victims that took.
 	preempt(ctx context.Context) (victims int, err error)
@@ -38,7 +38,7 @@ func (f figures) rate() float64 { return float64(f.placed) / f.processor.Seconds
 
 func (f figures) victimsEach() float64 { return float64(f.victims) / float64(f.placed) }
 
-// row is what is known of one workload.
+// row is the result of one workload.
 type row struct {
 	title              string
 	ours, sampled, all figures
@@ -103,7 +103,7 @@ func (o options) race(
 	return f, nil
 }
 
-// processorTime is what the process has used, user and system.
+// processorTime is the process's processor time, user and system.
 func processorTime() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

@@ -24,9 +24,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/placementbench"
 )
 
-// upstream is a kube-scheduler whose events are told to it by calls: its own New, queue, cache,
-// profile, SchedulePod and DefaultPreemption, without an API server. Victims are noted down
-// instead of killed.
+// upstream is a kube-scheduler whose events are delivered by calls: its own New, queue, cache, profile, SchedulePod
+// and DefaultPreemption, without an API server. Victims are noted down instead of killed.
 type upstream struct {
 	scheduler *scheduler.Scheduler
 	framework framework.Framework
@@ -141,9 +140,9 @@ func (u *upstream) accept(pod *corev1.Pod) error {
 	return nil
 }
 
-// preempt is what kube-scheduler does between taking a pod off its queue and killing its
-// victims (schedulingCycle and handleSchedulingFailure in pkg/scheduler/schedule_one.go), and
-// then what the victims' end and the pod's placement change in its cache.
+// preempt runs kube-scheduler's part between taking a pod off its queue and killing its victims (schedulingCycle and
+// handleSchedulingFailure in pkg/scheduler/schedule_one.go), and then the changes in its cache through the victims'
+// end and the pod's placement.
 func (u *upstream) preempt(ctx context.Context) (int, error) {
 	if err := u.scheduler.Cache.UpdateSnapshot(u.logger, u.snapshot); err != nil {
 		return 0, err

@@ -1,7 +1,5 @@
-// Command build builds the programs of the local cluster, the driver
-// included, and shows how far it is.
+// Command build builds the programs of the local cluster, the driver included, and shows its progress.
 //
-// It is what a Makefile starts with "go run ./cmd/build NAME..." when there is
-// no driver yet: it needs nothing but the standard library. Afterwards
-// "cluster build NAME..." does the same.
+// A Makefile starts it with "go run ./cmd/build NAME..." when there is no driver yet: it needs only the standard
+// library. Afterwards "cluster build NAME..." does the same.
 package main

@@ -15,10 +15,10 @@ import (
 	"github.com/berth-scheduler/berth/tools/cluster/internal/session"
 )
 
-// driver stands in for what makes volumes or devices of a kind.
+// driver is a stand-in for the driver of a kind of volumes or devices.
 type driver struct {
 	use, short string
-	// name is what it is called unless the user says otherwise.
+	// name is its name unless the user gives another.
 	name string
 	run  func(ctx context.Context, name string, client kubernetes.Interface, logger *slog.Logger)
 }
@@ -77,7 +77,7 @@ func (d driver) command() *cobra.Command {
 	return cmd
 }
 
-// detach runs the same command as a peer of the cluster: it goes down with that, or by itself.
+// detach runs the same command as a peer of the cluster: it ends with the cluster, or by itself.
 func (d driver) detach(cmd *cobra.Command, flags sessionFlags, cluster session.State, name string) error {
 	exe, err := os.Executable()
 	if err != nil {

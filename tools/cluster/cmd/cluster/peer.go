@@ -88,8 +88,8 @@ type peerSpec func(path string, at place, port int) (process.Spec, error)
 // program is a peer's program, and the name of one instance of it.
 type program struct{ name, instance string }
 
-// runPeer runs a peer, of the cluster's version, as a session inside the cluster's directory. The peer
-// goes down with the cluster, however that ends.
+// runPeer runs a peer, of the cluster's version, as a session inside the cluster's directory. The peer ends with the
+// cluster, however that ends.
 func runPeer(cmd *cobra.Command, flags sessionFlags, of program, spec peerSpec) error {
 	state, err := readyCluster(flags.dir)
 	if err != nil {

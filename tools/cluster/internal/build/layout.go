@@ -50,8 +50,7 @@ func (l Layout) Stamp(t Target) string {
 	return filepath.Join(l.Root, ".build", "stamps", t.Name)
 }
 
-// Program returns the path of a built program, or an error that says how to
-// build it.
+// Program returns the path of a built program, or an error that explains how to build it.
 func (l Layout) Program(name string) (string, error) {
 	path := filepath.Join(l.BinDir(), name)
 	if _, err := os.Stat(path); err != nil {

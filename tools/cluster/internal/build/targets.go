@@ -152,10 +152,9 @@ func currentTargets() []Target {
 	}
 }
 
-// Select returns the targets that names stand for, each once and in build
-// order. A name is a program, a group, "all", "all-but-peers" or "peers". The
-// programs of older versions of Kubernetes have to be asked for by their own
-// names or groups.
+// Select returns the targets for names, each once and in build order. A name is a program, a group, "all",
+// "all-but-peers" or "peers". The programs of older versions of Kubernetes must be requested by their own names or
+// groups.
 func Select(names []string) ([]Target, error) {
 	wanted := map[string]bool{}
 	for _, name := range names {

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// transcript keeps what the Go command prints and counts its downloads, so
-// that a heartbeat can tell fetching from compiling.
+// transcript keeps the output of the Go command and counts its downloads, so that a heartbeat can distinguish
+// fetching from compiling.
 type transcript struct {
 	mu struct {
 		sync.Mutex

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/tools/cluster/internal/build"
 )
 
-// Config says what to bring up.
+// Config describes the control plane to start.
 type Config struct {
 	// Layout finds the programs.
 	Layout build.Layout
@@ -37,8 +37,8 @@ type Config struct {
 	// MaxRequests and MaxMutatingRequests bound the API server's concurrency.
 	// Zero means 1000 and 500.
 	MaxRequests, MaxMutatingRequests int
-	// RuntimeConfig is what the API server serves or not, in the notation of its flag of this name, such
-	// as "resource.k8s.io/v1=false" (without the authorizer for nodes then); empty for its defaults.
+	// RuntimeConfig selects the APIs that the API server serves, in the notation of its flag of this name, such as
+	// "resource.k8s.io/v1=false" (without the authorizer for nodes then); empty for its defaults.
 	RuntimeConfig string
 }
 
@@ -48,7 +48,7 @@ const (
 	nodeLifecycle  = "node-lifecycle-controller"
 )
 
-// withDefaults fills in what zero values stand for.
+// withDefaults replaces zero values by their defaults.
 func (c Config) withDefaults() Config {
 	if c.NodeLease == 0 {
 		c.NodeLease = 200 * time.Second

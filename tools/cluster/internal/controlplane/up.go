@@ -111,8 +111,7 @@ func (p *plane) componentKubeconfig(component string) string {
 	return filepath.Join(p.Dir, "pki", component+".kubeconfig")
 }
 
-// program finds a program of the cluster's version and returns an error that
-// tells how to build it.
+// program finds a program of the cluster's version, or returns an error that explains how to build it.
 func (p *plane) program(name string) (string, error) {
 	path, err := p.Layout.Program(build.ProgramOf(p.Kubernetes, name))
 	if err != nil {

@@ -24,7 +24,7 @@ type Driver struct {
 	Logger *slog.Logger
 }
 
-// Run publishes until ctx ends. It goes on when the cluster cannot be reached.
+// Run publishes until ctx ends. It continues when the cluster cannot be reached.
 func (d Driver) Run(ctx context.Context) { poll.Run(ctx, d.Logger, d.pass) }
 
 // pass compares all nodes with all slices once. What one node lacks keeps no other from its devices.
@@ -55,7 +55,7 @@ func (d Driver) pass(ctx context.Context) error {
 	return failed
 }
 
-// slice is what a node has, perhaps no device.
+// slice describes the devices of a node, perhaps none.
 func (d Driver) slice(node *corev1.Node) (*resourcev1.ResourceSlice, error) {
 	devices, err := describe(d.Name, node)
 	if err != nil {
@@ -64,7 +64,7 @@ func (d Driver) slice(node *corev1.Node) (*resourcev1.ResourceSlice, error) {
 	return &resourcev1.ResourceSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: node.Name + "-" + d.Name,
-			// It goes with its node.
+			// It is deleted with its node.
 			OwnerReferences: []metav1.OwnerReference{
 				{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID},
 			},

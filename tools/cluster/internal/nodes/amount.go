@@ -11,9 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Amount is a quantity as it was written, quoted or not. It is parsed when the
-// description is checked: a decoder that met a bad quantity could not say
-// which field it belongs to.
+// Amount is a quantity as it was written, quoted or not. It is parsed when the description is checked: a decoder that
+// met a bad quantity could not report which field it belongs to.
 type Amount string
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -33,11 +33,10 @@ type Group struct {
 	// robin. Without them the nodes carry no such label.
 	Region string   `json:"region,omitempty"`
 	Zones  []string `json:"zones,omitempty"`
-	// Capacity is what the node has: cpu, memory and pods at least, extended
-	// resources under their full names.
+	// Capacity is the node's capacity: cpu, memory and pods at least, extended resources under their full names.
 	Capacity map[corev1.ResourceName]Amount `json:"capacity"`
-	// Allocatable is what pods may use of it. A resource that is left out is
-	// allocatable to its full capacity.
+	// Allocatable is the part of the capacity that pods may use. A resource that is left out is allocatable to its
+	// full capacity.
 	Allocatable map[corev1.ResourceName]Amount `json:"allocatable,omitempty"`
 	// Labels, Annotations and Taints are set as they are.
 	Labels      map[string]string `json:"labels,omitempty"`
@@ -49,7 +48,7 @@ type Group struct {
 	Images []corev1.ContainerImage `json:"images,omitempty"`
 }
 
-// decoderPrefix says how the decoder works inside, not what is wrong.
+// decoderPrefix is text about the decoder's internals, not about the mistake.
 const decoderPrefix = "error unmarshaling JSON: while decoding JSON: "
 
 // maxNodes is the limit of one group: more is a slip of the keyboard.

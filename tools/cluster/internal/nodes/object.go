@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Objects are the nodes a description stands for, in order. With ready, they
-// carry the conditions that a healthy kubelet would report.
+// Objects returns the nodes of a description, in order. With ready, they carry the conditions that a healthy kubelet
+// would report.
 func (d Description) Objects(ready bool, now metav1.Time) []*corev1.Node {
 	var all []*corev1.Node
 	for _, group := range d.Groups {
@@ -74,7 +74,7 @@ func (g Group) object(n int) *corev1.Node {
 	}
 }
 
-// healthy is what a kubelet without problems reports.
+// healthy returns the conditions that a kubelet without problems reports.
 func healthy(now metav1.Time) []corev1.NodeCondition {
 	condition := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string) corev1.NodeCondition {
 		return corev1.NodeCondition{

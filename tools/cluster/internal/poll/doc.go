@@ -1,3 +1,3 @@
-// Package poll runs what stands in for a driver of volumes or devices: it compares the whole cluster with what should
-// be there, again and again.
+// Package poll runs stand-ins for drivers of volumes or devices: it compares the whole cluster with the desired
+// state, again and again.
 package poll

@@ -84,8 +84,8 @@ func (c *Child) LogFile() string { return c.spec.LogFile }
 // Done is closed when the child has exited and has been waited for.
 func (c *Child) Done() <-chan struct{} { return c.done }
 
-// ExitError says how the child ended, with the end of what it wrote, or nil if
-// it had done its work. It may be called only after Done is closed.
+// ExitError describes how the child ended, with the end of its output, or returns nil if it had done its work. It may
+// be called only after Done is closed.
 func (c *Child) ExitError() error {
 	if c.exit == nil && c.spec.MayEnd {
 		return nil

@@ -18,7 +18,7 @@ import (
 const (
 	// selectedNode is how a scheduler names the node for which a volume is to be made.
 	selectedNode = "volume.kubernetes.io/selected-node"
-	// provisionedBy says who made a volume.
+	// provisionedBy is the annotation with the maker of a volume.
 	provisionedBy = "pv.kubernetes.io/provisioned-by"
 	// madeFor says on which node a volume is.
 	madeFor = "berth.dev/made-for"
@@ -34,7 +34,7 @@ type Provisioner struct {
 	Logger *slog.Logger
 }
 
-// Run makes volumes until ctx ends. It goes on when the cluster cannot be reached.
+// Run makes volumes until ctx ends. It continues when the cluster cannot be reached.
 func (p Provisioner) Run(ctx context.Context) { poll.Run(ctx, p.Logger, p.pass) }
 
 // pass looks at everything once.

@@ -27,7 +27,7 @@ const (
 	capacityNamespace = metav1.NamespaceSystem
 )
 
-// view is what one pass has read.
+// view holds the objects that one pass has read.
 type view struct {
 	// classes are those that name the provisioner, by their name.
 	classes map[string]*storagev1.StorageClass
@@ -141,7 +141,7 @@ func (p Provisioner) made(volume *corev1.PersistentVolume) bool {
 	return volume.Annotations[provisionedBy] == p.Name
 }
 
-// reclaim deletes volumes whose claims have gone, if their classes say so.
+// reclaim deletes volumes whose claims were deleted, if their classes demand that.
 func (p Provisioner) reclaim(ctx context.Context, v view) error {
 	var failed error
 	for i := range v.volumes {

@@ -19,8 +19,8 @@ func node(annotations map[string]string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n-uid", Annotations: annotations}}
 }
 
-// A node's limit and what is left of its capacity are published; a claim for which the node was
-// selected takes from it, and gives it back when it has gone.
+// A node's limit and the rest of its capacity are published; a claim for which the node was selected reduces the
+// rest, and restores it when the claim is deleted.
 func TestWhatNodesSayIsPublished(t *testing.T) {
 	class := &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "disk"}, Provisioner: name,

@@ -15,8 +15,8 @@ import (
 	"github.com/berth-scheduler/berth/tools/cluster/internal/process"
 )
 
-// progressFD tells a supervisor in the background which descriptor reports
-// progress to the command that started it.
+// progressFD passes a supervisor in the background the descriptor on which it reports progress to the command that
+// started it.
 const progressFD = "BERTH_CLUSTER_PROGRESS_FD"
 
 // backgroundProgress returns where a background supervisor reports, and
@@ -35,10 +35,9 @@ func backgroundProgress() (*os.File, bool, error) {
 	return os.NewFile(uintptr(fd), "progress"), true, os.Unsetenv(progressFD)
 }
 
-// detach runs the same command line as a supervisor in a session of its own
-// and returns when that is ready or has failed. The supervisor's output goes
-// to a file, never to our own descriptors: a caller that reads those to their
-// end would otherwise wait for the cluster to go down.
+// detach runs the same command line as a supervisor in a session of its own and returns when that is ready or has
+// failed. The supervisor's output goes to a file, never to our own descriptors: a caller that reads those to their
+// end would otherwise wait for the cluster to end.
 func detach(ctx context.Context, opts Options) error {
 	if alive, err := process.Alive(opts.Dir); err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/tools/cluster/internal/process"
 )
 
-// Options say how a session runs, whatever it starts.
+// Options configure how a session runs, whatever it starts.
 type Options struct {
 	// Dir is the session's directory; it is created.
 	Dir string
@@ -28,13 +28,12 @@ type Options struct {
 	Out, Progress io.Writer
 }
 
-// Start is what a session does to come up: it starts children through the
-// session and fills in the state.
+// Start brings a session up: it starts children through the session and fills in the state.
 type Start func(ctx context.Context, s *Session) error
 
 // Session is a running session, as its Start function sees it.
 type Session struct {
-	// State is what state.json will hold; Start adds to it.
+	// State is the future content of state.json; Start adds to it.
 	State State
 
 	lock     *process.Lock
@@ -80,8 +79,8 @@ func Run(ctx context.Context, opts Options, initial State, start Start) error {
 	})
 }
 
-// live brings the session up, watches over it and takes it down. announced is
-// called when nobody needs to wait for it any more.
+// live brings the session up, watches over it and takes it down. announced is called when no command needs to wait
+// for it any more.
 func (s *Session) live(ctx context.Context, opts Options, start Start, announced func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -127,8 +126,7 @@ func (s *Session) announce(out io.Writer, began time.Time) error {
 	return err
 }
 
-// watch waits for the end of the session. Being told to stop is not an error;
-// a child that ends by itself is.
+// watch waits for the end of the session. A stop signal is not an error; a child that ends by itself is.
 func (s *Session) watch(ctx context.Context) error {
 	ended := make(chan *process.Child, len(s.children))
 	for _, child := range s.children {

@@ -22,14 +22,13 @@ const (
 	Failed   Phase = "failed"
 )
 
-// State is what state.json holds: everything another program needs in order
-// to use what the session runs.
+// State is the content of state.json: everything another program needs in order to use the session's programs.
 type State struct {
-	// Kind is "cluster", "store" or "peer"; Name tells stores and peers apart.
+	// Kind is "cluster", "store" or "peer"; Name identifies stores and peers.
 	Kind  string `json:"kind"`
 	Name  string `json:"name,omitempty"`
 	Phase Phase  `json:"phase"`
-	// Message says why the phase is failed.
+	// Message explains why the phase is failed.
 	Message string `json:"message,omitempty"`
 	// Dir is the session's directory, absolute.
 	Dir string `json:"dir"`
@@ -61,7 +60,7 @@ type Cluster struct {
 	EtcdClient pki.Pair `json:"etcdClient"`
 	// KWOK reports whether simulated kubelets run.
 	KWOK bool `json:"kwok"`
-	// Controllers is what kube-controller-manager was asked to run, or "none".
+	// Controllers are the controllers that kube-controller-manager runs, or "none".
 	Controllers string `json:"controllers"`
 }
 

@@ -22,7 +22,7 @@ const etcdQuotaBytes = 8 << 30
 
 // Etcd describes a single-member etcd.
 type Etcd struct {
-	// Path is the program, Dir where its data goes.
+	// Path is the program, Dir the folder of its data.
 	Path, Dir string
 	// Sync has every write reach the disk before it is acknowledged. Without
 	// it a power loss may lose the data; a killed process does not.

@@ -33,7 +33,7 @@ func Chart(root string, v Variant) (map[string]string, error) {
 	return byTemplate, nil
 }
 
-// Notes is what Helm prints after an installation with the variant's values.
+// Notes returns Helm's notes after an installation with the variant's values.
 func Notes(root string, v Variant) (string, error) {
 	rendered, err := rendered(root, v)
 	if err != nil {

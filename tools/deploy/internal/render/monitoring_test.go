@@ -117,7 +117,7 @@ func TestExtraRules(t *testing.T) {
 	}
 }
 
-// TestNotes: what Helm prints tells what is there, what to do next, and what is likely forgotten.
+// TestNotes: Helm's notes list the installed parts, the next steps, and steps that are often forgotten.
 func TestNotes(t *testing.T) {
 	for name, c := range map[string]struct {
 		variant     string

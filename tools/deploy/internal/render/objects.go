@@ -45,7 +45,7 @@ func Objects(text string) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// Name tells objects of one variant apart.
+// Name identifies an object within one variant.
 func Name(o *unstructured.Unstructured) string {
 	return strings.Join([]string{o.GroupVersionKind().GroupKind().String(), o.GetNamespace(), o.GetName()}, "/")
 }

@@ -17,7 +17,7 @@ import (
 // both where the template has it.
 type podValue struct{ all, own, both, lands string }
 
-// What begins with "test" in these is told apart from what the chart has there itself.
+// Entries that begin with "test" are distinguished from the chart's own.
 var podValues = map[string]podValue{
 	"nodeSelector": {
 		all: `{test-a: all, test-b: ""}`, own: `{test-b: own, test-c: ""}`,
@@ -57,7 +57,7 @@ var podValues = map[string]podValue{
 	},
 }
 
-// ofTest is what a test has given, without what the chart has beside it.
+// ofTest returns the entries that a test has given, without the chart's own.
 func ofTest(t *testing.T, value any) any {
 	t.Helper()
 	if items, ok := value.(list); ok {
@@ -110,7 +110,7 @@ func TestEveryPodTakesWhatIsForAll(t *testing.T) {
 		}
 		want := 1
 		if d.workload == "StatefulSet/nats" {
-			want = 3 // those beside the server take none of these values
+			want = 3 // the containers next to the server take none of these values
 		}
 		if all := field(d.template, "spec.containers").(list); len(all) != want {
 			t.Errorf("%s: %s has %d containers: this test looks at the first", d.variant, d.workload, len(all))

@@ -167,8 +167,8 @@ func checkPolicy(t *testing.T, variant string, policy *unstructured.Unstructured
 	}
 }
 
-// TestNobodyElseHasRights: roles exist for the components with credentials only, and none has
-// a wildcard, a secret, or a right to give rights. The only other one is the observer's, which nobody is bound to.
+// TestNobodyElseHasRights: roles exist for the components with credentials only, and none has a wildcard, a secret,
+// or a right to grant rights. The only other role is the observer's, which is bound to no account.
 func TestNobodyElseHasRights(t *testing.T) {
 	for _, v := range render.Variants() {
 		chart, _ := objectsOf(t, v)
@@ -258,8 +258,9 @@ var beyondThose = map[string]map[string]string{
 	"patch pods": {"berth-quota-gate": "removal of a gate"},
 }
 
-// TestNoOtherRightToChange: what the shipped roles may change is what kube-scheduler may, and what is listed here. The
-// right to patch pods is one to the image of every container, privileged ones too: it comes with the quota gate alone.
+// TestNoOtherRightToChange: the shipped roles may change what kube-scheduler may change, and the resources listed
+// here. The right to patch pods includes the image of every container, privileged ones too: it comes with the quota
+// gate alone.
 func TestNoOtherRightToChange(t *testing.T) {
 	gated := render.Variant{Name: render.Base, Set: map[string]any{"quotaGate": map[string]any{"enabled": true}}}
 	for _, v := range append(render.Variants(), gated) {

@@ -37,7 +37,7 @@ Names that the chart itself uses, such as the variable ` + "`GOMEMLIMIT`" + `, a
 // longDefault is how many characters of a default are shown.
 const longDefault = 80
 
-// valueSchema is what the reference reads of a JSON schema.
+// valueSchema is the part of a JSON schema that the reference uses.
 type valueSchema struct {
 	Ref                  string                  `json:"$ref"`
 	Defs                 map[string]*valueSchema `json:"$defs"`

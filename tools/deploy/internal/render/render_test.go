@@ -55,7 +55,7 @@ func TestBothWaysGiveTheSame(t *testing.T) {
 	}
 }
 
-// A component adds to the base what the chart adds with the values that it stands for.
+// A component adds to the base the same objects as the chart does with the corresponding values.
 func TestComponentsAreValues(t *testing.T) {
 	enabled := map[string]any{"enabled": true}
 	for component, set := range map[string]map[string]any{
@@ -94,7 +94,8 @@ func TestComponentsAreValues(t *testing.T) {
 	}
 }
 
-// Extenders are reached through the ports that are given, by who asks them, and by nobody without.
+// Extenders are reachable through the configured ports, by the services that call them, and by none without such
+// ports.
 func TestExtendersAreReachedThroughTheirPorts(t *testing.T) {
 	for _, ports := range [][]any{nil, {8888.0, 9443.0}} {
 		set := map[string]any{"networkPolicy": map[string]any{"extenderPorts": ports}}
@@ -182,8 +183,7 @@ func sortArgs(objects []*unstructured.Unstructured) {
 	}
 }
 
-// checkMetrics: the queue is told to poll metrics.k8s.io, and it, and nobody else, may list what is
-// served there.
+// checkMetrics: the queue is configured to poll metrics.k8s.io, and only the queue may list the metrics served there.
 func checkMetrics(t *testing.T, objects []*unstructured.Unstructured) {
 	t.Helper()
 	list := func(resource string) any {
@@ -241,7 +241,7 @@ func TestNoDeschedulerUnlessAskedFor(t *testing.T) {
 	}
 }
 
-// TestEveryOverlayIsAVariant: a folder nobody renders is a folder nobody checks.
+// TestEveryOverlayIsAVariant: a folder that is not rendered is not checked.
 func TestEveryOverlayIsAVariant(t *testing.T) {
 	entries, err := os.ReadDir(filepath.Join(root, "deploy", "k8s", "overlays"))
 	if err != nil {

@@ -78,7 +78,7 @@ func TestReloader(t *testing.T) {
 	}
 }
 
-// TestExporter: Prometheus reaches it, and no longer the server's own monitoring, which tells of connections.
+// TestExporter: Prometheus reaches it, and no longer the server's own monitoring, which reveals connections.
 func TestExporter(t *testing.T) {
 	for _, enabled := range []bool{true, false} {
 		objects := chartObjects(t, "ha", set("stores.nats.exporter.enabled", enabled), set("serviceMonitor.enabled", true))
@@ -171,7 +171,7 @@ func TestComponentsScrapeStores(t *testing.T) {
 // expiryAlert is how many days before its end a certificate is warned about.
 var expiryAlert = regexp.MustCompile(`not_after_timestamp_seconds\{[^}]*\}\) - time\(\) < (\d+) \* 24 \* 3600`)
 
-// TestRenewalComesBeforeTheAlert: cert-manager has a month to renew a certificate before anybody is told.
+// TestRenewalComesBeforeTheAlert: cert-manager has a month to renew a certificate before an alert fires.
 func TestRenewalComesBeforeTheAlert(t *testing.T) {
 	const toRenew = 30 * 24 * time.Hour
 	objects := chartObjects(t, "ha", set("tls.certManager.enabled", true))

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// flag is what a container is given for a flag, once.
+// flag is the value of a container's flag, which must be given once.
 func flag(t *testing.T, template object, name string) string {
 	t.Helper()
 	var found []string

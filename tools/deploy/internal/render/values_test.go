@@ -132,7 +132,7 @@ var workloads = []workload{
 // ofStore reports whether it is no service of Berth.
 func (w workload) ofStore() bool { return strings.HasPrefix(w.values, "stores.") }
 
-// deployed is what makes pods in a rendered variant.
+// deployed is the pod template of a workload in a rendered variant.
 type deployed struct {
 	workload, variant string
 	template          object

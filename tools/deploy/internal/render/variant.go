@@ -11,7 +11,7 @@ type Variant struct {
 	// Name of the folder under deploy/k8s/overlays, and of values-<name>.yaml in the chart; the folder of
 	// "base" is deploy/k8s/base. Empty: the chart's own values.
 	Name string
-	// Set are values beside the file's, for what has no file of its own.
+	// Set are values in addition to the file's, for values that have no file.
 	Set map[string]any
 	// Cluster is where the chart looks objects up that exist already; nil: there are none.
 	Cluster engine.ClientProvider

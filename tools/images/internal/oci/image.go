@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// User is the numeric user and group that the program runs as. A number, so that a kubelet
-// can tell that it is not root (runAsNonRoot); this one by the convention of minimal images.
+// User is the numeric user and group that the program runs as. A number, so that a kubelet can see that it is not
+// root (runAsNonRoot); this one by the convention of minimal images.
 const User = 65532
 
 // Program is the path of the program in the image.
@@ -33,7 +33,7 @@ type Platform struct {
 	File string
 }
 
-// Release is what all images of one index have in common.
+// Release holds the values that all images of one index share.
 type Release struct {
 	// Version is the text of the version label and of the index's reference.
 	Version string

@@ -29,7 +29,7 @@ const refName = "org.opencontainers.image.ref.name"
 // LayoutDir is the layout's folder under the folder given to Write.
 const LayoutDir = "layout"
 
-// BOMFile is the name of a platform's bill of materials beside the layout.
+// BOMFile is the name of a platform's bill of materials next to the layout.
 func BOMFile(arch string) string { return "berth-linux-" + arch + ".cdx.json" }
 
 // Write replaces what is in dir by a layout of the release and the bills of materials, and

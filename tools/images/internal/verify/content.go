@@ -31,7 +31,7 @@ func unpack(layer v1.Layer) (map[string]file, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = reader.Close() }() // it was read to its end, or the error is told
+	defer func() { _ = reader.Close() }() // it was read to its end, or the error is returned
 	files := map[string]file{}
 	for archive := tar.NewReader(reader); ; {
 		header, err := archive.Next()

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/tools/images/internal/oci"
 )
 
-// Report is what was found to be true of one image.
+// Report holds the verified properties of one image.
 type Report struct {
 	Arch   string
 	Digest v1.Hash
@@ -21,7 +21,7 @@ type Report struct {
 	Bytes int64
 	// Modules is how many the bill of materials lists.
 	Modules int
-	// Said is what the program answered when it was run; empty if this machine cannot.
+	// Said is the program's output; empty if this machine cannot run it.
 	Said string
 }
 

@@ -48,7 +48,7 @@ func run(files map[string]file, arch, version string) (string, error) {
 	return said, nil
 }
 
-// lay writes the files, readable by everyone: the user that runs is not the one that writes.
+// lay writes the files, readable by all users: the program's user is not the one that writes them.
 func lay(root string, files map[string]file) error {
 	if err := os.Chmod(root, 0o755); err != nil {
 		return err

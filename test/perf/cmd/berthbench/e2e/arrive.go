@@ -19,7 +19,7 @@ const arrivals = 512
 
 // arrival is how pods arrived in mode open, and whether what was asked for could be had.
 type arrival struct {
-	// Rate is what was asked for, Arrived what the watch saw appear, per second.
+	// Rate is the requested rate, Arrived the rate at which the watch saw pods appear, per second.
 	Rate    float64 `json:"rate"`
 	Arrived float64 `json:"arrived"`
 	// BehindSeconds is from the last appearance to the last bind: what piles up when it is more

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// beside is the namespace of what is there beside the pods that are measured.
+	// beside is the namespace of pods that exist in addition to the measured ones.
 	beside = "beside"
 	// besideWithin bounds the wait until it is as it should be.
 	besideWithin = 5 * time.Minute

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// calmWithin bounds the wait for a calm cluster, calmEvery is how often the processor times are read,
-	// and calmShare is what all processes together may use of one processor in between.
+	// calmWithin bounds the wait for a calm cluster, calmEvery is how often the processor times are read, and
+	// calmShare is the share of one processor that all processes together may use in between.
 	calmWithin = 3 * time.Minute
 	calmEvery  = 2 * time.Second
 	calmShare  = 0.3

@@ -19,7 +19,7 @@ const (
 	waitsLong = time.Second
 )
 
-// gap is what the death of the replica that led did to pods.
+// gap is the effect of the leading replica's death on pods.
 type gap struct {
 	// SilenceSeconds is the longest time without a bind from then on.
 	SilenceSeconds float64 `json:"silenceSeconds"`

@@ -10,8 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
-// clusterLoad is what the cluster's own programs had to do for a contender, for those who created
-// the pods, and for this program, which all contenders have alike.
+// clusterLoad is the work of the cluster's own programs for the contender, for the clients that created the pods, and
+// for this program. The last two are the same for all contenders.
 type clusterLoad struct {
 	// ServerSeconds is processor time of kube-apiserver and its etcd.
 	ServerSeconds float64 `json:"serverSeconds"`
@@ -56,7 +56,7 @@ func (g *ground) load(ctx context.Context) (clusterLoad, error) {
 	return out, nil
 }
 
-// since is what has come on top of an earlier reading.
+// since is the increase over an earlier reading.
 func (l clusterLoad) since(before clusterLoad) clusterLoad {
 	out := clusterLoad{ServerSeconds: l.ServerSeconds - before.ServerSeconds, Requests: map[string]int{}}
 	for name, count := range l.Requests {

@@ -56,13 +56,13 @@ type result struct {
 	shape
 	// Evicted is how many pods went for them, in mode preempt.
 	Evicted int `json:"evicted,omitempty"`
-	// EventSeconds is from the last bind until every pod's Scheduled event was there, as far as
-	// looking after the last bind can tell. 0 for raw contenders, and in modes preempt and failover.
+	// EventSeconds is from the last bind until every pod's Scheduled event was there, as far as a look that begins
+	// after the last bind can show. 0 for raw contenders, and in modes preempt and failover.
 	EventSeconds float64 `json:"eventSeconds,omitempty"`
-	// CPUSeconds is what the contender's processes used from the same moment until the last event; 0 in mode
-	// failover, where one of them takes with it how much it has used.
+	// CPUSeconds is the processor time of the contender's processes from the same moment until the last event; 0 in
+	// mode failover, where the killed process's time is lost.
 	CPUSeconds float64 `json:"cpuSeconds"`
-	// Cluster is what the cluster had to do meanwhile.
+	// Cluster is the work of the cluster during that time.
 	Cluster clusterLoad `json:"cluster"`
 }
 
@@ -222,7 +222,7 @@ func (g *ground) start(ctx context.Context, c contend.Contender, mode string, m 
 	return g.prepare(ctx, m.blocked, m.leaving)
 }
 
-// told waits for the events of so many pods, and says how long that took.
+// told waits for the events of so many pods, and returns how long that took.
 func (g *ground) told(ctx context.Context, pods int) (seconds float64, err error) {
 	bound := time.Now()
 	err = told(ctx, g.Cluster.Client, pods)

@@ -26,7 +26,7 @@ func (r report) outcome(runs int) outcome.Outcome {
 func (r report) values(to map[string]float64, mode string, rows []result) {
 	peer, raw := peerOf(rows), bestRaw(rows)
 	if mode != drain {
-		raw = nil // which pods come, and no client, says how many are bound in a second
+		raw = nil // the arrival of pods, not a client, limits binds per second
 	}
 	for _, row := range rows {
 		set := func(name string, value float64) { to[mode+"."+row.Contender+"."+name] = value }
@@ -118,7 +118,7 @@ func table(mode string, rows []result) outcome.Table {
 	return t
 }
 
-// inWords says what a mode does, for people.
+// inWords describes each mode for readers.
 var inWords = map[string]string{
 	live:     "created as fast as clients can",
 	drain:    "all waiting from the start",

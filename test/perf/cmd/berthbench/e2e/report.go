@@ -98,7 +98,7 @@ func (r report) requests(b *strings.Builder, mode string) {
 	}
 }
 
-// arrivals says how pods arrived, of rows in mode open.
+// arrivals writes how pods arrived, of rows in mode open.
 func (r report) arrivals(b *strings.Builder, rows []result) {
 	b.WriteString("\n")
 	for _, row := range rows {
@@ -109,7 +109,7 @@ func (r report) arrivals(b *strings.Builder, rows []result) {
 	}
 }
 
-// gaps says what the kill did, of rows in mode failover.
+// gaps writes the effect of the kill, of rows in mode failover.
 func (r report) gaps(b *strings.Builder, rows []result) {
 	for _, row := range rows {
 		if g := row.Gap; g != nil {
@@ -120,7 +120,7 @@ func (r report) gaps(b *strings.Builder, rows []result) {
 	}
 }
 
-// victims says how many pods went for how many.
+// victims writes how many pods were evicted for how many.
 func (r report) victims(b *strings.Builder, rows []result) {
 	for _, row := range rows {
 		fmt.Fprintf(b, "%s evicted %d pods for %d.\n", row.Contender, row.Evicted, row.Pods)

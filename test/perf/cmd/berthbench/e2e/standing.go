@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// low and high are the classes of what stands and of what arrives in mode preempt.
+	// low and high are the classes of the pods that run first and of those that arrive in mode preempt.
 	low, high = "bench-low", "bench-high"
-	// standing is the namespace of what stands, warm the pod that tells that the contender preempts.
+	// standing is the namespace of the pods that run first, warm the pod that shows that the contender preempts.
 	standing, warm = "standing", "warm"
 	// warmWithin bounds the wait for it.
 	warmWithin = 5 * time.Minute
@@ -25,7 +25,7 @@ const (
 	share = "1"
 )
 
-// stand fills every node with pods of low priority, which nobody has to schedule.
+// stand fills every node with pods of low priority that are bound already.
 func (g *ground) stand(ctx context.Context, perNode int) error {
 	client := g.Cluster.Client
 	for name, value := range map[string]int32{low: 10, high: 1000} {
@@ -68,7 +68,7 @@ func (g *ground) warmUp(ctx context.Context) error {
 	})
 }
 
-// evicted is how many of those that stood have gone, without the one of the warm-up.
+// evicted is how many of the pods that ran first are gone, without the victim of the warm-up.
 func (g *ground) evicted(ctx context.Context) (int, error) {
 	list, err := g.Cluster.Client.CoreV1().Pods(standing).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -77,7 +77,7 @@ func (g *ground) evicted(ctx context.Context) (int, error) {
 	return g.stood - len(list.Items), nil
 }
 
-// prioritized is a pod of a class that goes at once when it is evicted.
+// prioritized is a pod of a class, without a grace period.
 func prioritized(namespace, name, class string) *corev1.Pod {
 	pod := bench.Pod(namespace, name, share, "")
 	pod.Spec.PriorityClassName = class

@@ -16,8 +16,8 @@ import (
 // toldWithin bounds the wait for the events of a run, from the last bind on.
 const toldWithin = time.Minute
 
-// told waits until there is a Scheduled event of each of so many pods. Nobody looks at events
-// before the last bind, so that looking costs nobody anything while the clock runs.
+// told waits until there is a Scheduled event of each of so many pods. Events are read only after the last bind, so
+// that reading them costs no contender anything while the clock runs.
 func told(ctx context.Context, client kubernetes.Interface, pods int) error {
 	ctx, cancel := context.WithTimeout(ctx, toldWithin)
 	defer cancel()

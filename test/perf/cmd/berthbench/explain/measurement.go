@@ -24,7 +24,7 @@ const namespace = "bench"
 type measurement struct {
 	options
 	programs harness.Programs
-	// atWork and took are what each berth explain took: right after the last bind, and at rest.
+	// atWork and took are the durations of each berth explain: right after the last bind, and at rest.
 	atWork, took []time.Duration
 }
 
@@ -68,12 +68,12 @@ func (m *measurement) run(ctx context.Context) (err error) {
 // knownWithin bounds the time from the creation of a pod to where the log has it, on a busy machine.
 const knownWithin = time.Minute
 
-// restWithin bounds the time in which the ledger lets go of what is bound.
+// restWithin bounds the time in which the ledger releases the reservations of bound pods.
 const restWithin = 5 * time.Minute
 
-// explain times `berth explain pod`, from the start of the process to its end, for pods that are
-// bound and for one that fits nowhere; once while everybody is still busy with the last binds, and
-// once when the ledger promises nothing any more.
+// explain times `berth explain pod`, from the start of the process to its end, for pods that are bound and for one
+// that fits nowhere; once while all services are still busy with the last binds, and once when the ledger holds no
+// promises any more.
 func (m *measurement) explain(ctx context.Context, api *sink.Server, data string) error {
 	waits := pod("nowhere", "1000")
 	if _, err := api.AddPods([]*corev1.Pod{waits}); err != nil {

@@ -10,7 +10,7 @@ import (
 // mostForExplain bounds `berth explain pod` at rest, as what nine of ten take.
 const mostForExplain = 200 * time.Millisecond
 
-// report tells how long explanations took, and returns an error if that is too long.
+// report writes how long explanations took, and returns an error if that is too long.
 func (m *measurement) report(w io.Writer) error {
 	fmt.Fprintf(w, "berth explain pod, the whole process, with %d pods\n", m.pods)
 	times(w, "right after the last bind", m.atWork)
@@ -22,7 +22,7 @@ func (m *measurement) report(w io.Writer) error {
 	return nil
 }
 
-// times tells how long something took, and returns what nine of ten took at most.
+// times writes how long explanations took, and returns the duration within which nine of ten completed.
 func times(w io.Writer, when string, took []time.Duration) (most time.Duration) {
 	took = slices.Sorted(slices.Values(took))
 	most = took[(9*len(took)+9)/10-1]

@@ -25,7 +25,7 @@ type options struct {
 	steady                time.Duration
 }
 
-// verbs are what can be asked for.
+// verbs are the subcommands.
 var verbs = map[string]func(context.Context, options, []outcome.Limit) error{
 	"run": run, "table": printTable, "check": check, "accept": accept, "docs": writeDocs,
 }

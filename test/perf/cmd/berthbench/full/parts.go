@@ -31,7 +31,7 @@ const (
 	upstream = "test/integration/scheduler_perf"
 )
 
-// parts are in the order they run in and are told of.
+// parts are in the order in which they run and are reported.
 var parts = []part{
 	{name: "drain-1000", title: "Drain: 5,000 pods on 1,000 nodes", about: 4 * time.Minute, subcommand: "e2e",
 		args: flags("--modes=drain", "--contenders="+rivals+","+raws, "--pods=5000", "--nodes="+small)},

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/test/perf/outcome"
 )
 
-// stopGrace is how long a program that was told to stop may take for it: it stops what it started.
+// stopGrace is how long a program may take to stop, as it stops the processes that it started.
 const stopGrace = 3 * time.Minute
 
 // run runs the parts, also those after one that failed, and prints the table.
@@ -33,7 +33,7 @@ func run(ctx context.Context, o options, limits []outcome.Limit) error {
 	return errors.Join(append(failed, printTable(ctx, o, limits))...)
 }
 
-// one runs a part. What it left before is gone first, so that nobody takes it for new.
+// one runs a part. It removes the results of an earlier run first, so that they are not taken for new ones.
 func (o options) one(ctx context.Context, p part) error {
 	dir := filepath.Join(o.out, p.name)
 	if err := os.RemoveAll(dir); err != nil {

@@ -88,7 +88,7 @@ type report struct {
 type reading struct {
 	// Resident and Peak are the kernel's VmRSS and VmHWM.
 	Resident, Peak int64
-	// Live is what a garbage collection found in use.
+	// Live is the heap in use after a garbage collection.
 	Live int64
 }
 

@@ -30,7 +30,7 @@ type factLog struct {
 	apps     int
 	// pending are the pods to be decided.
 	pending int
-	// boundPods and last are how many facts stand for bound pods, and how many there are.
+	// last is how many facts there are.
 	last    uint64
 	decided chan events.Decision
 	stored  atomic.Uint64
@@ -93,7 +93,7 @@ func recordOf(k events.Kind, obj state.APIObject, sequence uint64) (eventlog.Rec
 	})}, nil
 }
 
-// offers are what the queue would offer for the pending pods.
+// offers are the queue's offers for the pending pods.
 func (l *factLog) offers() []work.Offer {
 	offers := make([]work.Offer, l.pending)
 	for i := range offers {

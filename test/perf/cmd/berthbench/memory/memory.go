@@ -46,7 +46,7 @@ func kilobytes(s string) (int64, error) {
 	return n << 10, err
 }
 
-// liveHeap is what a garbage collection finds in use.
+// liveHeap is the heap in use after a garbage collection.
 func liveHeap() int64 {
 	runtime.GC()
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}

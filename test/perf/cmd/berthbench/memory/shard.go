@@ -28,7 +28,7 @@ const (
 	window = scheduler.DefaultWindow
 )
 
-// shard is a scheduler and what stands in for the queue.
+// shard is a scheduler with a stand-in for the queue.
 type shard struct {
 	log     *factLog
 	bus     *memlog.Log
@@ -70,7 +70,7 @@ func startShard(ctx context.Context, log *factLog) (*shard, error) {
 	return s, nil
 }
 
-// request hears what the shard asks for; all that matters is what it gives back.
+// request handles a shard's request; only the offers that it returns matter.
 func (s *shard) request(data []byte) {
 	r, err := work.DecodeRequest(data)
 	if err != nil || len(r.Return) == 0 {
@@ -78,7 +78,7 @@ func (s *shard) request(data []byte) {
 	}
 	select {
 	case s.returned <- r.Return:
-	default: // nobody is deciding
+	default: // no reader waits for decisions
 	}
 }
 

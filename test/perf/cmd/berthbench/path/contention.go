@@ -10,7 +10,7 @@ import (
 // attemptBuckets are the upper bounds of the histogram of attempts that the queue serves.
 var attemptBuckets = []int{1, 2, 4, 8, 16}
 
-// lossReasons are what a shard can lose a race about.
+// lossReasons are the objects that a shard can lose a race about.
 var lossReasons = []string{"node", "guard", "keeper", "pod", "partition", "budget"}
 
 // contention is how much the shards were in each other's way, the warm-up included.
@@ -82,7 +82,7 @@ func (c contention) percent() float64 {
 	return 100 * float64(c.Conflicts) / float64(c.Txns)
 }
 
-// shares are what the shard with the fewest and the one with the most placed, in percent of all.
+// shares are the placements of the shard with the fewest and of the shard with the most, in percent of all.
 func (c contention) shares() (least, most float64) {
 	all := 0
 	for _, n := range c.Placed {

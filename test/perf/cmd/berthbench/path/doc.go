@@ -1,13 +1,12 @@
-// Package path measures what Berth itself reaches when the API server costs nothing: facts
-// come from a generator and binds go into a sink (package sink); the log on NATS JetStream, the
-// ledger on etcd with a sync for every write, and queue, shards and binders in their own processes are
-// real. It reports pods per second, processor time per pod and service, and how often shards were in
-// each other's way; checks all placements, and compares with a budget if one is given.
+// Package path measures the throughput of Berth itself when the API server costs nothing: facts come from a generator
+// and binds go into a sink (package sink); the log on NATS JetStream, the ledger on etcd with a sync for every write,
+// and queue, shards and binders in their own processes are real. It reports pods per second, processor time per pod
+// and service, and how often shards conflicted; it checks all placements, and compares with a budget if one is given.
 //
-// With several numbers of shards, or several degrees to which nodes are full before pods arrive,
-// each pair is a setting, and runs alternate between settings.
+// With several numbers of shards, or several degrees to which nodes are full before pods arrive, each pair is a
+// setting, and runs alternate between settings.
 //
-// With several ways to be observed it tells what that costs: see observe.go.
+// With several ways to be observed it reports the cost of observation: see observe.go.
 //
 // Start reading at bench.run.
 package path

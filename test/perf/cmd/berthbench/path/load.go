@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// groupOf is how many pods of the constrained workload have rules about each other, maxSkew how
-	// unevenly a group may stand in the zones.
+	// groupOf is how many pods of the constrained workload have rules about each other, maxSkew the largest
+	// difference between zones in pods of a group.
 	groupOf, maxSkew = 50, 2
 	// golden makes a sequence of fractions that are evenly spread wherever it is cut off.
 	golden     = 0.6180339887498949
@@ -31,8 +31,8 @@ const (
 // workloads are all of them.
 var workloads = []string{plain, constrained, zonal, leaning}
 
-// standing is one bound pod on each node that takes so many percent of it, on average. Nodes differ
-// by as much as there is room for, some are full, so that everybody likes the same ones.
+// standing is one bound pod on each node; on average it uses so many percent of the node. Nodes differ as much as
+// possible, and some are full, so that all shards prefer the same ones.
 func (o options) standing(full int) []*corev1.Pod {
 	if full == 0 {
 		return nil
@@ -62,10 +62,9 @@ func (o options) room(full int) int {
 	return o.nodes * min(bench.PodsPerNode-1, byCPU)
 }
 
-// arriving are pods as an API server hands them out. Plain ones are of one template; of constrained
-// ones a third have to stand evenly in the zones, a third on a node of their own, by groups; zonal
-// ones name their zone; leaning ones would rather be in theirs, so that every shard looks at all nodes and not
-// at its home ones first.
+// arriving are pods as an API server hands them out. Plain pods have one template. Of constrained pods, a third
+// spread evenly over the zones, and a third exclude pods of their group from their node. Zonal pods require their
+// zone; leaning pods prefer theirs, so that every shard looks at all nodes and not at its home nodes first.
 func (o options) arriving(prefix string, n int) []*corev1.Pod {
 	pods := make([]*corev1.Pod, n)
 	for i := range pods {

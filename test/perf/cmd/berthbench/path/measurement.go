@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/test/perf/sink"
 )
 
-// factsPerPod is what the log tells of a pod: that it is there, and that it is bound.
+// factsPerPod counts the facts about a pod in the log: its creation and its bind.
 const factsPerPod = 2
 
 // measurement is the command line with the programs it needs.
@@ -25,7 +25,7 @@ type measurement struct {
 	programs harness.Programs
 }
 
-// setting is what differs between the runs of one measurement.
+// setting holds the differences between the runs of one measurement.
 type setting struct {
 	// Shards are scheduler processes; Full is how full the nodes are before pods arrive, in percent.
 	Shards int `json:"shards"`
@@ -51,7 +51,7 @@ func (m *measurement) settings() []setting {
 	return all
 }
 
-// result is what one run showed.
+// result is the outcome of one run.
 type result struct {
 	setting
 	Run         int     `json:"run"`
@@ -61,10 +61,10 @@ type result struct {
 	// Micros is processor time per pod in microseconds, by service, up to the last bind.
 	Micros map[string]float64 `json:"microsPerPod"`
 	Events int                `json:"eventsAtLastBind"`
-	// Spare is how many processors of the machine nobody used, on average.
+	// Spare is how many processors of the machine were idle, on average.
 	Spare float64 `json:"spareProcessors"`
-	// FactMicros is what one shard takes to apply one fact, as one shows that reads the log from
-	// its beginning; 0 when nobody looked.
+	// FactMicros is the processor time in which one shard applies one fact, measured on a shard that reads the log
+	// from its beginning; 0 if not measured.
 	FactMicros float64 `json:"factMicros,omitempty"`
 	contention
 	// Traced is of how many pods a span has come to the collector, Complete of how many all have: of all

@@ -19,11 +19,11 @@ import (
 
 // Ways to be observed.
 const (
-	// records: attempts leave records of what they weighed, as is the default.
+	// records: attempts leave records of their considerations, as is the default.
 	records = "records"
-	// nothing: they leave none, and nobody traces.
+	// nothing: attempts leave no records, and no pod is traced.
 	nothing = "nothing"
-	// traces: a share of the pods is traced besides.
+	// traces: in addition to records, a share of the pods is traced.
 	traces = "traces"
 )
 
@@ -37,7 +37,7 @@ const (
 	// tracesOff is how far the share of pods with a complete trace may be from the ratio, as a
 	// share of that: of 10,000 pods 10% are traced, give or take 0.3 by chance alone.
 	tracesOff = 0.1
-	// confidence is that of the interval which is told with a cost.
+	// confidence is that of the interval that is reported with a cost.
 	confidence = 0.95
 	// mostUnsure is half of the widest interval of which a verdict is given.
 	mostUnsure = 0.03
@@ -86,7 +86,7 @@ func (m *measurement) observe(ctx context.Context) (results []result, err error)
 	return results, nil
 }
 
-// watched is a track whose traces somebody may collect.
+// watched is a track whose traces may be collected.
 type watched struct {
 	*track
 	collector *harness.Collector
@@ -201,8 +201,8 @@ type cost struct {
 	rounds        int
 }
 
-// pairedCost compares what runs of the same round took. The ratio of two runs is what is averaged, by
-// its logarithm: what the machine did meanwhile it did to both.
+// pairedCost compares runs of the same round. It averages the logarithm of the ratio of two runs, because the state
+// of the machine affects both alike.
 func pairedCost(with, without []float64) cost {
 	logs := make([]float64, min(len(with), len(without)))
 	for i := range logs {
@@ -221,7 +221,7 @@ func (c cost) String() string {
 	return fmt.Sprintf("%+.1f%%, give or take %.1f (%d rounds)", 100*c.share, 100*c.unsure, c.rounds)
 }
 
-// judge is an error if the cost is too high, or too uncertain to tell.
+// judge returns an error if the cost is too high, or too uncertain to judge.
 func (c cost) judge(what string, most float64) error {
 	switch {
 	case !(c.unsure <= mostUnsure):
@@ -234,8 +234,8 @@ func (c cost) judge(what string, most float64) error {
 	}
 }
 
-// observing tells what it costs to be observed, and returns what is over its limit. Nothing where
-// runs do not differ in that.
+// observing writes the cost of being observed, and returns an error for costs over their limits. It writes nothing if
+// all runs are observed alike.
 func (r report) observing(w io.Writer) error {
 	if len(r.observed) < 2 {
 		return nil
@@ -262,7 +262,7 @@ func (r report) observing(w io.Writer) error {
 	return err
 }
 
-// completeTraces tells which share of the pods has a complete trace.
+// completeTraces writes which share of the pods has a complete trace.
 func (r report) completeTraces(w io.Writer) error {
 	i := slices.IndexFunc(r.Results, func(x result) bool { return x.Observed == traces })
 	if i < 0 {
@@ -277,7 +277,7 @@ func (r report) completeTraces(w io.Writer) error {
 	return nil
 }
 
-// each is what a pod took in each run that was observed in a way, in the order of the runs.
+// each is the processor time per pod in each run that was observed in a way, in the order of the runs.
 func (r report) each(observed string) (micros []float64) {
 	for _, x := range r.Results {
 		if x.Observed == observed {

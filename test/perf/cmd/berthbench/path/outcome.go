@@ -45,7 +45,7 @@ func (r report) outcome() outcome.Outcome {
 	return o
 }
 
-// values are what limits are about in one setting.
+// values sets the values that limits are about, for one setting.
 func (r report) values(s setting, set func(string, float64)) {
 	set("podsPerSecond", r.rate(s))
 	for _, service := range r.services() {
@@ -72,12 +72,12 @@ func (r report) factMicros(s setting) float64 {
 	return r.median(s, func(x result) float64 { return x.FactMicros })
 }
 
-// facts is what the shards took to apply the facts about a pod, which each of them does.
+// facts is the shards' processor time for applying the facts about a pod, which each of them does.
 func (r report) facts(s setting) float64 {
 	return float64(factsPerPod*s.Shards) * r.factMicros(s)
 }
 
-// decisions is what the shards took for a pod besides.
+// decisions is the rest of the shards' processor time per pod.
 func (r report) decisions(s setting) float64 { return r.micros(s, "scheduler") - r.facts(s) }
 
 // tables are pods per second and contention, and processor time.
@@ -124,7 +124,7 @@ func (r report) tables() []outcome.Table {
 	return []outcome.Table{rates, spent}
 }
 
-// attempts is how many the pod with the most needed, as closely as buckets tell.
+// attempts is the largest number of attempts for one pod, as precisely as buckets allow.
 func (r report) attempts(s setting) string {
 	most := 0
 	for _, x := range r.Results {

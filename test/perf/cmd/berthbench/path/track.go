@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/test/perf/sink"
 )
 
-// ownService is what this program is called in reports: it makes the facts and takes the binds.
+// ownService is this program's name in reports: it makes the facts and accepts the binds.
 const ownService = "generator and sink"
 
 // track is everything one run needs.

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/test/perf/bench"
 )
 
-// collection is what goes on between two moments in some namespaces.
+// collection is a measurement between two moments, of the pods of some namespaces.
 type collection struct {
 	stage      *stage
 	namespaces []string

@@ -38,7 +38,7 @@ type result struct {
 	// Latency is per pod, from its appearance to its bind, both as this program's watch saw them.
 	P50Millis float64 `json:"p50Millis"`
 	P99Millis float64 `json:"p99Millis"`
-	// CPUSeconds is what the contender's processes used meanwhile.
+	// CPUSeconds is the processor time of the contender's processes during that time.
 	CPUSeconds float64 `json:"cpuSeconds"`
 }
 

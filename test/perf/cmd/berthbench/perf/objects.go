@@ -238,7 +238,7 @@ func (s *stage) classifyAny(ctx context.Context, object *unstructured.Unstructur
 	return unstructured.SetNestedField(object.Object, pod.Spec.PriorityClassName, "spec", "priorityClassName")
 }
 
-// churned is a kind of object that comes and goes.
+// churned is a kind of object that is created and deleted throughout.
 type churned struct {
 	like  *unstructured.Unstructured
 	in    dynamic.ResourceInterface

@@ -124,7 +124,7 @@ func (s *stage) namespace(ctx context.Context, name, template string) error {
 	return nil
 }
 
-// createPods makes pods and, unless told otherwise, waits until all are bound.
+// createPods makes pods and, unless op says otherwise, waits until all are bound.
 func (s *stage) createPods(ctx context.Context, op *perfconfig.Op, r *result) error {
 	if err := s.namespace(ctx, op.Namespace, ""); err != nil {
 		return err

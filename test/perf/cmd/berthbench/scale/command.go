@@ -85,7 +85,7 @@ func (o *options) Run(ctx context.Context) error {
 	return writePage(*o, result)
 }
 
-// play runs a scenario and reports on standard error that it has, unless ctx is over.
+// play runs a scenario and reports on standard error that it has, unless ctx has ended.
 func play(ctx context.Context, s scale.Scenario, costs scale.Costs) (scale.Result, error) {
 	if ctx.Err() != nil {
 		return scale.Result{}, ctx.Err()
@@ -108,7 +108,7 @@ func markdown(t outcome.Table) string {
 	return b.String()
 }
 
-// costTable is what the model was fed.
+// costTable lists the costs that the model used.
 func costTable(costs scale.Costs) outcome.Table {
 	t := outcome.Table{Title: "What the model is fed", Head: []string{"cost", "of", "value", "measured by"}}
 	for _, name := range costs.Names() {

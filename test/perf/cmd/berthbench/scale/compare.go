@@ -17,10 +17,10 @@ import (
 const (
 	// rateTolerance is how far the model's pods a second may be from a real run's, as a share of it.
 	rateTolerance = 0.30
-	// conflictTolerance is how far the shares of refused transactions may be apart, in points, and
-	// conflictFactor how many times one may be the other above that. Real shards also lose to binders,
-	// which take finished entries out of documents that nobody has written for five seconds: with one
-	// shard in runs of that length, up to 7% of its transactions. The model has no such sweeps.
+	// conflictTolerance is how far the shares of refused transactions may differ, in points, and conflictFactor how
+	// many times one may be the other above that. Real shards also lose races to binders, which remove finished
+	// entries from documents that have not been written for five seconds: with one shard in runs of that length, up
+	// to 7% of its transactions. The model has no such sweeps.
 	conflictTolerance, conflictFactor = 8.0, 2.0
 	// twinRate and twinConflicts are the same between the twin and the real core.
 	twinRate, twinConflicts = 0.4, 15.0
@@ -30,7 +30,7 @@ const (
 // minutes for what the twin does in a second.
 var twinShards = map[string][]int{scale.Plain: {10}, scale.Leaning: {10}}
 
-// realReport is what this program reads of a report of berthbench path.
+// realReport is the part that this program reads of a report of berthbench path.
 type realReport struct {
 	Berth    string `json:"berth"`
 	Load     string `json:"load"`
@@ -52,7 +52,7 @@ type realReport struct {
 // seen is one setting of it, medians over its runs.
 type seen struct {
 	rate, conflicts float64
-	// cores are the processors that its processes used, spare those that nobody did.
+	// cores are the processors that its processes used, spare those that were idle.
 	cores, spare float64
 	micros       map[string]float64
 }
@@ -111,9 +111,9 @@ func (r realReport) of(shards int) seen {
 	return s
 }
 
-// compareReal plays what real processes did and says how far the two are apart. The run with the
-// fewest shards is the ruler of the machine: its processor time a pod, by service, by the model's. What
-// is compared is how it goes on from there.
+// compareReal plays the scenarios of real measurements and reports how far model and reality differ. The run with the
+// fewest shards calibrates the machine: its processor time per pod, by service, divided by the model's. The other
+// runs are then compared.
 func compareReal(ctx context.Context, o options, costs scale.Costs, to *outcome.Outcome) error {
 	t := outcome.Table{
 		Title: "The model beside real processes",
@@ -156,7 +156,7 @@ func compareReal(ctx context.Context, o options, costs scale.Costs, to *outcome.
 	return verdict
 }
 
-// everybody is one factor for all processes.
+// everybody returns one factor for all processes.
 func everybody(factor float64) map[string]float64 {
 	all := map[string]float64{}
 	for kind := range kinds {

@@ -147,7 +147,7 @@ func projectServers(ctx context.Context, o options, costs scale.Costs, to *outco
 	return nil
 }
 
-// head is the head of a table of projections behind what tells its rows apart.
+// head is the head of a table of projections, after the columns that identify its rows.
 func head(columns ...string) []string {
 	return append(columns, "pods/s", "refused", "searches a pod", "ledger unseen, p50 / p99 ms", "revisions unseen",
 		"binds unseen, p50 ms", "a shard's GB", "busiest", "busy", "next")

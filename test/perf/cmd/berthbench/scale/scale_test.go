@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/test/perf/scale"
 )
 
-// report is what berthbench path writes, of a run on two processors that others used a quarter of.
+// report is a report of berthbench path, of a run on two processors a quarter of which other processes used.
 const report = `{"pods": 600, "nodes": 300, "workload": "plain", "binders": 2, "results": [
 {"shards": 1, "full": 0, "podsPerSecond": 900, "spareProcessors": 0.1, "txns": 100, "conflicts": 1, "microsPerPod":
  {"scheduler": 200, "queue": 200, "binder": 480, "etcd": 130, "nats": 130, "generator and sink": 175}},

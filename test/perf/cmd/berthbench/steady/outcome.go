@@ -16,7 +16,7 @@ const (
 	megabyte = 1 << 20
 )
 
-// outcome is what limits are about: growth is from the first part after the warm-up to the last,
+// outcome returns the values that limits are about: growth is from the first part after the warm-up to the last,
 // medians of both.
 func (w *watch) outcome(s steady, head bench.Head) outcome.Outcome {
 	o := head.Outcome(1)

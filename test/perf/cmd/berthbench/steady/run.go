@@ -33,7 +33,7 @@ type sample struct {
 	CPU      time.Duration
 }
 
-// steady is what was seen.
+// steady is the result of one watch.
 type steady struct {
 	samples []sample
 	load    turnover

@@ -70,7 +70,7 @@ func (w *watch) turn(ctx context.Context, access *rest.Config) (t turnover, err 
 	return t, errors.Join(err, lost)
 }
 
-// ended leaves out what goes wrong because ctx is over.
+// ended drops errors that occur because ctx has ended.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -90,7 +90,7 @@ func remove(ctx context.Context, client kubernetes.Interface, i int) error {
 	now := metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}
 	err := client.CoreV1().Pods(namespace).Delete(ctx, podName(i), now)
 	if apierrors.IsNotFound(err) {
-		return nil // its creation is still under way: one more stands
+		return nil // its creation is still under way: one pod more exists
 	}
 	return err
 }
