@@ -9,7 +9,7 @@
 // There are two kinds of rules. Rules about repetition (preempted-again, preempts-in-vain, binds-rejected,
 // fence-refused, caught-by-sweep) count events in Window; a Watch remembers these. Rules about age (pod-overdue,
 // hold-overdue) compare how long something has been in its state with a limit; the caller lists these states for each
-// evaluation (Waiting).
+// evaluation (TimedState).
 //
 // A new leader reads the log again and so gets the same findings. What is about to be a finding on one leader may be a
 // little later on the next: the ages of ledger entries begin when a queue first sees them.

@@ -10,8 +10,8 @@ import (
 // Entry returns the state of an entry of the ledger that has existed since then, with the limit for its kind: minutes
 // for a reservation that a binder should resolve, more for one that waits for volumes, devices or victims. A keeper
 // has no limit: it may exist for as long as placements rely on it.
-func Entry(doc ledger.NodeDoc, e ledger.Entry, since time.Time) Waiting {
-	w := Waiting{
+func Entry(doc ledger.NodeDoc, e ledger.Entry, since time.Time) TimedState {
+	w := TimedState{
 		Pod: e.Namespace + "/" + e.Name, Where: e.Role.String() + " " + e.State.String() + " on node " + doc.NodeName,
 		Since: since,
 	}

@@ -17,8 +17,8 @@ type Workload struct {
 	Created time.Time
 }
 
-// Waiting is a pod or an entry of the ledger that should not be long in its present state.
-type Waiting struct {
+// TimedState is a pod or an entry of the ledger that should not be long in its present state.
+type TimedState struct {
 	// Pod is namespace/name. Where describes the state, as the beginning of a sentence.
 	Pod, Where string
 	// Since is when it entered the state. Limit is how long it may be in it; 0 is without limit.
@@ -51,10 +51,10 @@ func NewWatch() *Watch {
 	}
 }
 
-// Decided records one decision of the log, which was stored at that time. Decisions must arrive in the order of the
+// RecordDecision records one decision of the log, which was stored at that time. Decisions must arrive in the order of the
 // log. A bind ends the series of its pod: what happened before it was resolved. workload is that of the pod as the
 // facts show it; only evictions need it.
-func (w *Watch) Decided(d events.Decision, at time.Time, workload Workload) {
+func (w *Watch) RecordDecision(d events.Decision, at time.Time, workload Workload) {
 	pod := d.Pod.Namespace + "/" + d.Pod.Name
 	switch d.Kind {
 	case events.DecisionNominated:
@@ -90,16 +90,16 @@ func (w *Watch) recordPreemption(d events.Decision, at time.Time, workload Workl
 	record(w.preempted, workload.Owner, workload.Owner, at).detail = "last pod " + d.Pod.Namespace + "/" + d.Pod.Name
 }
 
-// Anew forgets the decisions: the log is read again from its beginning, and delivers them once more. Pods found by the
+// Reset forgets the decisions: the log is read again from its beginning, and delivers them once more. Pods found by the
 // sweep stay, as they are not in the log.
-func (w *Watch) Anew() {
+func (w *Watch) Reset() {
 	caught := w.swept
 	*w = *NewWatch()
 	w.swept = caught
 }
 
-// Caught records pods that were placed because of the sweep.
-func (w *Watch) Caught(pods int, at time.Time) {
+// RecordSweep records pods that were placed because of the sweep.
+func (w *Watch) RecordSweep(pods int, at time.Time) {
 	for range min(pods, maxNames) {
 		w.swept.times = append(w.swept.times, at)
 	}
@@ -143,7 +143,7 @@ func (s *series) prune(now time.Time) bool {
 // Findings evaluates all rules at a time. pods and entries are the states that may be overdue; their limits decide. It
 // also forgets what is older than Window, and so must be called regularly to bound memory; the order of findings is
 // that of Rules, then by age.
-func (w *Watch) Findings(now time.Time, pods, entries []Waiting) Report {
+func (w *Watch) Findings(now time.Time, pods, entries []TimedState) Report {
 	r := Report{Found: map[Rule]int{}}
 	for _, rule := range Rules {
 		var found []Finding
@@ -173,7 +173,7 @@ func (w *Watch) Findings(now time.Time, pods, entries []Waiting) Report {
 }
 
 // overdue returns the states that have lasted longer than their limit.
-func overdue(rule Rule, list []Waiting, now time.Time) (found []Finding) {
+func overdue(rule Rule, list []TimedState, now time.Time) (found []Finding) {
 	for _, p := range list {
 		if age := now.Sub(p.Since); p.Limit > 0 && age > p.Limit {
 			found = append(found, Finding{

@@ -41,8 +41,8 @@ func TestNothingIsWrong(t *testing.T) {
 	w := NewWatch()
 	for i := range 100 {
 		pod := fmt.Sprint("pod-", i)
-		w.Decided(decision(events.DecisionPlaced, pod), at(1), Workload{})
-		w.Decided(decision(events.DecisionBound, pod), at(1), Workload{})
+		w.RecordDecision(decision(events.DecisionPlaced, pod), at(1), Workload{})
+		w.RecordDecision(decision(events.DecisionBound, pod), at(1), Workload{})
 	}
 	wantFound(t, w.Findings(at(2), nil, nil), map[Rule]int{})
 }
@@ -51,7 +51,7 @@ func TestPreemptionInVain(t *testing.T) {
 	w := NewWatch()
 	for i := range 3 {
 		wantFound(t, w.Findings(at(i), nil, nil), map[Rule]int{})
-		w.Decided(decision(events.DecisionNominated, "urgent"), at(i), Workload{})
+		w.RecordDecision(decision(events.DecisionNominated, "urgent"), at(i), Workload{})
 	}
 	r := w.Findings(at(3), nil, nil)
 	wantFound(t, r, map[Rule]int{PreemptsInVain: 1})
@@ -60,9 +60,9 @@ func TestPreemptionInVain(t *testing.T) {
 	}
 	wantFound(t, w.Findings(at(11), nil, nil), map[Rule]int{})
 	for range 3 {
-		w.Decided(decision(events.DecisionNominated, "lucky"), at(11), Workload{})
+		w.RecordDecision(decision(events.DecisionNominated, "lucky"), at(11), Workload{})
 	}
-	w.Decided(decision(events.DecisionBound, "lucky"), at(11), Workload{})
+	w.RecordDecision(decision(events.DecisionBound, "lucky"), at(11), Workload{})
 	wantFound(t, w.Findings(at(11), nil, nil), map[Rule]int{})
 }
 
@@ -71,12 +71,12 @@ func TestPreemptionInVain(t *testing.T) {
 func TestPreemptedAgain(t *testing.T) {
 	w := NewWatch()
 	for i := range 100 {
-		w.Decided(decision(events.DecisionEvicted, fmt.Sprint("first-", i)), at(1), Workload{Owner: "web", Created: at(0)})
+		w.RecordDecision(decision(events.DecisionEvicted, fmt.Sprint("first-", i)), at(1), Workload{Owner: "web", Created: at(0)})
 	}
 	wantFound(t, w.Findings(at(1), nil, nil), map[Rule]int{})
 	for i := 2; i < 4; i++ {
 		whose := Workload{Owner: "web", Created: at(i - 1).Add(1)}
-		w.Decided(decision(events.DecisionEvicted, fmt.Sprint("next-", i)), at(i), whose)
+		w.RecordDecision(decision(events.DecisionEvicted, fmt.Sprint("next-", i)), at(i), whose)
 	}
 	r := w.Findings(at(4), nil, nil)
 	wantFound(t, r, map[Rule]int{PreemptedAgain: 1})
@@ -86,17 +86,17 @@ func TestPreemptedAgain(t *testing.T) {
 	descheduled := decision(events.DecisionEvicted, "moved")
 	descheduled.Strategy = "RemoveDuplicates"
 	for i := range 9 {
-		w.Decided(descheduled, at(i+4), Workload{Owner: "other", Created: at(i + 3).Add(1)})
+		w.RecordDecision(descheduled, at(i+4), Workload{Owner: "other", Created: at(i + 3).Add(1)})
 	}
 	wantFound(t, w.Findings(at(4), nil, nil), map[Rule]int{PreemptedAgain: 1})
 }
 
 func TestBindsRejected(t *testing.T) {
 	w := NewWatch()
-	w.Decided(decision(events.DecisionReleased, "cart"), at(0), Workload{})
-	w.Decided(decision(events.DecisionRejected, "cart"), at(1), Workload{})
-	w.Decided(decision(events.DecisionReleased, "cart"), at(2), Workload{})
-	w.Decided(decision(events.DecisionReleased, "other"), at(2), Workload{})
+	w.RecordDecision(decision(events.DecisionReleased, "cart"), at(0), Workload{})
+	w.RecordDecision(decision(events.DecisionRejected, "cart"), at(1), Workload{})
+	w.RecordDecision(decision(events.DecisionReleased, "cart"), at(2), Workload{})
+	w.RecordDecision(decision(events.DecisionReleased, "other"), at(2), Workload{})
 	wantFound(t, w.Findings(at(3), nil, nil), map[Rule]int{BindsRejected: 1})
 }
 
@@ -106,7 +106,7 @@ func TestFenceRefused(t *testing.T) {
 	refused := decision(events.DecisionFenceRefused, "cart")
 	refused.NodeName, refused.Message = "n1", "patch of pods/status: frozen"
 	for minute := 0; minute < 20; minute += 5 {
-		w.Decided(refused, at(minute), Workload{})
+		w.RecordDecision(refused, at(minute), Workload{})
 		r := w.Findings(at(minute), nil, nil)
 		wantFound(t, r, map[Rule]int{FenceRefused: 1})
 		if d := r.Findings[0].Detail; !strings.HasSuffix(d, "last on node n1: patch of pods/status: frozen") {
@@ -114,23 +114,23 @@ func TestFenceRefused(t *testing.T) {
 		}
 	}
 	for _, end := range []events.DecisionKind{events.DecisionReleased, events.DecisionBound} {
-		w.Decided(refused, at(20), Workload{})
-		w.Decided(decision(end, "cart"), at(21), Workload{})
+		w.RecordDecision(refused, at(20), Workload{})
+		w.RecordDecision(decision(end, "cart"), at(21), Workload{})
 		wantFound(t, w.Findings(at(21), nil, nil), map[Rule]int{})
 	}
-	w.Decided(refused, at(22), Workload{})
+	w.RecordDecision(refused, at(22), Workload{})
 	wantFound(t, w.Findings(at(33), nil, nil), map[Rule]int{})
 }
 
 func TestOverdue(t *testing.T) {
 	w := NewWatch()
-	pods := []Waiting{
+	pods := []TimedState{
 		{Pod: "shop/quick", Where: "offered", Since: at(9), Limit: OverdueTrying},
 		{Pod: "shop/slow", Where: "offered", Since: at(7), Limit: OverdueTrying},
 		{Pod: "shop/patient", Where: "active", Since: at(1), Limit: OverdueActive},
 	}
 	doc := ledger.NodeDoc{NodeName: "n1"}
-	entries := []Waiting{
+	entries := []TimedState{
 		Entry(doc, ledger.Entry{Role: ledger.RoleReservation, State: ledger.Committed}, at(7)),
 		Entry(doc, ledger.Entry{Role: ledger.RoleReservation, State: ledger.Held}, at(7)),
 		Entry(doc, ledger.Entry{Role: ledger.RoleKeeper}, at(-1000)),
@@ -150,7 +150,7 @@ func TestOverdue(t *testing.T) {
 			Role: ledger.RoleReservation, State: ledger.Fencing, Volumes: []ledger.VolumePick{{Claim: "data"}},
 		}, at(-6)),
 	}
-	w.Caught(2, at(9))
+	w.RecordSweep(2, at(9))
 	r := w.Findings(at(10), pods, entries)
 	wantFound(t, r, map[Rule]int{PodOverdue: 1, HoldOverdue: 4, CaughtBySweep: 1})
 	if want := "offered for 3m0s, expected at most 2m0s"; r.Findings[0].Detail != want {
@@ -170,7 +170,7 @@ func TestBounded(t *testing.T) {
 			now = now.Add(time.Duration(rapid.IntRange(0, 60).Draw(t, "seconds")) * time.Second)
 			pod := fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "pod"))
 			whose := Workload{Owner: "owner-" + pod, Created: now.Add(-time.Second)}
-			w.Decided(decision(rapid.SampledFrom(kinds).Draw(t, "kind"), pod), now, whose)
+			w.RecordDecision(decision(rapid.SampledFrom(kinds).Draw(t, "kind"), pod), now, whose)
 			for _, f := range w.Findings(now, nil, nil).Findings {
 				if f.Since.After(now) || now.Sub(f.Since) > Window {
 					t.Fatalf("at %s: %+v", now, f)
@@ -183,7 +183,7 @@ func TestBounded(t *testing.T) {
 	})
 	w := NewWatch()
 	for i := range maxNames + 10 {
-		w.Decided(decision(events.DecisionNominated, fmt.Sprint(i)), start, Workload{})
+		w.RecordDecision(decision(events.DecisionNominated, fmt.Sprint(i)), start, Workload{})
 	}
 	if len(w.nominated) > maxNames {
 		t.Errorf("%d names are remembered, want at most %d", len(w.nominated), maxNames)

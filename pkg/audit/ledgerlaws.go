@@ -146,7 +146,7 @@ func (l *documentLaws) checkStep(old, now ledger.Entry, before, after ledger.Nod
 		// (T3).
 		old.Plan = ""
 		old.PodRV = now.PodRV
-		old.Wish = now.Wish
+		old.PlacementHash = now.PlacementHash
 		old.Volumes = now.Volumes
 		old.Devices = now.Devices
 		old.Delegated = now.Delegated

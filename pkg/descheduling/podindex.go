@@ -63,13 +63,13 @@ type domainPods struct {
 // namespacePods holds the pods of one namespace in a domain, grouped by kind, in the order in which kinds are seen.
 type namespacePods struct {
 	groups []*group
-	byKind map[*state.Kind]*group
+	byKind map[*state.PodClass]*group
 	// byLabel holds the groups by the value of a label, built when first needed.
 	byLabel map[domainID][]*group
 }
 
 type group struct {
-	kind *state.Kind
+	kind *state.PodClass
 	pods []*Pod
 }
 
@@ -193,7 +193,7 @@ func (c *podIndex) podsIn(at domainID, nodes []*Node) *domainPods {
 func (all *domainPods) add(pod *Pod) {
 	in := all.in[pod.Namespace]
 	if in == nil {
-		in = &namespacePods{byKind: map[*state.Kind]*group{}}
+		in = &namespacePods{byKind: map[*state.PodClass]*group{}}
 		all.in[pod.Namespace] = in
 		all.names = append(all.names, pod.Namespace)
 	}

@@ -54,7 +54,7 @@ type domain struct {
 type spreadNamespace struct {
 	view    *View
 	account *account
-	kinds   map[*state.Kind][]*Pod
+	kinds   map[*state.PodClass][]*Pod
 	// order is the position of each pod in the whole view.
 	order map[*Pod]int
 	rules []*spreadRule
@@ -69,7 +69,7 @@ type spreadNamespace struct {
 
 func newSpreadNamespace(v *View, name string) *spreadNamespace {
 	return &spreadNamespace{
-		view: v, account: v.budget.account(name), kinds: map[*state.Kind][]*Pod{}, order: map[*Pod]int{},
+		view: v, account: v.budget.account(name), kinds: map[*state.PodClass][]*Pod{}, order: map[*Pod]int{},
 		known: map[ruleID]bool{}, inclusions: map[string]*inclusion{}, seen: map[*corev1.Pod]bool{},
 	}
 }

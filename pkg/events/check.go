@@ -52,7 +52,7 @@ func CheckSubject(subject string) error {
 var kinds = map[Kind]bool{
 	KindPod: true, KindNode: true, KindNamespace: true, KindPriorityClass: true,
 	KindDisruptionBudget: true, KindPersistentVolume: true, KindVolumeClaim: true,
-	KindService: true, KindReplicaSet: true, KindStatefulSet: true, KindReplicationContrl: true,
+	KindService: true, KindReplicaSet: true, KindStatefulSet: true, KindReplicationController: true,
 	KindNodeMetrics: true, KindPodMetrics: true,
 	KindStorageClass: true, KindCSINode: true, KindCSIDriver: true, KindStorageCapacity: true,
 	KindVolumeAttachment: true, KindResourceClaim: true, KindResourceSlice: true, KindDeviceClass: true,

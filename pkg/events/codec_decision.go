@@ -43,7 +43,7 @@ func EncodeDecision(d Decision) eventlog.Message {
 		Evidence:           encodeEvidence(d.Evidence),
 		RetryAfterMillis:   d.RetryAfter.Milliseconds(),
 		YoungestSeconds:    encodeSecond(d.Youngest),
-		TellFailure:        d.TellFailure,
+		TellFailure:        d.EventOnFailure,
 		NotAfterMillis:     encodeMilli(d.NotAfter),
 	}
 	return eventlog.Message{
@@ -126,7 +126,7 @@ func decodeDecision(r eventlog.Record) (_ SequencedDecision, evidence []byte, _ 
 		FactEpoch:          payload.GetFactEpoch(),
 		RetryAfter:         time.Duration(payload.GetRetryAfterMillis()) * time.Millisecond,
 		Youngest:           decodeSecond(payload.GetYoungestSeconds()),
-		TellFailure:        payload.GetTellFailure(),
+		EventOnFailure:     payload.GetTellFailure(),
 		NotAfter:           decodeMilli(payload.GetNotAfterMillis()),
 		TraceParent:        traceParent,
 	}}, payload.GetEvidence(), nil

@@ -32,7 +32,7 @@ func encodeEvidence(e *evidence.Evidence) []byte {
 func evidenceBytes(e *evidence.Evidence) []byte {
 	m := &eventspb.Evidence{
 		Config: e.Config, Class: e.Class, LedgerRevision: e.LedgerRevision,
-		Order: e.Order, Staged: e.Staged, Home: e.Home, Behind: e.Behind,
+		Order: e.Order, Staged: e.Staged, Home: e.Home, Behind: e.Stale,
 		ScoredBy: ValidAll(e.ScoredBy), Cause: Valid(e.Cause),
 		WaitedMicros:     e.Waited.Microseconds(),
 		ConsideredMicros: e.Considered.Microseconds(), ReservedMicros: e.Reserved.Microseconds(),
@@ -57,7 +57,7 @@ func evidenceBytes(e *evidence.Evidence) []byte {
 func decodeEvidence(m *eventspb.Evidence) *evidence.Evidence {
 	e := &evidence.Evidence{
 		Config: m.GetConfig(), Class: m.GetClass(), LedgerRevision: m.GetLedgerRevision(),
-		Order: m.GetOrder(), Staged: m.GetStaged(), Home: m.GetHome(), Behind: m.GetBehind(),
+		Order: m.GetOrder(), Staged: m.GetStaged(), Home: m.GetHome(), Stale: m.GetBehind(),
 		ScoredBy: m.GetScoredBy(), Cause: m.GetCause(),
 		Waited:     time.Duration(m.GetWaitedMicros()) * time.Microsecond,
 		Considered: time.Duration(m.GetConsideredMicros()) * time.Microsecond,
@@ -78,13 +78,13 @@ func decodeEvidence(m *eventspb.Evidence) *evidence.Evidence {
 
 // encodeBasis leaves out a basis without a moment, because nothing is known then.
 func encodeBasis(b *evidence.Basis, revision int64) *eventspb.Basis {
-	if b.Moment == 0 {
+	if b.LookNumber == 0 {
 		return nil
 	}
 	m := &eventspb.Basis{
-		Moment: b.Moment, FactEpoch: b.FactEpoch, LeftAlone: ValidAll(b.LeftAlone), Avoided: ValidAll(b.Avoided),
+		Moment: b.LookNumber, FactEpoch: b.FactEpoch, LeftAlone: ValidAll(b.LeftAlone), Avoided: ValidAll(b.Avoided),
 		Unlisted: b.Unlisted, Preferred: Valid(b.Preferred), Start: b.Start, HomeStart: b.HomeStart,
-		Alternative: b.Alternative, Way: uint32(b.Way), Whole: b.Whole,
+		Alternative: b.Alternative, Way: uint32(b.Way), Whole: b.NoHomePreference,
 		Spared: ValidAll(b.Spared),
 	}
 	for _, l := range b.Learned {
@@ -96,9 +96,9 @@ func encodeBasis(b *evidence.Basis, revision int64) *eventspb.Basis {
 // decodeBasis is the inverse of encodeBasis; a missing basis gives the zero value.
 func decodeBasis(m *eventspb.Basis, revision int64) evidence.Basis {
 	b := evidence.Basis{
-		Moment: m.GetMoment(), FactEpoch: m.GetFactEpoch(), LeftAlone: m.GetLeftAlone(), Avoided: m.GetAvoided(),
+		LookNumber: m.GetMoment(), FactEpoch: m.GetFactEpoch(), LeftAlone: m.GetLeftAlone(), Avoided: m.GetAvoided(),
 		Unlisted: m.GetUnlisted(), Preferred: m.GetPreferred(), Start: m.GetStart(), HomeStart: m.GetHomeStart(),
-		Alternative: m.GetAlternative(), Way: evidence.Way(m.GetWay()), Whole: m.GetWhole(),
+		Alternative: m.GetAlternative(), Way: evidence.Way(m.GetWay()), NoHomePreference: m.GetWhole(),
 		Spared: m.GetSpared(),
 	}
 	for _, l := range m.GetLearned() {

@@ -176,7 +176,7 @@ func drawEvidence(t *rapid.T) evidence.Evidence {
 		Order:          rapid.Uint64().Draw(t, "order"),
 		Staged:         rapid.SliceOf(rapid.Uint64()).Draw(t, "staged"),
 		Home:           rapid.Bool().Draw(t, "home"),
-		Behind:         rapid.Int32().Draw(t, "behind"),
+		Stale:          rapid.Int32().Draw(t, "behind"),
 		Rejected:       rapid.MapOf(Valid, rapid.Int32()).Draw(t, "rejected"),
 		ScoredBy:       rapid.SliceOf(Valid).Draw(t, "scoredBy"),
 		Candidates: rapid.SliceOf(rapid.Custom(func(t *rapid.T) evidence.Candidate {
@@ -197,14 +197,14 @@ func drawBasis(t *rapid.T) evidence.Basis {
 		return evidence.Basis{}
 	}
 	return evidence.Basis{
-		Moment: rapid.Uint64Min(1).Draw(t, "moment"), FactEpoch: rapid.Uint64().Draw(t, "epoch"),
+		LookNumber: rapid.Uint64Min(1).Draw(t, "moment"), FactEpoch: rapid.Uint64().Draw(t, "epoch"),
 		Learned: rapid.SliceOf(rapid.Custom(func(t *rapid.T) evidence.Learned {
 			return evidence.Learned{Revision: rapid.Int64().Draw(t, "learned"), Key: Valid.Draw(t, "key")}
 		})).Draw(t, "learned"),
 		LeftAlone: names.Draw(t, "left"), Avoided: names.Draw(t, "avoided"), Unlisted: rapid.Bool().Draw(t, "unlisted"),
 		Preferred: Valid.Draw(t, "preferred"), Start: rapid.Int32().Draw(t, "start"),
 		HomeStart: rapid.Int32().Draw(t, "homeStart"), Alternative: rapid.Int32().Draw(t, "alternative"),
-		Way: evidence.Way(rapid.Uint8().Draw(t, "way")), Whole: rapid.Bool().Draw(t, "whole"),
+		Way: evidence.Way(rapid.Uint8().Draw(t, "way")), NoHomePreference: rapid.Bool().Draw(t, "whole"),
 		Spared: names.Draw(t, "spared"),
 	}
 }
@@ -245,7 +245,7 @@ func TestLargeDecisionsFitAMessage(t *testing.T) {
 		Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "a"}, Reasons: map[string]int32{},
 		Message: "0/3 nodes are available: " + strings.Repeat("é", eventlog.MaxMessage),
 		Evidence: &evidence.Evidence{Cause: "wake", Basis: evidence.Basis{
-			Moment: 1, LeftAlone: []string{strings.Repeat("n", eventlog.MaxMessage)},
+			LookNumber: 1, LeftAlone: []string{strings.Repeat("n", eventlog.MaxMessage)},
 		}},
 	}
 	for i := range 20_000 {
@@ -276,7 +276,7 @@ func TestLargeDecisionsFitAMessage(t *testing.T) {
 	if rest := fmt.Sprintf("%d more reasons left out", 20_001-len(got.Reasons)); got.Reasons[rest] == 0 {
 		t.Errorf("no reason says %q", rest)
 	}
-	if got.Evidence == nil || got.Evidence.Cause != "wake" || got.Evidence.Basis.Moment != 0 {
+	if got.Evidence == nil || got.Evidence.Cause != "wake" || got.Evidence.Basis.LookNumber != 0 {
 		t.Errorf("the evidence is %v, want it without its basis", got.Evidence)
 	}
 	again, err := events.DecodeDecision(eventlog.Record{Message: events.EncodeDecision(got.Decision), Sequence: 1})

@@ -139,8 +139,8 @@ type Decision struct {
 	// Youngest is when the youngest of the owner's pods that the decision knew of was created, by the API server's
 	// clock and in whole seconds (evict); zero if it is not recorded. A pod created later is a replacement.
 	Youngest time.Time
-	// TellFailure asks for a Kubernetes event if the eviction is refused (evict).
-	TellFailure bool
+	// EventOnFailure asks for a Kubernetes event if the eviction is refused (evict).
+	EventOnFailure bool
 	// NotAfter is when the order expires, by the clock of the member that gives it, to the millisecond (evict): no
 	// binder begins the eviction later. It is zero if none is given, as in those of earlier versions.
 	NotAfter time.Time

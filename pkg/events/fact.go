@@ -7,17 +7,17 @@ type Kind string
 // The kinds of facts. ResourceVersions and progress are comparable only within a kind (the API server may keep
 // kinds in different stores).
 const (
-	KindPod               Kind = "pod"
-	KindNode              Kind = "node"
-	KindNamespace         Kind = "namespace"
-	KindPriorityClass     Kind = "priorityclass"
-	KindDisruptionBudget  Kind = "poddisruptionbudget"
-	KindPersistentVolume  Kind = "persistentvolume"
-	KindVolumeClaim       Kind = "persistentvolumeclaim"
-	KindService           Kind = "service"
-	KindReplicaSet        Kind = "replicaset"
-	KindStatefulSet       Kind = "statefulset"
-	KindReplicationContrl Kind = "replicationcontroller"
+	KindPod                   Kind = "pod"
+	KindNode                  Kind = "node"
+	KindNamespace             Kind = "namespace"
+	KindPriorityClass         Kind = "priorityclass"
+	KindDisruptionBudget      Kind = "poddisruptionbudget"
+	KindPersistentVolume      Kind = "persistentvolume"
+	KindVolumeClaim           Kind = "persistentvolumeclaim"
+	KindService               Kind = "service"
+	KindReplicaSet            Kind = "replicaset"
+	KindStatefulSet           Kind = "statefulset"
+	KindReplicationController Kind = "replicationcontroller"
 	// KindNodeMetrics and KindPodMetrics are actual use, as metrics.k8s.io samples it. That API has no watch, so
 	// these kinds have no progress. Their resourceVersion only distinguishes two samples. One object of
 	// KindPodMetrics is a page: it lists many pods of a namespace in place of the containers of one pod.
@@ -80,10 +80,12 @@ type Fact struct {
 	TraceParent string
 }
 
-// Anew reports whether nothing before f counts: the facts that follow describe everything that exists, for readers
+// StartsFromScratch reports whether nothing before f counts: the facts that follow describe everything that exists, for readers
 // without any state. Such a fact is the begin of an epoch that names itself as the one before it, which no other
 // fact can.
-func (f *Fact) Anew() bool { return f.Op == OpEpochBegin && f.Epoch > 0 && f.Progress == f.Epoch }
+func (f *Fact) StartsFromScratch() bool {
+	return f.Op == OpEpochBegin && f.Epoch > 0 && f.Progress == f.Epoch
+}
 
 // SequencedFact is a Fact with its position in the log.
 type SequencedFact struct {

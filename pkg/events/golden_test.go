@@ -63,7 +63,7 @@ var samples = map[string]any{
 		NodeName: "node-1.example", NodesTotal: 1000, NodesFeasible: 960, Seed: 7,
 		Evidence: &evidence.Evidence{
 			Config: 0xfeedfacecafebeef, Class: 0x0123456789abcdef, LedgerRevision: 985, Order: 412, Staged: []uint64{410, 411},
-			Home: true, Behind: 2, Rejected: map[string]int32{"NodeResourcesFit": 30, "TaintToleration": 8},
+			Home: true, Stale: 2, Rejected: map[string]int32{"NodeResourcesFit": 30, "TaintToleration": 8},
 			ScoredBy: []string{"NodeResourcesFit", "InterPodAffinity"},
 			Candidates: []evidence.Candidate{
 				{Node: "node-1.example", Total: 160, Points: []int64{160, 0}},
@@ -79,9 +79,9 @@ var samples = map[string]any{
 		NodeName: "node-3.example", Evidence: &evidence.Evidence{
 			LedgerRevision: 992, Order: 413,
 			Basis: evidence.Basis{
-				Moment: 500, FactEpoch: 4, Learned: []evidence.Learned{{Revision: 993}, {Revision: 994, Key: "n/node-1"}},
+				LookNumber: 500, FactEpoch: 4, Learned: []evidence.Learned{{Revision: 993}, {Revision: 994, Key: "n/node-1"}},
 				LeftAlone: []string{"node-4.example"}, Avoided: []string{"node-5.example"}, Unlisted: true,
-				Preferred: "node-3.example", Start: 17, HomeStart: 4, Alternative: 2, Way: evidence.WayKept, Whole: true,
+				Preferred: "node-3.example", Start: 17, HomeStart: 4, Alternative: 2, Way: evidence.WayKept, NoHomePreference: true,
 			},
 		},
 	},
@@ -90,7 +90,7 @@ var samples = map[string]any{
 		Actor: "scheduler-0-x7k2", Attempt: 1, Token: "00f1a2b3c4d5e6fb", FactSequence: 1311, LedgerRevision: 997,
 		NodeName: "node-3.example", Message: "0/3 nodes are available: 3 Insufficient cpu.",
 		Evidence: &evidence.Evidence{LedgerRevision: 996, Order: 414, Basis: evidence.Basis{
-			Moment: 502, FactEpoch: 4, Spared: []string{"pod-1"}, Way: evidence.WayHeld,
+			LookNumber: 502, FactEpoch: 4, Spared: []string{"pod-1"}, Way: evidence.WayHeld,
 		}},
 	},
 	"decision-lost": events.Decision{
@@ -115,7 +115,7 @@ var samples = map[string]any{
 	},
 	"decision-evict-tell": events.Decision{
 		Kind: events.DecisionEvict, Pod: events.PodRef{UID: "pod-3", Namespace: "shop", Name: "old"}, Actor: "descheduler-b",
-		NodeUID: "node-1", NodeName: "node-1.example", Strategy: "RemoveDuplicates", TellFailure: true,
+		NodeUID: "node-1", NodeName: "node-1.example", Strategy: "RemoveDuplicates", EventOnFailure: true,
 	},
 	"decision-evict-until": events.Decision{
 		Kind: events.DecisionEvict, Pod: events.PodRef{UID: "pod-3", Namespace: "shop", Name: "old"}, Actor: "descheduler-b",

@@ -81,14 +81,14 @@ type PodView struct {
 	placement.Explanation
 	// Promise is the ledger's entry for the pod, and Claim the entry that makes it a victim for another pod; nil
 	// for none.
-	Promise *Promise `json:",omitempty"`
-	Claim   *Promise `json:",omitempty"`
+	Promise *LedgerEntry `json:",omitempty"`
+	Claim   *LedgerEntry `json:",omitempty"`
 	// Victims are the pods claimed as victims for this pod.
-	Victims []Promise `json:",omitempty"`
+	Victims []LedgerEntry `json:",omitempty"`
 }
 
-// Promise is one entry of the ledger.
-type Promise struct {
+// LedgerEntry is one entry of the ledger.
+type LedgerEntry struct {
 	Pod, UID, Node string
 	// Role is reservation, victim, keeper or move; State is held, committed, fencing or evicting.
 	Role, State string
@@ -110,7 +110,7 @@ type NodeView struct {
 	// Unusable explains why the shard does not use the node at present; empty if it does.
 	Unusable string `json:",omitempty"`
 	// Promises are the entries of the node's document in the ledger.
-	Promises []Promise `json:",omitempty"`
+	Promises []LedgerEntry `json:",omitempty"`
 	// Standing are the pods that count on the node, by priority, highest first.
 	Standing []NodePod `json:",omitempty"`
 }

@@ -148,14 +148,14 @@ func (c *Client) applyVictims(
 	for _, meta := range answer.Pods {
 		i := -1
 		if meta != nil {
-			i = slices.IndexFunc(one.Standing, func(p *state.Pod) bool { return p.UID == meta.UID })
+			i = slices.IndexFunc(one.Pods, func(p *state.Pod) bool { return p.UID == meta.UID })
 		}
 		if i < 0 {
 			return one, fmt.Errorf("extender %q returned pod %v as a victim on node %q, which does not have that pod",
 				address(c.config), meta, one.Node.Name)
 		}
-		if !slices.Contains(one.Victims, one.Standing[i]) {
-			one.Victims = append(one.Victims, one.Standing[i])
+		if !slices.Contains(one.Victims, one.Pods[i]) {
+			one.Victims = append(one.Victims, one.Pods[i])
 		}
 	}
 	return one, nil

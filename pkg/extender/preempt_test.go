@@ -104,8 +104,8 @@ func standing(uid, node string) *state.Pod {
 // not bound yet.
 func candidate(name string) preempt.Candidate {
 	c := preempt.Candidate{Node: node(name), Violations: 1}
-	c.Standing = []*state.Pod{standing(name+"1", name), standing(name+"2", ""), standing(name+"3", name)}
-	c.Victims = c.Standing[:2]
+	c.Pods = []*state.Pod{standing(name+"1", name), standing(name+"2", ""), standing(name+"3", name)}
+	c.Victims = c.Pods[:2]
 	return c
 }
 

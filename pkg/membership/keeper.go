@@ -29,10 +29,10 @@ const (
 type Keeper struct {
 	store     ledger.Store
 	member    *Member
-	snapshots chan Picture
+	snapshots chan Snapshot
 
 	// Used by Run's goroutine alone:
-	snapshot Picture
+	snapshot Snapshot
 	// written is the revision of this keeper's last write, or of the last value that it read: acting on an older
 	// snapshot would repeat work.
 	written int64
@@ -42,12 +42,12 @@ type Keeper struct {
 
 // NewKeeper returns the keeper that holds partitions for member, on its sessions.
 func NewKeeper(store ledger.Store, member *Member) *Keeper {
-	return &Keeper{store: store, member: member, snapshots: make(chan Picture, 1), seen: map[string]time.Time{}}
+	return &Keeper{store: store, member: member, snapshots: make(chan Snapshot, 1), seen: map[string]time.Time{}}
 }
 
 // Observe gives the keeper a snapshot of the ledger; the newest one replaces those not yet read. It never blocks.
 // It must be called from one goroutine only, that of the view.
-func (k *Keeper) Observe(p Picture) {
+func (k *Keeper) Observe(p Snapshot) {
 	select {
 	case <-k.snapshots:
 	default:

@@ -35,7 +35,7 @@ func runShard(t *testing.T, store ledger.Store, id string) (m *Member, stop func
 				if _, err := v.Fold(b); err != nil {
 					return err
 				}
-				k.Observe(PictureOf(v, RoleScheduler))
+				k.Observe(SnapshotOf(v, RoleScheduler))
 			case <-ctx.Done():
 				return nil
 			}

@@ -15,8 +15,8 @@ type Holder struct {
 	Epoch  int64
 }
 
-// Picture is the part of the ledger that a Keeper needs, at one revision.
-type Picture struct {
+// Snapshot is the part of the ledger that a Keeper needs, at one revision.
+type Snapshot struct {
 	Revision int64
 	// Holders are by partition; a vacant partition is not in the map.
 	Holders map[int32]Holder
@@ -27,9 +27,9 @@ type Picture struct {
 	Wanted map[int32]string
 }
 
-// PictureOf copies the Picture from a view; it must be called from the goroutine that owns the view.
-func PictureOf(v *replica.View, role string) Picture {
-	p := Picture{Revision: v.Revision(), Holders: make(map[int32]Holder, ledger.Partitions)}
+// SnapshotOf copies the Snapshot from a view; it must be called from the goroutine that owns the view.
+func SnapshotOf(v *replica.View, role string) Snapshot {
+	p := Snapshot{Revision: v.Revision(), Holders: make(map[int32]Holder, ledger.Partitions)}
 	for partition := range v.Roster().Owners() {
 		owner, epoch, _ := v.Roster().Owner(partition)
 		p.Holders[partition] = Holder{Member: owner.Member, Epoch: epoch}
@@ -63,7 +63,7 @@ func Desired(members []string, wanted map[int32]string, self string) []int32 {
 // PlanPartitions returns the vacant partitions that self should take, and those of its own that it should release
 // to another of the given members, both ascending. A partition that another member holds is left alone: either that
 // member releases it, or its lease expires.
-func PlanPartitions(snapshot Picture, members []string, self string) (take, release []int32) {
+func PlanPartitions(snapshot Snapshot, members []string, self string) (take, release []int32) {
 	mine := map[int32]struct{}{}
 	for _, p := range Desired(members, snapshot.Wanted, self) {
 		mine[p] = struct{}{}

@@ -113,7 +113,7 @@ func TestPlanPartitions(t *testing.T) {
 		other[0]:   {Member: "a", Epoch: 7},
 		other[1]:   {Member: "b", Epoch: 8},
 	}
-	take, release := PlanPartitions(Picture{Holders: holders}, members, "a")
+	take, release := PlanPartitions(Snapshot{Holders: holders}, members, "a")
 	if !slices.Equal(take, desired[2:]) {
 		t.Errorf("takes %v, want the vacant ones of its own: %v", take, desired[2:])
 	}
@@ -122,7 +122,7 @@ func TestPlanPartitions(t *testing.T) {
 	}
 	// a is wanted for one of b's partitions, and b for one of a's; a wanted member that is gone does not count.
 	wanted := map[int32]string{other[2]: "a", desired[0]: "b", desired[2]: "gone"}
-	take, release = PlanPartitions(Picture{Holders: holders, Wanted: wanted}, members, "a")
+	take, release = PlanPartitions(Snapshot{Holders: holders, Wanted: wanted}, members, "a")
 	want := slices.Sorted(slices.Values(append(slices.Clone(desired[2:]), other[2])))
 	if !slices.Equal(take, want) {
 		t.Errorf("takes %v, want %v", take, want)

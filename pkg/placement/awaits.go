@@ -7,9 +7,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 )
 
-// Awaits lists the events that a rule or a custom plugin listens to, in the format of Change.Label. It returns none
+// EventsOf lists the events that a rule or a custom plugin listens to, in the format of Change.Label. It returns none
 // for a plugin that listens to everything.
-func (p *Profile) Awaits(plugin string) []string {
+func (p *Profile) EventsOf(plugin string) []string {
 	heard, _ := p.hintedEvents(plugin)
 	if r, ok := p.byName[plugin]; ok {
 		heard = r.plugin.Events()

@@ -68,11 +68,11 @@ func TestHintsOfCustomPlugins(t *testing.T) {
 			t.Errorf("%s: wakes %t, want %t", test.name, got, test.wake)
 		}
 	}
-	if note := node(bare, state.NewNode(annotated)); !plain.Heeds(note) || hinted.Heeds(note) {
+	if note := node(bare, state.NewNode(annotated)); !plain.AnyListens(note) || hinted.AnyListens(note) {
 		t.Errorf("an annotation of a node: heeded without hints %t, with %t; want the first alone, as no rule listens",
-			plain.Heeds(note), hinted.Heeds(note))
+			plain.AnyListens(note), hinted.AnyListens(note))
 	}
-	if got := hinted.Awaits("Racks"); len(got) != 1 || got[0] != "NodeUpdateNodeLabel" {
+	if got := hinted.EventsOf("Racks"); len(got) != 1 || got[0] != "NodeUpdateNodeLabel" {
 		t.Errorf("awaits %v, want NodeUpdateNodeLabel", got)
 	}
 	if a, b := hinted.Interest("Racks", pod).Class, plain.Interest("Racks", pod).Class; a != "p" || b != "" {

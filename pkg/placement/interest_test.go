@@ -216,7 +216,7 @@ func checkInterest(
 	if wakes && !(reachOf{interest}).holds(c) {
 		t.Fatalf("%s wakes a pod of %+v by a change about %q", plugin, interest, c.Topics())
 	}
-	if wakes && !(profile.Listens(plugin, c) && profile.Heeds(c)) {
+	if wakes && !(profile.Listens(plugin, c) && profile.AnyListens(c)) {
 		t.Fatalf("%s wakes by %s, to which it does not listen", plugin, c.Label())
 	}
 	return interest.Class, wakes

@@ -10,9 +10,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// LooksAtDevices reports whether the pod may need devices, because of claims that it names or of resources that are
+// EvaluatesDevices reports whether the pod may need devices, because of claims that it names or of resources that are
 // backed by devices, and the profile evaluates them.
-func (p *Profile) LooksAtDevices(pod *state.Pod, objects rule.Objects) bool {
+func (p *Profile) EvaluatesDevices(pod *state.Pod, objects rule.Objects) bool {
 	if pod.Template == nil || !devices.Wanted(pod, objects) {
 		return false
 	}
@@ -27,7 +27,7 @@ func (p *Profile) DevicePicks(
 	pod *state.Pod, node *state.Node, objects rule.Objects, seed uint64, gone ...*state.Pod,
 ) ([]devices.Pick, bool) {
 	objects = rule.OrNone(objects)
-	if !p.LooksAtDevices(pod, objects) {
+	if !p.EvaluatesDevices(pod, objects) {
 		return nil, true
 	}
 	claims, ok := p.byName[names.DynamicResources].plugin.(devices.Plugin)

@@ -308,7 +308,7 @@ func TestDefaultSpread(t *testing.T) {
 		events.KindStatefulSet: {
 			&appsv1.StatefulSet{ObjectMeta: meta("default", "ss"), Spec: appsv1.StatefulSetSpec{Selector: selecting("x")}},
 		},
-		events.KindReplicationContrl: {
+		events.KindReplicationController: {
 			&corev1.ReplicationController{ObjectMeta: meta("default", "rc"),
 				Spec: corev1.ReplicationControllerSpec{Selector: map[string]string{"app": "x"}}},
 		},

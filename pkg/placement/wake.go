@@ -58,8 +58,8 @@ func (p *Profile) Listens(plugin string, c rule.Change) bool {
 	return slices.ContainsFunc(r.plugin.Events(), c.Is)
 }
 
-// Heeds reports whether any rule, custom plugin or extender of the profile listens to changes of this kind.
-func (p *Profile) Heeds(c rule.Change) bool {
+// AnyListens reports whether any rule, custom plugin or extender of the profile listens to changes of this kind.
+func (p *Profile) AnyListens(c rule.Change) bool {
 	if c.Actions == 0 {
 		return false
 	}

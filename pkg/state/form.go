@@ -18,7 +18,7 @@ import (
 type form struct {
 	template *template
 	status   *status
-	kind     *Kind // nil for pods that are not described
+	kind     *PodClass // nil for pods that are not described
 	terms    *PodTerms
 	demand   *demand
 	// usual are annotations that the first pod of the form had; pods store how theirs differ. This determines how

@@ -10,14 +10,14 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/wire"
 )
 
-// Kind is everything that the placement rules of other pods see of a pod: its namespace and labels, whether it is
+// PodClass is everything that the placement rules of other pods see of a pod: its namespace and labels, whether it is
 // being deleted, and its own inter-pod affinity. Two described pods of this process are of one kind exactly if they
 // have the same *Kind, so code that counts pods for such rules may count kinds. It is immutable and shared, Labels
 // included.
 //
 // The pointer is an identity and nothing else: it has no order, and no meaning after the last pod of the kind is
 // gone. Code that iterates over a map of kinds must not let the order of the map reach a decision.
-type Kind struct {
+type PodClass struct {
 	Namespace string
 	Labels    map[string]string
 	// Deleting: a deletionTimestamp is set.
@@ -29,16 +29,16 @@ type Kind struct {
 }
 
 // podKinds are the kinds of all pods of this process.
-var podKinds intern.Table[Kind]
+var podKinds intern.Table[PodClass]
 
 // kindOf returns the kind of a pod. It keeps references to the labels and the affinity of obj.
-func kindOf(obj *corev1.Pod) *Kind {
-	return podKinds.Get(kindKey(obj), func() *Kind { return newKind(obj) })
+func kindOf(obj *corev1.Pod) *PodClass {
+	return podKinds.Get(kindKey(obj), func() *PodClass { return newKind(obj) })
 }
 
 // newKind derives a kind from a pod.
-func newKind(obj *corev1.Pod) *Kind {
-	k := &Kind{
+func newKind(obj *corev1.Pod) *PodClass {
+	k := &PodClass{
 		Namespace: obj.Namespace,
 		Labels:    obj.Labels,
 		Deleting:  obj.DeletionTimestamp != nil,

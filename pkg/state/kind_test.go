@@ -109,7 +109,7 @@ func TestKindOfTheUnknown(t *testing.T) {
 	}
 }
 
-func statetestKind() *state.Kind {
+func statetestKind() *state.PodClass {
 	obj := statetest.Pod("default", "a")
 	obj.Labels = map[string]string{}
 	return state.NewPod(obj).Kind

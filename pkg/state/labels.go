@@ -25,10 +25,10 @@ func MustMatch(s labels.Selector, set map[string]string) bool {
 }
 
 // MayMatch reports whether a selector may select pods of this kind, see the function MayMatch.
-func (k *Kind) MayMatch(s labels.Selector) bool { return MayMatch(s, k.Labels) }
+func (k *PodClass) MayMatch(s labels.Selector) bool { return MayMatch(s, k.Labels) }
 
 // MustMatch reports whether a selector selects all pods of this kind, see the function MustMatch.
-func (k *Kind) MustMatch(s labels.Selector) bool { return MustMatch(s, k.Labels) }
+func (k *PodClass) MustMatch(s labels.Selector) bool { return MustMatch(s, k.Labels) }
 
 // matchesKnown evaluates each requirement about a known label, and uses unknown as the result for any other.
 func matchesKnown(s labels.Selector, set map[string]string, unknown bool) bool {

@@ -69,7 +69,7 @@ var kinds = [...]events.Kind{
 	events.KindService,
 	events.KindReplicaSet,
 	events.KindStatefulSet,
-	events.KindReplicationContrl,
+	events.KindReplicationController,
 	events.KindNodeMetrics,
 	events.KindPodMetrics,
 	events.KindStorageClass,
@@ -117,7 +117,7 @@ func newAPIObject(k events.Kind) (APIObject, error) {
 		return &appsv1.ReplicaSet{}, nil
 	case events.KindStatefulSet:
 		return &appsv1.StatefulSet{}, nil
-	case events.KindReplicationContrl:
+	case events.KindReplicationController:
 		return &corev1.ReplicationController{}, nil
 	case events.KindNodeMetrics:
 		return &metricsv1beta1.NodeMetrics{}, nil
@@ -173,7 +173,7 @@ func decodeError(f events.Fact, err error) error {
 // namespaced are the kinds whose objects have a namespace.
 var namespaced = map[events.Kind]bool{
 	events.KindPod: true, events.KindDisruptionBudget: true, events.KindVolumeClaim: true, events.KindService: true,
-	events.KindReplicaSet: true, events.KindStatefulSet: true, events.KindReplicationContrl: true,
+	events.KindReplicaSet: true, events.KindStatefulSet: true, events.KindReplicationController: true,
 	events.KindPodMetrics: true, events.KindStorageCapacity: true, events.KindResourceClaim: true,
 }
 

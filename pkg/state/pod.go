@@ -52,7 +52,7 @@ type Pod struct {
 	Terms *PodTerms
 	// Kind is the part of the pod that other pods' placement rules see, shared by all pods with an equal part; nil
 	// for a pod that is not Described.
-	Kind *Kind
+	Kind *PodClass
 	// Template is the part that the pod has in common with the pods of its template: namespace, generateName, labels,
 	// owners, finalizers and the spec without nodeName. Everything else in it is empty; Object has it. The same
 	// pointer means the same content; the reverse holds for pods of this process whose facts are encoded as

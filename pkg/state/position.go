@@ -41,9 +41,9 @@ func (p Position) Progress(k events.Kind) (rv uint64, ok bool) {
 	return p.progress[i], p.progress[i] != 0
 }
 
-// Claimed returns a resourceVersion of kind k that Kubernetes has had, 0 if none is known. It does not show what
+// HighestSeen returns a resourceVersion of kind k that Kubernetes has had, 0 if none is known. It does not show what
 // has been applied: Progress does.
-func (p Position) Claimed(k events.Kind) uint64 {
+func (p Position) HighestSeen(k events.Kind) uint64 {
 	i, err := kindIndex(k)
 	if err != nil {
 		return 0
@@ -135,7 +135,7 @@ func (p Position) behindHole() Position {
 // facts between them have been lost and replaced. A fact that starts from scratch (Fact.Anew) follows only on
 // nothing (epoch 0).
 func Follows(epoch uint64, f events.Fact) bool {
-	if f.Anew() {
+	if f.StartsFromScratch() {
 		return epoch == 0
 	}
 	if f.Op != events.OpEpochBegin {

@@ -238,7 +238,7 @@ func drawPod(t *rapid.T, uid string) *state.Pod {
 		Template: &corev1.Pod{},
 	}
 	if rapid.Bool().Draw(t, "described") {
-		pod.Kind = &state.Kind{}
+		pod.Kind = &state.PodClass{}
 	}
 	if rapid.Bool().Draw(t, "terms") {
 		pod.Terms = &state.PodTerms{}

@@ -70,12 +70,12 @@ func (r *Report) AddKind(kind field.ErrorType, path *field.Path, value any, acce
 	if path != nil { // a nil Path prints as "<nil>"
 		place = path.String()
 	}
-	r.Take(Mistake{kind, place, render(value), accepted})
+	r.Record(Mistake{kind, place, render(value), accepted})
 }
 
 // addLine records a mistake that has a place in the text rather than a field.
 func (r *Report) addLine(place, problem, accepted string) {
-	r.Take(Mistake{field.ErrorTypeInvalid, place, problem, accepted})
+	r.Record(Mistake{field.ErrorTypeInvalid, place, problem, accepted})
 }
 
 // AddError records the errors of a library's validation: every field.Error inside err with its field and value,
@@ -96,14 +96,14 @@ func (r *Report) AddError(path *field.Path, value any, err error) {
 		if detail == "" {
 			detail = strings.ToLower(e.Type.String())
 		}
-		r.Take(Mistake{e.Type, e.Field, render(e.BadValue), detail})
+		r.Record(Mistake{e.Type, e.Field, render(e.BadValue), detail})
 		return
 	}
 	r.Add(path, value, err.Error())
 }
 
-// Take records a mistake that another report found, unless it follows from one that is recorded already.
-func (r *Report) Take(m Mistake) {
+// Record records a mistake that another report found, unless it follows from one that is recorded already.
+func (r *Report) Record(m Mistake) {
 	if !slices.ContainsFunc(r.mistakes, m.impliedBy) {
 		r.mistakes = append(r.mistakes, m)
 	}

@@ -120,7 +120,7 @@ func initTxns(kinds []string) {
 	}
 }
 
-// BeginProfile creates the series of a profile that exist from the start.
-func BeginProfile(name string) {
+// InitProfile creates the series of a profile that exist from the start.
+func InitProfile(name string) {
 	initCounter(scheduleAttempts, []string{ResultScheduled, ResultUnschedulable, ResultError}, []string{name})
 }

@@ -29,7 +29,7 @@
 //     descheduler's
 //   - begin.go: series that exist from the start; certificates.go, resources.go: collectors, which compute at each
 //     scrape
-//   - logging.go: logs; package aside: records of the log that cannot be read
+//   - logging.go: logs; package unreadable: records of the log that cannot be read
 //
 // Start reading at Setup, then StartPodSpan.
 package telemetry

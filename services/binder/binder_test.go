@@ -452,7 +452,7 @@ func TestBinderThatCannotFollowTheLedgerEnds(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- b.Run(t.Context()) }()
 		settle(time.Second)
-		b.inputs <- effect.LedgerMoved{Batch: replica.Batch{Reset: true}}
+		b.inputs <- effect.LedgerChanged{Batch: replica.Batch{Reset: true}}
 		var anew *ledger.StoreReplacedError
 		if err := <-done; !errors.As(err, &anew) {
 			t.Errorf("Run: %v, want *ledger.StoreReplacedError", err)

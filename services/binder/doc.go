@@ -17,7 +17,7 @@
 // not ordered, so work that needs an order waits for an answer before it emits the next effect.
 //
 // An effect that waits in a line may become moot: the pod was bound, or the plan was given up. Lines with such effects
-// are checked before each event, and the core is given effect.Untaken in place of the answer.
+// are checked before each event, and the core is given effect.NotStarted in place of the answer.
 //
 // A bound pod passes through like this: the ledger's watch shows the reservation; the core finds the pod in the facts,
 // rechecks the node and emits Bind; a worker posts the Binding with UID and resourceVersion as preconditions; the core

@@ -89,7 +89,7 @@ func (l *loop) Execute(_ context.Context, s driver.Step[effect.Input, []effect.E
 		}
 		lane, ok := commit.LaneOf(e)
 		if !ok {
-			l.commit.Now(e)
+			l.commit.Immediate(e)
 			continue
 		}
 		l.lines[lane] = append(l.lines[lane], e)
@@ -117,7 +117,7 @@ func (l *loop) dropMoot() (in effect.Input, dropped bool) {
 		if op, moot := l.core.Moot(l.head(n)); moot {
 			l.lines[n] = l.lines[n][1:]
 			l.pending--
-			return effect.Untaken{Op: op}, true
+			return effect.NotStarted{Op: op}, true
 		}
 	}
 	return nil, false

@@ -49,9 +49,9 @@ type Descheduler struct {
 	deps Deps
 	// placement returns the profile that would place a pod of a scheduler name.
 	placement func(schedulerName string) *placement.Profile
-	intake    *intake.Room
+	intake    *intake.Reader
 	// commit is used by the deciding goroutine alone.
-	commit  *commit.Room
+	commit  *commit.Executor
 	leading atomic.Bool
 	// term is the last term in which this replica led; it is a revision of the ledger. A cycle waits for a view that is
 	// at least as new, so that it sees the places of the leader before it.
@@ -74,11 +74,11 @@ func New(cfg Config, deps Deps) (*Descheduler, error) {
 	d.policy.Store(cfg.Policy)
 	d.intake = intake.New(intake.Deps{
 		Log: deps.Log, Facts: deps.Facts, Ledger: deps.Ledger,
-		Clock: deps.Clock, Logger: deps.Logger, Settled: observeSettled,
+		Clock: deps.Clock, Logger: deps.Logger, OnOutcome: observeSettled,
 		HalfLife: func() time.Duration { return d.policy.Load().Berth.UsageHalfLife },
 	})
 	d.commit = commit.New(commit.Deps{
-		Log: deps.Log, Ledger: deps.Ledger, Clock: deps.Clock, Logger: deps.Logger, Asking: d.intake.Asking,
+		Log: deps.Log, Ledger: deps.Ledger, Clock: deps.Clock, Logger: deps.Logger, OnRequest: d.intake.RecordRequest,
 	})
 	return d, nil
 }
@@ -306,11 +306,11 @@ func (d *Descheduler) carryOut(
 	if err := d.reportReturned(ctx, out.Returned); err != nil {
 		return 0, err
 	}
-	written, refused, err := d.commit.Move(ctx, p, out.Evict)
+	written, refused, err := d.commit.CarryOut(ctx, p, out.Evict)
 	for _, r := range refused {
 		e := &r.Eviction
 		if r.Because == decide.NoRoomInLedger {
-			d.intake.Unkept(*e)
+			d.intake.RecordUnkept(*e)
 		}
 		out.Refused[descheduling.Refused{
 			Profile: e.Profile, Strategy: e.Decision.Strategy, Namespace: e.Decision.Pod.Namespace,
@@ -329,7 +329,7 @@ func (d *Descheduler) reportReturned(ctx context.Context, returned []events.Deci
 		telemetry.PodReturned(r.Pod.Namespace)
 		telemetry.LoopBroken("descheduling", 1)
 	}
-	return d.commit.Tell(ctx, returned)
+	return d.commit.AppendFindings(ctx, returned)
 }
 
 // pause waits for t, or until ctx ends. It returns at once if t is not positive.

@@ -28,7 +28,7 @@ func (q *Queue) answer(ctx context.Context, question explain.Question) (explain.
 	}
 	var a explain.QueueAnswer
 	leads := false
-	err := q.ask(ctx, func(l *loop) { a, leads = l.core.Answer(uid), l.core.Leads() })
+	err := q.query(ctx, func(l *loop) { a, leads = l.core.Answer(uid), l.core.Leads() })
 	if err != nil || !leads {
 		return a, false
 	}
@@ -48,7 +48,7 @@ func (q *Queue) answer(ctx context.Context, question explain.Question) (explain.
 func (q *Queue) statusAnswer(ctx context.Context) (explain.QueueAnswer, bool) {
 	var a explain.QueueAnswer
 	leads := false
-	err := q.ask(ctx, func(l *loop) {
+	err := q.query(ctx, func(l *loop) {
 		if leads = l.core.Leads(); leads {
 			a = l.core.Answer("")
 			l.watch.Evaluate(l.holds.View(), l.core, q.deps.Clock.Now(), true)

@@ -27,7 +27,7 @@ func (d decider) StepDown(ctx context.Context) bool { return d.send(ctx, decide.
 // Observe reads the views on the deciding goroutine, between two steps.
 func (d decider) Observe(ctx context.Context) (generation.Observed, error) {
 	o := generation.Observed{Ledger: map[events.Kind]uint64{}}
-	err := d.queue.ask(ctx, func(l *loop) {
+	err := d.queue.query(ctx, func(l *loop) {
 		view := l.holds.View()
 		o.Revision = view.Revision()
 		o.Generation, o.Floor = view.Generation().Revision, view.Floor().Revision

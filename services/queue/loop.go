@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
+	"github.com/berth-scheduler/berth/pkg/telemetry/unreadable"
 	"github.com/berth-scheduler/berth/services/queue/commit"
 	"github.com/berth-scheduler/berth/services/queue/decide"
 	"github.com/berth-scheduler/berth/services/queue/decide/memory"
@@ -74,7 +74,7 @@ type loop struct {
 func newLoop(q *Queue, in feeds, out *commit.Reporter) *loop {
 	return &loop{
 		queue: q, in: in, core: decide.New(q.coreConfig()), facts: intake.NewFacts(), holds: intake.NewHolds(),
-		alarm: feed.NewAlarm(aside.New("queue", eventlog.Facts, q.logger, q.deps.Clock.Now).Write),
+		alarm: feed.NewAlarm(unreadable.New("queue", eventlog.Facts, q.logger, q.deps.Clock.Now).Write),
 		out:   out, watch: watchdog.New(), timer: q.deps.Clock.NewTimer(idleTick),
 	}
 }
@@ -91,7 +91,7 @@ func (l *loop) drive(ctx context.Context) error {
 	d := driver.Loop[decide.Input, []decide.Effect]{Core: l.core, Clock: l.queue.deps.Clock, Source: l, Sink: l}
 	err := d.Run(ctx, ctx)
 	// Also after an error: what is stored is what the core knew before it.
-	l.out.Idle()
+	l.out.NotLeading()
 	l.storeMemory(ctx)
 	return err
 }
@@ -161,12 +161,12 @@ func (l *loop) Next(ctx context.Context) (driver.Event[decide.Input], error) {
 		// Observers first: the core may emit effects about the same pods in this step.
 		l.caughtUp = l.caughtUp || d.CaughtUp
 		l.watch.Record(d, l.facts.Snapshot())
-		l.out.Decided(d.Decisions)
+		l.out.ObserveDecisions(d.Decisions)
 		return l.event(decide.Decided{
-			Decisions: d.Decisions, Through: d.Through, CaughtUp: d.CaughtUp, Shortened: d.Shortened, Stored: d.Stored,
+			Decisions: d.Decisions, Through: d.Through, CaughtUp: d.CaughtUp, Shortened: d.LostTail, Stored: d.Stored,
 		})
 	case r := <-l.in.requests: // the heartbeat of a shard
-		return l.event(decide.WorkAsked{Request: r})
+		return l.event(decide.WorkRequested{Request: r})
 	case in := <-l.queue.inputs: // Lead or StepDown
 		_, l.leads = in.(decide.Lead)
 		l.queue.leads.Store(l.leads)
@@ -177,7 +177,7 @@ func (l *loop) Next(ctx context.Context) (driver.Event[decide.Input], error) {
 	case <-l.timer.C(): // a deadline, or one that has moved since: the core checks
 		return l.event(decide.Tick{})
 	case <-l.gauges.C():
-		l.gauge()
+		l.exportGauges()
 	case <-l.anomalies.C():
 		// Followers search too, so that a new leader knows since when entries exist.
 		l.watch.Evaluate(l.holds.View(), l.core, l.queue.deps.Clock.Now(), l.leads)
@@ -209,7 +209,7 @@ func (l *loop) event(in decide.Input) (driver.Event[decide.Input], error) {
 func (l *loop) Execute(_ context.Context, s driver.Step[decide.Input, []decide.Effect]) error {
 	took := l.queue.deps.Clock.Since(s.At)
 	if applied, ok := s.Input.(decide.FactsApplied); ok {
-		l.out.Went(applied.Changes.Pods, s.At)
+		l.out.ObserveEnded(applied.Changes.Pods, s.At)
 	}
 	for _, effect := range s.Output {
 		// The timer is reset by the time that is left now, not at the step: a step may take longer than that.
@@ -220,10 +220,10 @@ func (l *loop) Execute(_ context.Context, s driver.Step[decide.Input, []decide.E
 		if n, ok := effect.(decide.Counted); ok {
 			l.watch.Caught(n.Caught, s.At)
 		}
-		l.out.Carry(effect, took)
+		l.out.Execute(effect, took)
 	}
 	if _, down := s.Input.(decide.StepDown); down {
-		l.out.Idle()
+		l.out.NotLeading()
 	}
 	return nil
 }
@@ -234,14 +234,14 @@ func (l *loop) Publish(bool) {
 	if !l.pending {
 		return
 	}
-	l.alarm.Look(l.applied)
+	l.alarm.Observe(l.applied)
 	l.queue.applied.Publish(l.facts.Snapshot())
 	l.applied, l.pending = feed.Step{}, false
 }
 
-// gauge reports the sizes of the pools, if this replica leads, and whether the ledger is closed. Only a leader reports
+// exportGauges reports the sizes of the pools, if this replica leads, and whether the ledger is closed. Only a leader reports
 // pools, so that each pod counts once in the sum over the replicas.
-func (l *loop) gauge() {
+func (l *loop) exportGauges() {
 	telemetry.LedgerClosed(!l.holds.View().Permits(l.queue.applied.Position().Epoch))
 	if l.leads {
 		l.out.Pools(l.core.Pending(), l.core.Leased())

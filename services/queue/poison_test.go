@@ -218,7 +218,7 @@ func (w *world) toldAnewBehind(sequence uint64) bool {
 			w.t.Fatal(err)
 		}
 		for _, r := range records {
-			if f, err := events.DecodeFact(r); err == nil && f.Anew() {
+			if f, err := events.DecodeFact(r); err == nil && f.StartsFromScratch() {
 				return true
 			}
 			at = r.Sequence

@@ -192,13 +192,13 @@ func (q *Queue) coreConfig() decide.Config {
 // with the number of waiting pods. It fails only if ctx ends first, for instance because the replica does not run.
 func (q *Queue) Describe(ctx context.Context) (string, error) {
 	var text string
-	err := q.ask(ctx, func(l *loop) { text = l.core.Describe() })
+	err := q.query(ctx, func(l *loop) { text = l.core.Describe() })
 	return text, err
 }
 
 // Where returns the pool of a pod ("" for none) and a reason in words for people. It fails only if ctx ends first.
 func (q *Queue) Where(ctx context.Context, podUID string) (pool, reason string, err error) {
-	err = q.ask(ctx, func(l *loop) {
+	err = q.query(ctx, func(l *loop) {
 		p, why := l.core.Where(podUID)
 		pool, reason = string(p), why
 	})
@@ -211,7 +211,7 @@ func (q *Queue) Where(ctx context.Context, podUID string) (pool, reason string, 
 func (q *Queue) Explain(ctx context.Context, pod string) (string, error) {
 	if pod == "" {
 		var text string
-		err := q.ask(ctx, func(l *loop) { text = l.core.Overview() })
+		err := q.query(ctx, func(l *loop) { text = l.core.Overview() })
 		return text, err
 	}
 	uid := pod
@@ -230,9 +230,9 @@ func (q *Queue) Explain(ctx context.Context, pod string) (string, error) {
 	return fmt.Sprintf("%s: %s: %s\n", pod, or(pool, "in no pool"), reason), nil
 }
 
-// ask runs question on the deciding goroutine, between two steps, and waits until it has returned. The question may
+// query runs question on the deciding goroutine, between two steps, and waits until it has returned. The question may
 // look at everything that the loop owns, and must keep nothing of it that changes. ask fails only if ctx ends first.
-func (q *Queue) ask(ctx context.Context, question func(*loop)) error {
+func (q *Queue) query(ctx context.Context, question func(*loop)) error {
 	if err := q.queries.Ask(ctx, func() { question(q.deciding) }); err != nil {
 		return fmt.Errorf("queue: query the core: %w", err)
 	}

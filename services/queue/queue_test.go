@@ -218,7 +218,7 @@ func (w *world) replay() (*state.Store, []events.SequencedFact) {
 				w.t.Fatal(err)
 			}
 			all = append(all, f)
-			if f.Anew() {
+			if f.StartsFromScratch() {
 				store = state.New()
 				store.StartBehind(f.Sequence - 1)
 			}

@@ -76,5 +76,5 @@ func (w *world) toldAnew(sequence uint64) bool {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return f.Anew()
+	return f.StartsFromScratch()
 }

@@ -60,7 +60,7 @@ func (l *loop) Execute(ctx context.Context, s driver.Step[step.Input, step.Outpu
 		return out.Fatal
 	}
 	for _, b := range s.Input.Facts {
-		l.shard.alarm.Look(b)
+		l.shard.alarm.Observe(b)
 	}
 	l.shard.observe(ctx, out, s.At)
 	if s.Input.Beat {

@@ -94,7 +94,7 @@ func (s *Scheduler) log(ctx context.Context, a step.Attempt, end time.Time) {
 func (s *Scheduler) reportNotice(n avoid.Notice) {
 	telemetry.NodeNotice(string(n.What))
 	log := s.deps.Logger.Info
-	if n.What == avoid.Quarantined || n.What == avoid.Spared {
+	if n.What == avoid.Quarantined || n.What == avoid.QuarantineRefused {
 		log = s.deps.Logger.Warn
 	}
 	log("node "+string(n.What), "node", n.Node, "detail", n.Detail)
@@ -102,22 +102,22 @@ func (s *Scheduler) reportNotice(n avoid.Notice) {
 
 // reportPlan logs and counts a change of a plan. A search for victims is counted only, as there are many of them.
 func (s *Scheduler) reportPlan(p step.PlanReport) {
-	if p.What == step.PlanAsked {
+	if p.Event == step.PlanSearched {
 		telemetry.PreemptionAttempt()
 		return
 	}
-	telemetry.Plan(string(p.What), p.Held)
-	if p.What == step.PlanRefused {
+	telemetry.Plan(string(p.Event), p.Held)
+	if p.Event == step.PlanRefused {
 		telemetry.LoopBroken("preemption", 1)
 	}
-	if p.What == step.PlanNominated {
+	if p.Event == step.PlanNominated {
 		telemetry.PreemptionVictims(p.Victims)
 	}
 	log := s.deps.Logger.Info
-	if p.What == step.PlanRefused {
+	if p.Event == step.PlanRefused {
 		log = s.deps.Logger.Warn
 	}
-	log("preemption "+string(p.What), "pod", p.Pod.Namespace+"/"+p.Pod.Name, "node", p.Node,
+	log("preemption "+string(p.Event), "pod", p.Pod.Namespace+"/"+p.Pod.Name, "node", p.Node,
 		"victims", p.Victims, "held", p.Held, "detail", p.Detail)
 }
 
@@ -128,11 +128,11 @@ func (s *Scheduler) observeSizes() {
 	telemetry.CacheSize("nodes", nodes)
 	telemetry.CacheSize("pods", pods)
 	telemetry.CacheSize("assumed_pods", reserved)
-	telemetry.PlacesHeld(s.cfg.ID, s.core.Holds())
-	for why, nodes := range s.core.LeftAlone() {
+	telemetry.PlacesHeld(s.cfg.ID, s.core.HeldPlaces())
+	for why, nodes := range s.core.AvoidedCounts() {
 		telemetry.NodesLeftAlone(s.cfg.ID, why, nodes)
 	}
-	s.core.Asked(func(a engine.Asked, calls uint64) {
+	s.core.Asked(func(a engine.RuleCalls, calls uint64) {
 		telemetry.PluginEvaluations(a.Plugin, a.Point, a.Profile, calls)
 	})
 	s.applied.Store(s.core.Position().Sequence)

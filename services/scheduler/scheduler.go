@@ -22,7 +22,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
+	"github.com/berth-scheduler/berth/pkg/telemetry/unreadable"
 	"github.com/berth-scheduler/berth/services/scheduler/commit"
 	"github.com/berth-scheduler/berth/services/scheduler/decide"
 	"github.com/berth-scheduler/berth/services/scheduler/intake"
@@ -121,7 +121,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 			return nil, fmt.Errorf("scheduler: profile %q: %w", pc.SchedulerName, err)
 		}
 		profiles[pc.SchedulerName] = p
-		telemetry.BeginProfile(pc.SchedulerName)
+		telemetry.InitProfile(pc.SchedulerName)
 	}
 	extenders, err := extendersOf(cfg.Profiles, deps.Logger)
 	if err != nil {
@@ -132,7 +132,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		return nil, err
 	}
 	s := &Scheduler{cfg: cfg, deps: deps, queries: driver.NewQueries(), conflicts: map[string]int{}}
-	s.alarm = feed.NewAlarm(aside.New("scheduler", eventlog.Facts, deps.Logger, deps.Clock.Now).Write)
+	s.alarm = feed.NewAlarm(unreadable.New("scheduler", eventlog.Facts, deps.Logger, deps.Clock.Now).Write)
 	s.core = decide.New(decide.Config{
 		Shard: cfg.ID, Profiles: profiles, Window: cfg.Window, HomeFirst: !cfg.WholeCluster, NoEvidence: cfg.NoEvidence,
 		Acts: withPlugins(custom, (*plugins.Set).Acts), Gates: withPlugins(custom, (*plugins.Set).Gates),

@@ -199,7 +199,7 @@ func (c *extendedCase) oursWithPlugins(
 		advice := set.Consult(ctx, q)
 		guidance = advice.Guidance
 		return advice
-	}, func(p step.Perform) step.Performed { return set.Perform(ctx, p) })
+	}, func(p step.PluginRequest) step.PluginResult { return set.Perform(ctx, p) })
 	if v, err = driver.fate(c); err != nil || v.Node == "" {
 		return v, nil, err
 	}

@@ -226,7 +226,7 @@ type shardDriver struct {
 	folder   *feed.Folder
 	core     *shardcore.Core
 	advise   func(step.Consult) step.Advice
-	perform  func(step.Perform) step.Performed
+	perform  func(step.PluginRequest) step.PluginResult
 	out      step.Output
 	decided  []events.Decision
 	opinions map[string]placement.Opinion
@@ -235,7 +235,7 @@ type shardDriver struct {
 // newShardDriver drives a shard with one profile; perform is nil for one without plugins that act.
 func newShardDriver(
 	ctx context.Context, profile *placement.Profile, advise func(step.Consult) step.Advice,
-	perform func(step.Perform) step.Performed,
+	perform func(step.PluginRequest) step.PluginResult,
 ) *shardDriver {
 	return &shardDriver{
 		folder: feed.NewFolder(),

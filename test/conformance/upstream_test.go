@@ -171,7 +171,7 @@ func (u *upstreamState) applyOther(e placementtest.Event) error {
 		informer = apps.ReplicaSets().Informer()
 	case events.KindStatefulSet:
 		informer = apps.StatefulSets().Informer()
-	case events.KindReplicationContrl:
+	case events.KindReplicationController:
 		informer = core.ReplicationControllers().Informer()
 	case events.KindDisruptionBudget:
 		informer = u.listers.Policy().V1().PodDisruptionBudgets().Informer()

@@ -25,7 +25,7 @@ var stores = []revert{
 	{
 		bug: 36, taken: "A ledger that is empty, although there are facts, goes on.",
 		edits: []edit{{
-			"services/queue/decide/generation.go", `case g.Revision == 0 && !s.Claimed && s.FactsTold:`, `case false:`,
+			"services/queue/decide/generation.go", `case g.Revision == 0 && !s.Claimed && s.FactsPublished:`, `case false:`,
 		}},
 		fails: []failing{{ofQueue, "TestLostLedgerBeginsAnew"}},
 	},

@@ -112,7 +112,7 @@ var pureClientGo = []string{
 // nothing may import anything the service and command rules allow.
 var layers = []layer{
 	// How long an answer is waited for is about neither.
-	{dir: "pkg/events/jetstream", mayImport: []string{"pkg/events", "pkg/patience"}},
+	{dir: "pkg/events/jetstream", mayImport: []string{"pkg/events", "pkg/adaptivetimeout"}},
 	{dir: "pkg/events", mayImport: []string{"pkg/events"}},
 	// The loop knows no domain: what it drives is a parameter.
 	{dir: "pkg/driver", mayImport: []string{"pkg/driver", "pkg/telemetry"}},

@@ -265,7 +265,7 @@ func (w *world) lostBind(e effect.Bind, outcome bindOutcome) effect.Answered {
 	case outcome == bindNotFound:
 		read.Result = effect.Unknown
 	default:
-		read.Result = effect.Moved
+		read.Result = effect.Conflict
 		w.hit("bind: moved")
 	}
 	read.Problem = "conflict"

@@ -199,7 +199,7 @@ func (d *descheduler) goOn() error {
 		d.ask(c, 0)
 		return nil
 	}
-	change, because, err := c.promises.Keep(e)
+	change, because, err := c.promises.BuildMove(e)
 	if err != nil {
 		return d.w.breaks("%s: T12: %v", d.member(), err)
 	}
@@ -260,9 +260,9 @@ func (d *descheduler) change(c *cycle, what string, change txns.Change, told fun
 
 func learn(p *descore.Promises, change txns.Change, txn ledger.Txn, r ledger.TxnResult) (revision int64, err error) {
 	if r.Succeeded {
-		return r.Revision, p.Kept(txn, r)
+		return r.Revision, p.ApplyCommitted(txn, r)
 	}
-	if err := p.Learn(r); err != nil {
+	if err := p.ApplyConflict(r); err != nil {
 		return 0, err
 	}
 	lost, err := change.Classify(r)

@@ -229,7 +229,7 @@ func (o *oracle) mayLose(e ledger.Entry, p *corev1.Pod) bool {
 	}
 	const slowClock = 50 // a clock may be wrong by one part in slowClock of a deadline
 	return e.Wanted || marked.at-since.at >= bindDeadline-bindDeadline/slowClock ||
-		state.NewPod(p.DeepCopy()).Wish() != e.Wish || changes >= limits().Losses
+		state.NewPod(p.DeepCopy()).PlacementHash() != e.PlacementHash || changes >= limits().Losses
 }
 
 // checkClaims is I8: while only Berth evicts pods, all claimed pods that still run can be evicted within the budget.

@@ -175,7 +175,7 @@ func (q *queueReplica) sound(unused uint64) (factsAfter uint64, sound bool, err 
 }
 
 // seen gathers what the generation is judged by; known is false as long as not all of it is.
-func (q *queueReplica) seen() (seen queuecore.LedgerSeen, known bool, err error) {
+func (q *queueReplica) seen() (seen queuecore.LedgerEvidence, known bool, err error) {
 	w := q.w
 	last, err := w.log.Last(w.ctx, eventlog.Facts)
 	if err != nil {
@@ -185,9 +185,9 @@ func (q *queueReplica) seen() (seen queuecore.LedgerSeen, known bool, err error)
 	if err != nil {
 		return seen, false, err
 	}
-	seen = queuecore.LedgerSeen{
+	seen = queuecore.LedgerEvidence{
 		Generation: w.generation(), Store: id, Revision: w.store.Revision(), Claimed: q.claimed,
-		FactsTold: last > 0, Recorded: q.recorded, WentBack: q.wentBack,
+		FactsPublished: last > 0, Recorded: q.recorded, WentBack: q.wentBack,
 	}
 	if seen.WentBack != "" {
 		return seen, true, nil
@@ -252,7 +252,7 @@ func (q *queueReplica) first(store uint64) (bool, error) {
 }
 
 // next begins the next generation.
-func (q *queueReplica) next(seen queuecore.LedgerSeen, why string, unused uint64) error {
+func (q *queueReplica) next(seen queuecore.LedgerEvidence, why string, unused uint64) error {
 	w, factsAfter := q.w, unused
 	if seen.WentBack != "" {
 		w.hit("Kubernetes found to have gone back")

@@ -25,7 +25,7 @@ func factOf(o metav1.Object) metav1.Object {
 
 // markAttempt names the attempt that binds a pod.
 func markAttempt(p *corev1.Pod, e effect.Bind) {
-	if !e.Full {
+	if !e.AnnotationsFull {
 		annotate(p, effect.AnnotationAttempt, e.Token.String())
 		return
 	}

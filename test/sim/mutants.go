@@ -265,7 +265,7 @@ func believed(d events.Decision) []effect.Input {
 		return nil
 	}
 	kv := ledger.KV{Key: ledger.KeyNode(d.NodeUID), Value: value, ModRevision: d.LedgerRevision}
-	return []effect.Input{effect.LedgerMoved{Batch: replica.Batch{Events: ledger.EventBatch{
+	return []effect.Input{effect.LedgerChanged{Batch: replica.Batch{Events: ledger.EventBatch{
 		Revision: d.LedgerRevision, Events: []ledger.Event{{KV: kv}},
 	}}}}
 }

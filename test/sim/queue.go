@@ -145,7 +145,7 @@ func (q *queueReplica) offer(e queuecore.SendOffers) {
 
 // asked handles a shard's request.
 func (q *queueReplica) asked(r work.Request) error {
-	return q.step(queuecore.WorkAsked{Request: r})
+	return q.step(queuecore.WorkRequested{Request: r})
 }
 
 func (q *queueReplica) stepFacts() error {

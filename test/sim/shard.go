@@ -36,7 +36,7 @@ type shard struct {
 
 // keeper does what pkg/membership.Keeper does, a step at a time.
 type keeper struct {
-	picture membership.Picture
+	picture membership.Snapshot
 	// written is the revision of the last thing this keeper changed or learned.
 	written int64
 	// seen is when each live member was first seen.

@@ -85,7 +85,7 @@ func (r *resolver) decodeEnvelope(raw []byte, in *document) {
 			r.warnings = append(r.warnings, fmt.Sprintf("%s: %s: %s: no effect: %s", r.File, m.Field, m.Value, m.Accepted))
 			continue
 		}
-		r.Take(m)
+		r.Record(m)
 	}
 }
 

@@ -22,8 +22,8 @@ type Evidence struct {
 	Staged []uint64
 	// Home: only the shard's home nodes were examined.
 	Home bool
-	// Behind is how many nodes were left out because the shard's facts about them were not recent enough.
-	Behind int32
+	// Stale is how many nodes were left out because the shard's facts about them were not recent enough.
+	Stale int32
 	// Rejected counts nodes by the first rule that rejected them. Rules beyond one node (spread, inter-pod
 	// affinity) are counted together, under all their names.
 	Rejected map[string]int32
@@ -44,10 +44,10 @@ type Evidence struct {
 // shard knew ahead of its watch of the ledger, and the effects of time, of other shards, of kubelets and of earlier
 // decisions. Most of it is empty most of the time.
 type Basis struct {
-	// Moment counts the examinations of nodes in the shard's life (Decision.Actor), from 1: of two decisions of a
+	// LookNumber counts the examinations of nodes in the shard's life (Decision.Actor), from 1: of two decisions of a
 	// shard, the one with the lower moment was made first. Several records share one if the pod moved on to the
 	// next-best node after a lost race. 0 means not known: then the decision cannot be reproduced.
-	Moment uint64
+	LookNumber uint64
 	// FactEpoch is the fact epoch at Decision.FactSequence.
 	FactEpoch uint64
 	// Learned are the changes of the ledger after Evidence.LedgerRevision that the shard knew already, from its own
@@ -70,8 +70,8 @@ type Basis struct {
 	Alternative int32
 	// Way is how the node was found.
 	Way Way
-	// Whole: the shard prefers no home nodes.
-	Whole bool
+	// NoHomePreference: the shard prefers no home nodes.
+	NoHomePreference bool
 }
 
 // MaxLeftAlone is how many nodes Basis.LeftAlone lists at most.

@@ -170,7 +170,7 @@ func (l *Log) publish(ctx context.Context, wire []*nats.Msg, atomic bool) (last 
 	limit := l.patience.Limit()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	defer func() { l.patience.Learn(ctx, limit, err) }()
+	defer func() { l.patience.Observe(ctx, limit, err) }()
 	var refused error
 	err = wait.ExponentialBackoffWithContext(ctx, repeatBackoff, func(ctx context.Context) (bool, error) {
 		last, err = l.publishOnce(ctx, wire, atomic)

@@ -14,8 +14,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/berth-scheduler/berth/pkg/adaptivetimeout"
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
-	"github.com/berth-scheduler/berth/pkg/patience"
 )
 
 // Log implements eventlog.Log, eventlog.Snapshots and eventlog.Bus over one connection. It is safe for concurrent use.
@@ -31,7 +31,7 @@ type Log struct {
 	dropped   atomic.Uint64
 	onDropped func(messages int)
 	// patience is how long an append waits for its answer. It adapts to how long answers have taken.
-	patience *patience.Patience
+	patience *adaptivetimeout.Timeout
 
 	closed    chan struct{}
 	closeOnce sync.Once
@@ -58,7 +58,7 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 		return nil, err
 	}
 	l := &Log{
-		patience: patience.New(firstPatience, answerTimeout),
+		patience: adaptivetimeout.New(firstPatience, answerTimeout),
 		logger:   cfg.Logger, onDropped: cfg.OnDropped, closed: make(chan struct{}),
 		streams: map[eventlog.Stream]jetstream.Stream{},
 	}

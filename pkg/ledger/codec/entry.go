@@ -34,7 +34,7 @@ func EntryToProto(e *ledger.Entry) *ledgerpb.Entry {
 		Shard: e.Shard, SchedulerName: e.SchedulerName,
 		NonZeroCpu: e.NonZeroCPU, NonZeroMemory: e.NonZeroMemory,
 		Gang: e.Gang, Plan: e.Plan, Wanted: e.Wanted, Budgets: e.Budgets, GroupPartition: uint32(e.GroupPartition),
-		Wish: e.Wish, Delegated: e.Delegated, FenceCause: ledgerpb.FenceCause(e.Cause),
+		Wish: e.PlacementHash, Delegated: e.Delegated, FenceCause: ledgerpb.FenceCause(e.Cause),
 		NotAfterMillis: e.NotAfterMillis(),
 	}
 	RestoreUnknown(m, e.Later)
@@ -92,7 +92,7 @@ func entryFromProto(m *ledgerpb.Entry) (ledger.Entry, error) {
 		Shard: m.GetShard(), SchedulerName: m.GetSchedulerName(),
 		NonZeroCPU: m.GetNonZeroCpu(), NonZeroMemory: m.GetNonZeroMemory(),
 		Gang: m.GetGang(), Plan: m.GetPlan(), Wanted: m.GetWanted(), Budgets: m.GetBudgets(),
-		Wish: m.GetWish(), Delegated: m.GetDelegated(), Cause: causeFromProto(m.GetFenceCause()), Later: Unknown(m),
+		PlacementHash: m.GetWish(), Delegated: m.GetDelegated(), Cause: causeFromProto(m.GetFenceCause()), Later: Unknown(m),
 		Replacement: ledger.Replacement{
 			Owner: m.GetReplacement().GetOwner(), Template: m.GetReplacement().GetTemplate(),
 		},

@@ -19,9 +19,9 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/berth-scheduler/berth/pkg/adaptivetimeout"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/identity"
-	"github.com/berth-scheduler/berth/pkg/patience"
 )
 
 const (
@@ -49,7 +49,7 @@ const (
 // Store implements ledger.Store and ledger.Elections. Safe for concurrent use.
 type Store struct {
 	client   *clientv3.Client
-	patience *patience.Patience
+	patience *adaptivetimeout.Timeout
 	// lookout is nil where there is only one server.
 	lookout    *lookout
 	continuity continuity
@@ -96,7 +96,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	client.KV = namespace.NewKV(client.KV, cfg.Prefix)
 	client.Watcher = namespace.NewWatcher(client.Watcher, cfg.Prefix)
 	client.Lease = namespace.NewLease(client.Lease, cfg.Prefix)
-	s := &Store{client: client, lookout: lookout, patience: patience.New(firstPatience, requestTimeout)}
+	s := &Store{client: client, lookout: lookout, patience: adaptivetimeout.New(firstPatience, requestTimeout)}
 	s.identified = tlsConfig != nil && (len(tlsConfig.Certificates) > 0 || tlsConfig.GetClientCertificate != nil)
 	if lookout != nil { // until Close, and independent of the caller's context
 		lookout.run(context.WithoutCancel(ctx), client.ActiveConnection().ResetConnectBackoff)
@@ -161,7 +161,7 @@ func (s *Store) Commit(ctx context.Context, t ledger.Txn) (ledger.TxnResult, err
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), limit)
 	defer cancel()
 	resp, err := s.client.Txn(ctx).If(compares(t)...).Then(writes(t)...).Else(reads(t)...).Commit()
-	s.patience.Learn(ctx, limit, err)
+	s.patience.Observe(ctx, limit, err)
 	if err != nil {
 		return ledger.TxnResult{}, commitError(err)
 	}
@@ -286,7 +286,7 @@ func (s *Store) page(ctx context.Context, key string, opts []clientv3.OpOption) 
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), limit)
 	defer cancel()
 	resp, err := s.client.Get(ctx, key, opts...)
-	s.patience.Learn(ctx, limit, err)
+	s.patience.Observe(ctx, limit, err)
 	if err != nil {
 		return nil, err
 	}

@@ -86,7 +86,7 @@ func (x *Index) Knows(id registry.TermID) (known, usable bool) {
 
 // matching lists the terms that select a pod, sorted by id. uncertain: a term would select the pod if it selected
 // the pod's namespace, of which nothing is known.
-func (x *Index) matching(pod *state.Kind, ns Namespace) (found []*indexed, uncertain bool) {
+func (x *Index) matching(pod *state.PodClass, ns Namespace) (found []*indexed, uncertain bool) {
 	look := func(list []*indexed) {
 		for _, n := range list {
 			selects, unsure := selectsAll(n.parts, pod, ns)
@@ -105,7 +105,7 @@ func (x *Index) matching(pod *state.Kind, ns Namespace) (found []*indexed, uncer
 }
 
 // selectsAll reports whether all parts select a pod, and whether that is not certain.
-func selectsAll(parts []state.AffinityTerm, pod *state.Kind, ns Namespace) (selects, uncertain bool) {
+func selectsAll(parts []state.AffinityTerm, pod *state.PodClass, ns Namespace) (selects, uncertain bool) {
 	selects = true
 	for i := range parts {
 		p := &parts[i]

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
+	"github.com/berth-scheduler/berth/pkg/telemetry/unreadable"
 )
 
 const (
@@ -154,8 +154,8 @@ func (r *run) resume(ctx context.Context) error {
 }
 
 // unreadable returns notes about records of the history.
-func (r *Recorder) unreadable() *aside.Notes {
-	return aside.New("queue", eventlog.Ledger, r.Logger, r.Clock.Now)
+func (r *Recorder) unreadable() *unreadable.Log {
+	return unreadable.New("queue", eventlog.Ledger, r.Logger, r.Clock.Now)
 }
 
 // follow writes what the ledger's watch delivers.

@@ -180,7 +180,7 @@ func checkStep(nodeUID string, old, now ledger.Entry) []Violation {
 		// A promotion uses the pod as it is at that time, what its claims get at that time and who binds it, and
 		// ends its plan.
 		old.PodRV = max(old.PodRV, now.PodRV)
-		old.Wish = now.Wish
+		old.PlacementHash = now.PlacementHash
 		old.Plan = now.Plan
 		old.Volumes = now.Volumes
 		old.Devices = now.Devices

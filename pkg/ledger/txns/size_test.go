@@ -44,7 +44,7 @@ func drawAny(t *rapid.T) ledger.Entry {
 	e := sampletest.DrawEntry(t)
 	text := rapid.StringN(0, 300, 300)
 	raw := rapid.SliceOfN(rapid.Byte(), 0, 300)
-	e.Wish, e.Delegated = rapid.Uint64().Draw(t, "wish"), rapid.Bool().Draw(t, "delegated")
+	e.PlacementHash, e.Delegated = rapid.Uint64().Draw(t, "wish"), rapid.Bool().Draw(t, "delegated")
 	e.GroupPartition = rapid.Int32Range(0, ledger.Partitions).Draw(t, "group")
 	e.Cause = rapid.SampledFrom([]ledger.FenceCause{0, ledger.FenceByPod, ledger.FenceByNode, ledger.FenceByWant}).Draw(t,
 		"cause")

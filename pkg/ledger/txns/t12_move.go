@@ -89,12 +89,12 @@ func TakeOver(d ledger.NodeDoc, r ledger.Replacement, token ledger.Token, e ledg
 	return Place(d, e)
 }
 
-// Oust is Place for a pod of strictly higher priority than the one a placeholder is for: its reservation takes the
+// DisplacePlaceholder is Place for a pod of strictly higher priority than the one a placeholder is for: its reservation takes the
 // kept room, as part of T1. It returns a *RefusedError if no place is kept under the token, or if the pod's
 // priority is not higher.
 //
 // The rest of the plan ends as after TakeOver.
-func Oust(d ledger.NodeDoc, token ledger.Token, e ledger.Entry) (ledger.NodeDoc, error) {
+func DisplacePlaceholder(d ledger.NodeDoc, token ledger.Token, e ledger.Entry) (ledger.NodeDoc, error) {
 	const step = "T1 oust"
 	i := slices.IndexFunc(d.Entries, func(m ledger.Entry) bool { return m.Role == ledger.RoleMove && m.Token == token })
 	if i < 0 {

@@ -93,7 +93,7 @@ func Promote(p Promotion) (Change, error) {
 			e := &without.Entries[at]
 			e.State = ledger.Committed
 			e.PodRV = p.PodRV
-			e.Wish = p.Wish
+			e.PlacementHash = p.Wish
 			e.Plan = ""
 			e.Volumes, e.Devices = volumesAgain(e.Volumes, p.Volumes), devicesAgain(e.Devices, p.Devices)
 			e.Delegated = p.Delegated

@@ -17,7 +17,7 @@ import (
 const placeholderPrefix = "placeholder "
 
 // placeholderKind is how rules about other pods see a placeholder: as something that no rule selects.
-var placeholderKind = &state.Kind{}
+var placeholderKind = &state.PodClass{}
 
 // PlaceholderUID returns the UID under which a placeholder counts.
 func PlaceholderUID(token ledger.Token) string { return placeholderPrefix + token.String() }

@@ -74,7 +74,7 @@ func newAffinityTallyFilter(cols *columns.Columns, w *crossNodeState, f *podaffi
 
 // relate counts a pod of a kind by the terms of the waiting pod, and by its own required anti-affinity against
 // the waiting pod.
-func (j *affinityTallyFilter) relate(w *crossNodeState, cols *columns.Columns, k *state.Kind) {
+func (j *affinityTallyFilter) relate(w *crossNodeState, cols *columns.Columns, k *state.PodClass) {
 	switch {
 	case podaffinity.AllMatchKind(j.Affinity, k):
 		for _, t := range j.attracting {
@@ -167,7 +167,7 @@ type affinityTallyScorer struct {
 
 // relate adds the weights of the waiting pod's preferred terms that match a pod of the kind, and of the kind's
 // terms that match the waiting pod. A term of required affinity counts with the profile's hardPodAffinityWeight.
-func (r *affinityTallyScorer) relate(w *crossNodeState, cols *columns.Columns, k *state.Kind) {
+func (r *affinityTallyScorer) relate(w *crossNodeState, cols *columns.Columns, k *state.PodClass) {
 	add := func(key string, weight int64) { w.contribute(r.keys.of(w, cols, key), int32(weight)) }
 	for i := range r.Attracted {
 		if t := &r.Attracted[i]; t.MatchesKind(k) {

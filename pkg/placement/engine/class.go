@@ -14,7 +14,7 @@ import (
 // shape is the signature of everything else that rules read (see signature.Signature).
 type classKey struct {
 	profile *placement.Profile
-	kind    *state.Kind
+	kind    *state.PodClass
 	// home restricts the class to home nodes. It is part of the key because the verdicts of other nodes then are
 	// VerdictAbsent, and their counts differ.
 	home  bool // home nodes only

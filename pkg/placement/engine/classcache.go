@@ -44,7 +44,7 @@ type cached struct {
 type podKey struct {
 	profile  *placement.Profile
 	template *corev1.Pod
-	kind     *state.Kind
+	kind     *state.PodClass
 	status   *corev1.PodStatus
 	home     bool
 }

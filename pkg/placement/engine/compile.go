@@ -173,9 +173,9 @@ func (p *plan) addStage(gauges int, s placement.ActiveScorer) {
 func (p *plan) openCounters(e *Engine, profile *placement.Profile) {
 	p.counters = ruleCounters{profiler: &e.profiler}
 	open := func(plugin, before, point string) *uint64 {
-		*e.profiler.counter(Asked{profile.SchedulerName(), plugin, before})++
+		*e.profiler.counter(RuleCalls{profile.SchedulerName(), plugin, before})++
 		e.profiler.endRule(before, plugin, rule.Success)
-		return e.profiler.counter(Asked{profile.SchedulerName(), plugin, point})
+		return e.profiler.counter(RuleCalls{profile.SchedulerName(), plugin, point})
 	}
 	for _, f := range p.filters {
 		p.counters.filters = append(p.counters.filters, open(f.Plugin, PointPreFilter, PointFilter))

@@ -11,7 +11,7 @@ import (
 // only in the requests or images of their pods share one.
 type crossNodeKey struct {
 	profile *placement.Profile
-	kind    *state.Kind
+	kind    *state.PodClass
 	shape   string
 }
 
@@ -112,7 +112,7 @@ type contribution struct {
 // relater is a rule that counts pods in tallies.
 type relater interface {
 	// relate calls w.contribute for what one pod of a kind counts for.
-	relate(w *crossNodeState, cols *columns.Columns, k *state.Kind)
+	relate(w *crossNodeState, cols *columns.Columns, k *state.PodClass)
 	// restate evaluates a node's object again: whether the rule counts its pods at all.
 	restate(w *crossNodeState, slot int, n *state.NodeInfo)
 }

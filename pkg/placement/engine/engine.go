@@ -199,17 +199,17 @@ func ObjectsMatter(c state.ObjectChange) bool {
 	switch c.Kind {
 	case events.KindNamespace:
 		return c.Before == nil || c.After == nil || !maps.Equal(c.Before.API.GetLabels(), c.After.API.GetLabels())
-	case events.KindService, events.KindReplicationContrl, events.KindReplicaSet, events.KindStatefulSet:
+	case events.KindService, events.KindReplicationController, events.KindReplicaSet, events.KindStatefulSet:
 		return true
 	default:
 		return false
 	}
 }
 
-// Asked visits how often each rule has been called since the last visit: for a pod (PreFilter, PreScore), or for
+// VisitRuleCalls visits how often each rule has been called since the last visit: for a pod (PreFilter, PreScore), or for
 // one node or one group of like nodes. An engine caches the results of rules, so the numbers grow with what
 // changed, not with nodes times pods.
-func (e *Engine) Asked(visit func(a Asked, calls uint64)) {
+func (e *Engine) VisitRuleCalls(visit func(a RuleCalls, calls uint64)) {
 	for a, calls := range maps.All(e.profiler.calls) {
 		if *calls > 0 {
 			visit(a, *calls)

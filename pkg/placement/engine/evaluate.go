@@ -32,9 +32,9 @@ type Query struct {
 	Everywhere bool
 	// Weigh requests Result.Weighed for this many of the best nodes.
 	Weigh int
-	// Laps, if not nil, is notified of the stages of the evaluation; with TimeRules, also of the results of the
+	// Timer, if not nil, is notified of the stages of the evaluation; with TimeRules, also of the results of the
 	// first rules.
-	Laps      Laps
+	Timer     Timer
 	TimeRules bool
 }
 
@@ -60,7 +60,7 @@ func (e *Engine) Evaluate(p *placement.Profile, q Query) placement.Result {
 	if q.Pod == nil || q.Pod.Template == nil {
 		return placement.Result{Err: placement.ErrNoObject}
 	}
-	e.profiler.begin(p.SchedulerName(), q.Laps, q.TimeRules)
+	e.profiler.begin(p.SchedulerName(), q.Timer, q.TimeRules)
 	defer e.profiler.end()
 	c, err := e.classOf(p, q.Pod, q.Home)
 	if err != nil {

@@ -18,9 +18,9 @@ const (
 // rule for every node, and timing all of these calls would take longer than the calls.
 const maxTimed = 100
 
-// Laps is notified of each completed part of an evaluation, so that the caller can time the parts: an engine has no
+// Timer is notified of each completed part of an evaluation, so that the caller can time the parts: an engine has no
 // clock. It is called during the evaluation and must be fast.
-type Laps interface {
+type Timer interface {
 	// Begin starts the first part of an evaluation under a profile.
 	Begin(profile string)
 	// Lap ends a part that started where the last one ended: one call of a rule for one node (for a group of like
@@ -28,23 +28,23 @@ type Laps interface {
 	Lap(point, plugin string, code rule.Code)
 }
 
-// Asked identifies a counter of calls of a rule.
-type Asked struct{ Profile, Plugin, Point string }
+// RuleCalls identifies a counter of calls of a rule.
+type RuleCalls struct{ Profile, Plugin, Point string }
 
 // profiler counts the calls of rules, and forwards the completed parts of the current query to its Laps. The
 // counts feed plugin_evaluation_total; upstream counts a call per pod and node, an engine only those that it
 // makes.
 type profiler struct {
-	laps Laps // nil: timing is not requested
+	laps Timer // nil: timing is not requested
 	// rulesLeft is how many more calls of rules will be timed, in addition to whole extension points.
 	rulesLeft int
-	calls     map[Asked]*uint64
+	calls     map[RuleCalls]*uint64
 }
 
 // counter returns the counter of a rule at a point. Its address does not change, so that plans keep it.
-func (w *profiler) counter(a Asked) *uint64 {
+func (w *profiler) counter(a RuleCalls) *uint64 {
 	if w.calls == nil {
-		w.calls = map[Asked]*uint64{}
+		w.calls = map[RuleCalls]*uint64{}
 	}
 	if w.calls[a] == nil {
 		w.calls[a] = new(uint64)
@@ -68,7 +68,7 @@ func (w *profiler) endPoint(point string, code rule.Code) {
 }
 
 // begin starts a query under a profile; laps is nil if timing is not requested.
-func (w *profiler) begin(profile string, laps Laps, timeRules bool) {
+func (w *profiler) begin(profile string, laps Timer, timeRules bool) {
 	w.laps, w.rulesLeft = laps, 0
 	if w.laps != nil && timeRules {
 		w.rulesLeft = maxTimed

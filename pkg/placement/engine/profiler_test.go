@@ -60,14 +60,14 @@ func TestEngineTellsWhatItDoes(t *testing.T) {
 	ask := func(p *state.Pod, rules bool) *lapper {
 		t.Helper()
 		l := &lapper{rules: map[string]int{}}
-		if r := e.Evaluate(profile, engine.Query{Pod: p, Laps: l, TimeRules: rules}); r.Err != nil {
+		if r := e.Evaluate(profile, engine.Query{Pod: p, Timer: l, TimeRules: rules}); r.Err != nil {
 			t.Fatal(r.Err)
 		}
 		return l
 	}
 	calls := func() map[string]uint64 {
 		all := map[string]uint64{}
-		e.Asked(func(a engine.Asked, n uint64) {
+		e.VisitRuleCalls(func(a engine.RuleCalls, n uint64) {
 			if a.Plugin == "NodeResourcesFit" {
 				all[a.Point] += n
 			}

@@ -14,7 +14,7 @@ import (
 
 // relateSpread adds a pod of a kind to the tallies of the constraints that count it. tallies has one entry per
 // constraint.
-func relateSpread(s *spread.Spread, w *crossNodeState, tallies []int, k *state.Kind) {
+func relateSpread(s *spread.Spread, w *crossNodeState, tallies []int, k *state.PodClass) {
 	for i := range s.Constraints {
 		if s.CountsKind(&s.Constraints[i], k) {
 			w.contribute(tallies[i], 1)
@@ -65,7 +65,7 @@ func newSpreadTallyFilter(cols *columns.Columns, w *crossNodeState, f *spread.Fi
 
 // relate counts a pod of a kind, and in addition counts one that may or may not match because its labels were
 // cut.
-func (j *spreadTallyFilter) relate(w *crossNodeState, _ *columns.Columns, k *state.Kind) {
+func (j *spreadTallyFilter) relate(w *crossNodeState, _ *columns.Columns, k *state.PodClass) {
 	relateSpread(&j.Spread, w, j.tallies, k)
 	for i := range j.Constraints {
 		c := &j.Constraints[i]
@@ -160,7 +160,7 @@ func newSpreadTallyScorer(cols *columns.Columns, w *crossNodeState, weight int64
 	return r
 }
 
-func (r *spreadTallyScorer) relate(w *crossNodeState, _ *columns.Columns, k *state.Kind) {
+func (r *spreadTallyScorer) relate(w *crossNodeState, _ *columns.Columns, k *state.PodClass) {
 	relateSpread(&r.Spread, w, r.tallies, k)
 }
 

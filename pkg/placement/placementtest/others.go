@@ -12,14 +12,14 @@ import (
 
 // controllerKinds are the kinds whose selectors spread pods by default.
 var controllerKinds = []events.Kind{
-	events.KindReplicaSet, events.KindStatefulSet, events.KindReplicationContrl,
+	events.KindReplicaSet, events.KindStatefulSet, events.KindReplicationController,
 }
 
 // controllerRefs holds the references by which a pod names its controller.
 var controllerRefs = map[events.Kind]metav1.OwnerReference{
-	events.KindReplicaSet:        {APIVersion: "apps/v1", Kind: "ReplicaSet"},
-	events.KindStatefulSet:       {APIVersion: "apps/v1", Kind: "StatefulSet"},
-	events.KindReplicationContrl: {APIVersion: "v1", Kind: "ReplicationController"},
+	events.KindReplicaSet:            {APIVersion: "apps/v1", Kind: "ReplicaSet"},
+	events.KindStatefulSet:           {APIVersion: "apps/v1", Kind: "StatefulSet"},
+	events.KindReplicationController: {APIVersion: "v1", Kind: "ReplicationController"},
 }
 
 func (g *Generator) namespace(name string) *corev1.Namespace {

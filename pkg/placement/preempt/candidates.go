@@ -15,9 +15,9 @@ type Candidate struct {
 	Node *state.Node
 	// Generation is the generation of the NodeInfo it was found on.
 	Generation uint64
-	// Standing holds all pods on the node, in the order of their UIDs. Victims are those of them that have to be
+	// Pods holds all pods on the node, in the order of their UIDs. Victims are those of them that have to be
 	// evicted, the most important first.
-	Standing, Victims []*state.Pod
+	Pods, Victims []*state.Pod
 	// Violations is the number of victims that exceed disruption budgets; see Cost.
 	Violations int
 	// Doubted is set if an extender rejects the node as it is and cannot decide whether it would accept it
@@ -61,7 +61,7 @@ func Candidates(p *placement.Profile, in Input) ([]Candidate, Result) {
 func (p *Plan) candidate() Candidate {
 	c := Candidate{
 		Node: p.node.Node, Generation: p.node.Generation, Violations: p.Cost.Violations,
-		Standing: slices.SortedFunc(p.node.Pods(), func(a, b *state.Pod) int { return cmp.Compare(a.UID, b.UID) }),
+		Pods: slices.SortedFunc(p.node.Pods(), func(a, b *state.Pod) int { return cmp.Compare(a.UID, b.UID) }),
 	}
 	for _, s := range p.victims {
 		c.Victims = append(c.Victims, s.Pod)

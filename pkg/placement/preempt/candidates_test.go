@@ -42,7 +42,7 @@ func candidatesNamed(list []preempt.Candidate) (out []string) {
 			text += " " + v.Name
 		}
 		text += " of"
-		for _, p := range c.Standing {
+		for _, p := range c.Pods {
 			text += " " + p.Name
 		}
 		out = append(out, text)
@@ -119,7 +119,7 @@ func TestPreemptAmong(t *testing.T) {
 		"enough, or may not go."
 	type candidates = []preempt.Candidate
 	all := func(l candidates) candidates {
-		l[0].Victims = l[0].Standing
+		l[0].Victims = l[0].Pods
 		return l[:1]
 	}
 	for name, c := range map[string]struct {

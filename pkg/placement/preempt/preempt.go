@@ -46,9 +46,9 @@ type Result struct {
 	Message string
 	// Advice holds sentences for people about the obstacles, in addition to Message.
 	Advice []string
-	// Kept reports that on some node disruption budgets protect less important pods whose eviction would make room;
+	// BlockedByBudgets reports that on some node disruption budgets protect less important pods whose eviction would make room;
 	// Node is nil then.
-	Kept bool
+	BlockedByBudgets bool
 	// KeepNomination reports that the pod may not preempt now, and that an existing nomination stays. Without Node
 	// and without this, a nomination must be cleared.
 	KeepNomination bool

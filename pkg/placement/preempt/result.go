@@ -98,7 +98,7 @@ func (x *Search) InVain(examined, total int) Result {
 	}
 	message := MessagePrefix + placement.Sentence(total, x.Reasons)
 	return Result{
-		Examined: examined, Message: message, Advice: x.advice(examined), Kept: x.Reasons[keptByBudgets] > 0,
+		Examined: examined, Message: message, Advice: x.advice(examined), BlockedByBudgets: x.Reasons[keptByBudgets] > 0,
 	}
 }
 

@@ -8,14 +8,14 @@ type Alarm struct {
 	reported bool
 }
 
-// NewAlarm returns an alarm that reports through write, which limits its own output (as aside.Notes does). The
+// NewAlarm returns an alarm that reports through write, which limits its own output (as unreadable.Notes does). The
 // attributes are keys and values in turn, as in log/slog.
 func NewAlarm(write func(message string, attributes ...any)) *Alarm {
 	return &Alarm{write: write}
 }
 
-// Look is called with each step.
-func (a *Alarm) Look(step Step) {
+// Observe is called with each step.
+func (a *Alarm) Observe(step Step) {
 	if step.Reset {
 		a.reported = false
 	}

@@ -9,8 +9,8 @@ type Latest struct{ snapshot *state.Snapshot }
 // NewLatest returns a Latest of the empty state.
 func NewLatest() *Latest { return &Latest{state.New().Snapshot()} }
 
-// Take goes on to a step.
-func (l *Latest) Take(step Step) { l.snapshot = step.Snapshot }
+// Advance goes on to a step.
+func (l *Latest) Advance(step Step) { l.snapshot = step.Snapshot }
 
 // Snapshot returns the state after the last step.
 func (l *Latest) Snapshot() *state.Snapshot { return l.snapshot }

@@ -27,7 +27,7 @@ func (s *Seen) restart(p state.Position) {
 		return
 	}
 	for _, kind := range state.Kinds() {
-		s.Versions[kind] = max(s.Versions[kind], p.Claimed(kind))
+		s.Versions[kind] = max(s.Versions[kind], p.HighestSeen(kind))
 	}
 }
 
@@ -40,7 +40,7 @@ func (s *Seen) learn(facts []events.SequencedFact) {
 		}
 		// The begin of this epoch could not be decoded. It may have been one that publishes all facts from scratch.
 		unseen := f.Op != events.OpEpochBegin
-		if f.Epoch > s.Epoch && (unseen || f.Anew()) {
+		if f.Epoch > s.Epoch && (unseen || f.StartsFromScratch()) {
 			clear(s.Versions)
 		}
 		s.Epoch = f.Epoch

@@ -180,7 +180,7 @@ func unreadable(sequence, epoch uint64, err error) events.SequencedFact {
 // because of the snapshot that it began from. It returns nil if reading has to begin once more.
 func (h *History) stray(before uint64, f events.SequencedFact) error {
 	switch {
-	case f.Anew():
+	case f.StartsFromScratch():
 		clear(h.breaks) // they are before it, or will be found again
 		return nil
 	case h.origin.Sequence > 0 && h.origin == h.refused:
@@ -223,10 +223,10 @@ func (h *History) breaksOff(at seam) bool {
 func (h *History) follows(epoch uint64, known bool, f events.SequencedFact) bool {
 	started := f.Sequence == h.origin.Sequence+1
 	switch {
-	case f.Anew() && (h.seeking || !started || h.anew != f.Sequence):
+	case f.StartsFromScratch() && (h.seeking || !started || h.anew != f.Sequence):
 		h.anew = f.Sequence
 		return false
-	case h.anew == f.Sequence && !f.Anew():
+	case h.anew == f.Sequence && !f.StartsFromScratch():
 		h.anew = 0 // it was there before
 	case h.seeking || !known || state.Follows(epoch, f.Fact):
 		return true

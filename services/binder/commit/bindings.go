@@ -66,7 +66,7 @@ func (b *bindings) bind(ctx context.Context, e effect.Bind) effect.Answered {
 	switch answer.Result {
 	case effect.Done:
 		b.logger.Debug("Successfully bound pod to node", "pod", ref(e.Pod), "node", e.NodeName)
-	case effect.Moved, effect.AlreadyHere, effect.Elsewhere, effect.Gone:
+	case effect.Conflict, effect.AlreadyHere, effect.Elsewhere, effect.Gone:
 		b.logger.Debug("bind lost", "pod", ref(e.Pod), "node", e.NodeName, telemetry.KeyError, answer.Problem)
 	default:
 		b.logger.Warn("Failed to bind pod", "pod", ref(e.Pod), "node", e.NodeName, telemetry.KeyError, answer.Problem)
@@ -79,7 +79,7 @@ func (b *bindings) bind(ctx context.Context, e effect.Bind) effect.Answered {
 // status first, and the Binding names the resourceVersion after that write.
 func (b *bindings) postBinding(ctx context.Context, e effect.Bind) effect.Answered {
 	annotations := map[string]string{effect.AnnotationAttempt: e.Token.String()}
-	if e.Full {
+	if e.AnnotationsFull {
 		version, answer := b.nameAttempt(ctx, e)
 		if answer.Result != effect.Done {
 			return answer
@@ -141,7 +141,7 @@ func (b *bindings) lostBind(ctx context.Context, e effect.Bind, cause error) eff
 	case apierrors.IsNotFound(cause):
 		read.Result = effect.Unknown // the pod exists after all
 	default:
-		read.Result = effect.Moved
+		read.Result = effect.Conflict
 	}
 	read.Problem = cause.Error()
 	return read

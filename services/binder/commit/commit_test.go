@@ -92,7 +92,7 @@ func TestBindOutcomes(t *testing.T) {
 		pods bool
 	}{
 		{"created", nil, nil, effect.Done, false},
-		{"conflict, resourceVersion moved", conflict, podObject(nil), effect.Moved, true},
+		{"conflict, resourceVersion moved", conflict, podObject(nil), effect.Conflict, true},
 		{"conflict, here", conflict, podObject(func(p *corev1.Pod) { p.Spec.NodeName = "n" }), effect.AlreadyHere, true},
 		{"conflict, elsewhere", conflict, podObject(func(p *corev1.Pod) { p.Spec.NodeName = "m" }), effect.Elsewhere, true},
 		{"conflict, namesake", conflict, podObject(func(p *corev1.Pod) { p.UID = "other" }), effect.Gone, false},

@@ -28,7 +28,7 @@ type evictions struct {
 func (v *evictions) evictInTime(ctx context.Context, e effect.Evict) effect.Input {
 	if timeFor(v.clock, e.NotAfter) <= 0 {
 		v.logger.Warn("eviction abandoned: timed out", "pod", ref(e.Pod))
-		return effect.Untaken{Op: e.Op}
+		return effect.NotStarted{Op: e.Op}
 	}
 	return v.evict(ctx, e)
 }

@@ -155,8 +155,8 @@ func (x *Executor) Lane(l Lane) chan<- effect.Effect { return x.lanes[l] }
 // Answers delivers the answer of each effect that has one. It must be read continuously.
 func (x *Executor) Answers() <-chan effect.Input { return x.answers }
 
-// Now carries out an effect that has no lane, without blocking.
-func (x *Executor) Now(e effect.Effect) {
+// Immediate carries out an effect that has no lane, without blocking.
+func (x *Executor) Immediate(e effect.Effect) {
 	switch e := e.(type) {
 	case effect.Report:
 		x.reporter.report(e)

@@ -27,7 +27,7 @@ func (b *bindings) extendersBind(ctx context.Context, e effect.Bind) (answer eff
 	case !set.BindsPod(before.Pod):
 		return effect.Answered{}, false
 	case before.Pod.NodeName == "" && before.Pod.ResourceVersion != e.ResourceVersion:
-		before.Result, before.Problem = effect.Moved, "the pod has changed since the decision"
+		before.Result, before.Problem = effect.Conflict, "the pod has changed since the decision"
 		return before, true
 	case before.Pod.NodeName != "":
 		return foundBound(before, e), true

@@ -41,7 +41,7 @@ func TestAnExtenderBinds(t *testing.T) {
 		"refused by status":           {call: call{status: http.StatusInternalServerError}, want: effect.Refused, calls: 1},
 		"bound elsewhere":             {call: call{node: "m"}, want: effect.Elsewhere, calls: 1},
 		"ignored, so the binder does": {call: call{answer: "no"}, ignorable: true, want: effect.Done, calls: 1},
-		"changed before":              {before: func(p *corev1.Pod) { p.ResourceVersion = "8" }, want: effect.Moved},
+		"changed before":              {before: func(p *corev1.Pod) { p.ResourceVersion = "8" }, want: effect.Conflict},
 		"here before":                 {before: func(p *corev1.Pod) { p.Spec.NodeName = "n" }, want: effect.AlreadyHere},
 		"elsewhere before":            {before: func(p *corev1.Pod) { p.Spec.NodeName = "m" }, want: effect.Elsewhere},
 		"another of that name":        {before: func(p *corev1.Pod) { p.UID = "other" }, want: effect.Gone},

@@ -24,7 +24,7 @@ func (g *gates) removeInTime(ctx context.Context, e effect.RemoveGate) effect.In
 	left := timeFor(g.clock, e.NotAfter)
 	if left <= 0 {
 		g.logger.Warn("scheduling gate not removed: timed out", "pod", ref(e.Pod), "gate", e.Gate)
-		return effect.Untaken{Op: e.Op}
+		return effect.NotStarted{Op: e.Op}
 	}
 	ctx, cancel := context.WithTimeout(ctx, left)
 	defer cancel()

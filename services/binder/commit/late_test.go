@@ -31,7 +31,7 @@ func TestWhatHasNoTimeLeftIsNotSent(t *testing.T) {
 		effect.Evict{Op: 3, Pod: thePod, NotAfter: over}, effect.RemoveGate{Op: 3, Pod: thePod, Gate: "g", NotAfter: over},
 	} {
 		in, err := r.carryOut(context.Background(), e)
-		if _, untaken := in.(effect.Untaken); err != nil || !untaken || calls.Load() != 0 {
+		if _, untaken := in.(effect.NotStarted); err != nil || !untaken || calls.Load() != 0 {
 			t.Errorf("%T: answered %+v, %v after %d calls, want that it was not taken", e, in, err, calls.Load())
 		}
 	}

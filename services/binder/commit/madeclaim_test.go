@@ -128,7 +128,7 @@ func TestPodIsToldOfItsClaim(t *testing.T) {
 		version uint64
 		want    effect.Result
 	}{
-		"as decided": {kept, false, 31, effect.Done}, "moved since": {kept, true, 0, effect.Moved},
+		"as decided": {kept, false, 31, effect.Done}, "moved since": {kept, true, 0, effect.Conflict},
 		"not kept": {corev1.PodStatus{}, false, 0, effect.Refused},
 	} {
 		t.Run(name, func(t *testing.T) {

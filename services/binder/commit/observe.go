@@ -47,7 +47,7 @@ func observeEviction(e effect.Evict, r effect.Result) {
 		return
 	}
 	cause := "descheduling"
-	if e.For != "" {
+	if e.Preemptor != "" {
 		cause = "preemption"
 	}
 	telemetry.EvictionSent(cause, r.String())
@@ -90,8 +90,8 @@ func evictSpan(ctx context.Context, e effect.Evict) (context.Context, func(effec
 		attribute.String("berth.strategy", e.Strategy),
 		attribute.Bool("berth.dry_run", e.DryRun),
 	}}
-	if e.For != "" {
-		p.Links = append(p.Links, telemetry.PathLink(ctx, e.For, "preemptor"))
+	if e.Preemptor != "" {
+		p.Links = append(p.Links, telemetry.PathLink(ctx, e.Preemptor, "preemptor"))
 	}
 	return span(ctx, e.TraceParent, p)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
+	"github.com/berth-scheduler/berth/pkg/telemetry/unreadable"
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
@@ -109,7 +109,7 @@ func (p *publisher) append(ctx context.Context, delay wait.DelayFunc, msgs []eve
 			return false, fmt.Errorf("binder: decision log: %w", err)
 		}
 		var refused bool
-		if msgs, refused = aside.WithoutRefused("binder", eventlog.Decisions, p.logger, msgs, err); refused {
+		if msgs, refused = unreadable.WithoutRefused("binder", eventlog.Decisions, p.logger, msgs, err); refused {
 			return len(msgs) == 0, nil
 		}
 		p.logger.Warn("decisions not acknowledged; retrying", "count", len(msgs), telemetry.KeyError, err)

@@ -23,7 +23,7 @@ func TestAllocationsOfBinds(t *testing.T) {
 		}
 	}
 	docs := w.ledger.history[b.docs:]
-	moved := make([]effect.LedgerMoved, 0, len(docs))
+	moved := make([]effect.LedgerChanged, 0, len(docs))
 	for _, d := range docs {
 		moved = append(moved, docsMoved(d))
 	}

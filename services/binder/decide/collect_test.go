@@ -14,7 +14,7 @@ import (
 // without shows the binder facts in which the objects of some keys are gone.
 func (r *planRig) without(gone ...string) {
 	v := r.api.history[r.b.facts]
-	r.step(r.b, effect.FactsMoved{
+	r.step(r.b, effect.FactsChanged{
 		Cluster: v, Sequence: uint64(r.b.facts + 1), PodProgress: v.rv, PodProgressKnown: true, BudgetProgress: v.rv,
 		Exists: func(key string) bool { return !slices.Contains(gone, key) },
 	})

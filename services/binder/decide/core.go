@@ -68,9 +68,9 @@ func (c *Core) Step(in effect.Input, now time.Time) []effect.Effect {
 // machine that waits for it finds the outcome in the view.
 func (c *Core) digest(in effect.Input) {
 	switch in := in.(type) {
-	case effect.FactsMoved:
+	case effect.FactsChanged:
 		c.factsMoved(in)
-	case effect.LedgerMoved:
+	case effect.LedgerChanged:
 		c.ledgerMoved(in)
 	case effect.PartitionsChanged:
 		c.partitionsChanged(in)
@@ -90,7 +90,7 @@ func (c *Core) digest(in effect.Input) {
 	case effect.Amended:
 		c.learnKeys(in)
 		c.base.Answer(in.Op, in)
-	case effect.Untaken:
+	case effect.NotStarted:
 		c.base.Answer(in.Op, in)
 	}
 }
@@ -109,7 +109,7 @@ func (c *Core) tick() {
 // Moot reports whether an effect that still waits has become pointless or harmful. A write for a pod that waits would
 // move the resourceVersion that a bind relies on, or be refused because the pod is bound. An eviction may have waited
 // longer than its claim is vouched for, or its plan may have been given up. The caller must drop such an effect and
-// send the core Untaken.
+// send the core NotStarted.
 func (c *Core) Moot(e effect.Effect) (effect.OpID, bool) {
 	switch e := e.(type) {
 	case effect.PatchCondition:
@@ -166,12 +166,12 @@ func (c *Core) stopForLedger(err error) { c.stop = fmt.Errorf("binder: ledger: %
 
 // factsMoved adopts a new view of the cluster. It removes the lists that describe this one step, because the base keeps
 // the rest until the next one.
-func (c *Core) factsMoved(in effect.FactsMoved) {
+func (c *Core) factsMoved(in effect.FactsChanged) {
 	c.reservations.Replaced(in.Replaced)
-	rejected, moved := in.Rejected, in.Moved
+	rejected, moved := in.Rejected, in.ChangedPods
 	in.Replaced = nil
 	in.Rejected = nil
-	in.Moved = nil
+	in.ChangedPods = nil
 	c.base.Facts = in
 	for _, p := range rejected {
 		c.rejected(p)

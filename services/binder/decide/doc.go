@@ -34,13 +34,13 @@
 //
 // Inputs change what is known first, and are then followed by the work that depends on it:
 //
-//   - FactsMoved replaces the facts, reports pods that kubelets have rejected, advances everything that waits, and
+//   - FactsChanged replaces the facts, reports pods that kubelets have rejected, advances everything that waits, and
 //     then the plans and nominations of the pods that changed.
-//   - LedgerMoved folds the batch into the ledger view, adopts all of its documents, brings plans and removals in line
+//   - LedgerChanged folds the batch into the ledger view, adopts all of its documents, brings plans and removals in line
 //     and advances them, and then advances the reservations that have changed.
 //   - An answer goes to the machine that waits for it, which may emit its next effect in the same step.
 //   - Tick advances what has become due, forgets what can no longer matter, and sweeps.
 //
-// The way of one pod through the binder: its reservation comes with LedgerMoved, its hint with DecisionSeen; bind emits
-// Bind, whose answer publishes DecisionBound; the bound pod comes back with FactsMoved; document hands the entry over.
+// The way of one pod through the binder: its reservation comes with LedgerChanged, its hint with DecisionSeen; bind emits
+// Bind, whose answer publishes DecisionBound; the bound pod comes back with FactsChanged; document hands the entry over.
 package decide

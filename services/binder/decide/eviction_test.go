@@ -32,7 +32,7 @@ func newPlanRig(t *testing.T, allowed int) *planRig {
 func (r *planRig) see() {
 	r.showPlanFacts(r.b, len(r.api.history)-1)
 	for ; r.b.docs < len(r.kv.log); r.b.docs++ {
-		r.step(r.b, effect.LedgerMoved{Batch: r.kv.log[r.b.docs]})
+		r.step(r.b, effect.LedgerChanged{Batch: r.kv.log[r.b.docs]})
 	}
 }
 
@@ -395,7 +395,7 @@ func TestEvictionsAreReported(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newPlanRig(t, 1)
 			d := orderEvict("v4", 1)
-			d.NodeName, d.Message, d.TellFailure = "n1", "triggered by p/RemoveDuplicates: why", tt.tell
+			d.NodeName, d.Message, d.EventOnFailure = "n1", "triggered by p/RemoveDuplicates: why", tt.tell
 			r.hear(d)
 			r.amends("evict-claim")
 			if tt.result == effect.Done {
@@ -422,7 +422,7 @@ func TestEvictionsAreReported(t *testing.T) {
 	}
 	r := newPlanRig(t, 1)
 	d := orderEvict("gone", 1)
-	d.TellFailure = true
+	d.EventOnFailure = true
 	r.hear(d)
 	if r.say(events.DecisionEvicted); len(r.reported) > 0 {
 		t.Errorf("a pod that had gone is told of: %+v", r.reported)
@@ -579,7 +579,7 @@ func TestWatchThatIsBehindVouchesForNoClaim(t *testing.T) {
 	r.givenUp(claim.Plan)
 	r.b.now = r.b.now.Add(2 * defaults.EvictionHang)
 	for ; r.b.docs < shown; r.b.docs++ {
-		r.step(r.b, effect.LedgerMoved{Batch: r.kv.log[r.b.docs]})
+		r.step(r.b, effect.LedgerChanged{Batch: r.kv.log[r.b.docs]})
 	}
 	for range 3 {
 		r.wait(10 * time.Second)
@@ -655,7 +655,7 @@ func TestEvictionThatWaitedIsMoot(t *testing.T) {
 		t.Fatalf("moot %t as %d, want it to be as %d", moot, op, e.Op)
 	}
 	r.b.lines = nil
-	r.step(r.b, effect.Untaken{Op: op})
+	r.step(r.b, effect.NotStarted{Op: op})
 	r.wait(time.Second)
 	does[effect.ReadPod](r, delivered)
 	does[effect.ReadDoc](r, delivered)

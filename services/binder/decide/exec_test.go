@@ -111,7 +111,7 @@ func (w *world) bind(b *member, e effect.Bind) (effect.Input, error) {
 	if result == effect.Done && w.released[e.Token.String()] {
 		return nil, fmt.Errorf("S2: %s was bound by token %s after its release", e.Pod.UID, e.Token)
 	}
-	if w.off.docBeforePod && result == effect.Moved {
+	if w.off.docBeforePod && result == effect.Conflict {
 		// This is the wrong order: the document is read now, the pod some time later (when ReadDoc is performed).
 		read := *p
 		b.early[e.NodeUID] = earlyDoc{w.ledger.current[ledger.KeyNode(e.NodeUID)], &read}

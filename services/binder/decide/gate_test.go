@@ -108,7 +108,7 @@ func TestGateIsRemovedInTimeOrNotAtAll(t *testing.T) {
 func TestGateThatIsNotTakenIsLeftToTheQueue(t *testing.T) {
 	r := gatedRig(t)
 	r.hear(ungate("p0", 1))
-	answer(r, func(e effect.RemoveGate) effect.Input { return effect.Untaken{Op: e.Op} })
+	answer(r, func(e effect.RemoveGate) effect.Input { return effect.NotStarted{Op: e.Op} })
 	r.wait(time.Second)
 	r.quiet("its time is over")
 	r.hear(ungate("p0", 2))

@@ -32,7 +32,7 @@ func (r *rig) begins(number, factsAfter uint64) {
 	batch := ledger.EventBatch{Revision: r.ledger.revision, Events: []ledger.Event{{
 		KV: ledger.KV{Key: identity.KeyGeneration, Value: value, ModRevision: r.ledger.revision},
 	}}}
-	r.step(r.b, effect.LedgerMoved{Batch: replica.Batch{Events: batch}})
+	r.step(r.b, effect.LedgerChanged{Batch: replica.Batch{Events: batch}})
 }
 
 // Kubernetes was restored from a backup. In the earlier facts, a pod is bound that is pending now, and another pod,
@@ -47,12 +47,12 @@ func TestFactsOfBeforeARestoreEndNoReservation(t *testing.T) {
 			now := r.api.now()
 			then := &apiVersion{rv: 900, pods: map[string]*state.Pod{"p0-uid": now.pods["p0-uid"]}, nodes: now.nodes}
 			before(then)
-			r.step(r.b, effect.FactsMoved{Cluster: then, Sequence: 50, Epoch: 7, PodProgress: 900, PodProgressKnown: true})
+			r.step(r.b, effect.FactsChanged{Cluster: then, Sequence: 50, Epoch: 7, PodProgress: 900, PodProgressKnown: true})
 			r.begins(2, 7)
 			e := r.reserve()
 			r.wait(0)
 			r.quiet("facts of before the restore")
-			r.step(r.b, effect.FactsMoved{Cluster: now, Sequence: 60, Epoch: 8, PodProgress: now.rv, PodProgressKnown: true})
+			r.step(r.b, effect.FactsChanged{Cluster: now, Sequence: 60, Epoch: 8, PodProgress: now.rv, PodProgressKnown: true})
 			if bind := run[effect.Bind](r, delivered); bind.Token != e.Token {
 				t.Errorf("bound with token %s, want %s", bind.Token, e.Token)
 			}
@@ -66,11 +66,11 @@ func TestEvictionWaitsWhileFactsAreToldAnew(t *testing.T) {
 	r.begins(1, 0)
 	now := r.api.now()
 	partly := &apiVersion{rv: now.rv, nodes: now.nodes}
-	r.step(r.b, effect.FactsMoved{Cluster: partly, Sequence: 60, Epoch: 8})
+	r.step(r.b, effect.FactsChanged{Cluster: partly, Sequence: 60, Epoch: 8})
 	r.hear(orderEvict("p0", 1))
 	r.say()
 	r.quiet("the pod has not been told of yet")
-	r.step(r.b, effect.FactsMoved{Cluster: partly, Sequence: 61, Epoch: 8, PodProgress: now.rv, PodProgressKnown: true})
+	r.step(r.b, effect.FactsChanged{Cluster: partly, Sequence: 61, Epoch: 8, PodProgress: now.rv, PodProgressKnown: true})
 	r.say(events.DecisionEvicted)
 }
 
@@ -79,7 +79,7 @@ func TestEvictionOfBeforeTheLedgerBeganAnewIsRefused(t *testing.T) {
 	r := newRig(t, 1)
 	r.begins(1, 0)
 	partly := &apiVersion{rv: 1}
-	r.step(r.b, effect.FactsMoved{Cluster: partly, Sequence: 60, Epoch: 8})
+	r.step(r.b, effect.FactsChanged{Cluster: partly, Sequence: 60, Epoch: 8})
 	r.hear(orderEvict("p0", 1))
 	r.say()
 	r.begins(2, 9)
@@ -104,11 +104,11 @@ func TestEvictionOfBeforeTheFirstGenerationStands(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 1)
 			now := &apiVersion{rv: r.api.now().rv, nodes: r.api.now().nodes}
-			r.step(r.b, effect.FactsMoved{Cluster: now, Sequence: 60, Epoch: 8})
+			r.step(r.b, effect.FactsChanged{Cluster: now, Sequence: 60, Epoch: 8})
 			r.hear(orderEvict("p0", 1))
 			shows(r)
 			r.say()
-			r.step(r.b, effect.FactsMoved{Cluster: now, Sequence: 61, Epoch: 8, PodProgress: now.rv, PodProgressKnown: true})
+			r.step(r.b, effect.FactsChanged{Cluster: now, Sequence: 61, Epoch: 8, PodProgress: now.rv, PodProgressKnown: true})
 			r.say(events.DecisionEvicted)
 		})
 	}
@@ -126,7 +126,7 @@ func (r *rig) lists(g identity.Generation) {
 		}
 		batch.KVs = []ledger.KV{{Key: identity.KeyGeneration, Value: value, ModRevision: r.ledger.revision}}
 	}
-	r.step(r.b, effect.LedgerMoved{Batch: batch})
+	r.step(r.b, effect.LedgerChanged{Batch: batch})
 }
 
 // The binder had written a condition under a resourceVersion that is yet to come. It writes the condition again.
@@ -138,7 +138,7 @@ func TestConditionOfBeforeARestoreIsWrittenAgain(t *testing.T) {
 	})
 	r.begins(2, 7)
 	now := r.api.now()
-	r.step(r.b, effect.FactsMoved{Cluster: now, Sequence: 60, Epoch: 8, PodProgress: now.rv, PodProgressKnown: true})
+	r.step(r.b, effect.FactsChanged{Cluster: now, Sequence: 60, Epoch: 8, PodProgress: now.rv, PodProgressKnown: true})
 	r.told = nil
 	r.hear(unplaceable("p0", 2, "no room"))
 	run[effect.PatchCondition](r, delivered)

@@ -47,7 +47,7 @@ func TestEvictionOfAPlanThatIsGivenUpIsMoot(t *testing.T) {
 		t.Fatalf("moot %t as %d, want it to be as %d", moot, op, e.Op)
 	}
 	r.b.lines = nil
-	r.step(r.b, effect.Untaken{Op: e.Op})
+	r.step(r.b, effect.NotStarted{Op: e.Op})
 	for range 2 * defaults.EvictionHang / (10 * time.Second) {
 		r.see()
 		r.wait(10 * time.Second)
@@ -72,7 +72,7 @@ func TestEvictionThatIsNotTakenIsConfirmed(t *testing.T) {
 	r.hangs()
 	e := next[effect.Evict](&rig{T: t, world: r.world, b: r.b})
 	r.b.lines = nil
-	r.step(r.b, effect.Untaken{Op: e.Op})
+	r.step(r.b, effect.NotStarted{Op: e.Op})
 	r.quiet("not before a pause")
 	r.wait(time.Second)
 	read := r.b.now
@@ -255,7 +255,7 @@ func TestClaimOnItsWayIntoANewGenerationIsGivenUp(t *testing.T) {
 	}
 	r.showLedger(r.b, len(r.kv.log))
 	v := r.api.now()
-	r.step(r.b, effect.FactsMoved{
+	r.step(r.b, effect.FactsChanged{
 		Cluster: v, Sequence: 99, Epoch: 8, PodProgress: v.rv, PodProgressKnown: true, BudgetProgress: v.rv,
 	})
 	r.step(r.b, effect.Amended{Op: again.Op, Result: effect.Lost})
@@ -269,7 +269,7 @@ func TestOrderFromFactsOfBeforeIsRefused(t *testing.T) {
 	r := newRig(t, 1)
 	r.begins(2, 7)
 	now := r.api.now()
-	r.step(r.b, effect.FactsMoved{Cluster: now, Sequence: 60, Epoch: 8, PodProgress: now.rv, PodProgressKnown: true})
+	r.step(r.b, effect.FactsChanged{Cluster: now, Sequence: 60, Epoch: 8, PodProgress: now.rv, PodProgressKnown: true})
 	old := orderEvict("p0", 1)
 	old.FactEpoch = 7
 	r.hear(old)

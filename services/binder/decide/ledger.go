@@ -13,7 +13,7 @@ import (
 
 // ledgerMoved folds the watch in: documents first, then the work that follows from them. So a rule that looks at one
 // document never finds another of the same revision missing.
-func (c *Core) ledgerMoved(in effect.LedgerMoved) {
+func (c *Core) ledgerMoved(in effect.LedgerChanged) {
 	view := c.base.Ledger
 	changes, err := view.Fold(in.Batch)
 	if err != nil {

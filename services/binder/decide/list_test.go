@@ -58,10 +58,10 @@ func TestListBehindAnOwnTransaction(t *testing.T) {
 
 // A list, or a deletion, does not drop a document that the binder itself has written since.
 func TestWhatIsOlderThanAnOwnDocumentLeavesIt(t *testing.T) {
-	for name, older := range map[string]func(r *planRig) effect.LedgerMoved{
-		"list": func(r *planRig) effect.LedgerMoved { return r.listed(r.b) },
-		"deletion": func(r *planRig) effect.LedgerMoved {
-			return effect.LedgerMoved{Batch: replica.Batch{
+	for name, older := range map[string]func(r *planRig) effect.LedgerChanged{
+		"list": func(r *planRig) effect.LedgerChanged { return r.listed(r.b) },
+		"deletion": func(r *planRig) effect.LedgerChanged {
+			return effect.LedgerChanged{Batch: replica.Batch{
 				Events: ledger.EventBatch{Revision: r.kv.revision, Events: []ledger.Event{
 					{Deleted: true, KV: ledger.KV{Key: ledger.KeyNode("n0-uid"), ModRevision: r.kv.revision}},
 				}},
@@ -86,10 +86,10 @@ func TestWhatIsOlderThanAnOwnDocumentLeavesIt(t *testing.T) {
 func TestBinderEndsWithAHoleInItsPicture(t *testing.T) {
 	broken := ledger.KV{Key: ledger.KeyNode("n1-uid"), Value: []byte{0xff}, ModRevision: 1000}
 	for name, in := range map[string]effect.Input{
-		"a list of before": effect.LedgerMoved{Batch: replica.Batch{
+		"a list of before": effect.LedgerChanged{Batch: replica.Batch{
 			Reset: true, Events: ledger.EventBatch{Revision: 1},
 		}},
-		"a change that cannot be read": effect.LedgerMoved{Batch: replica.Batch{
+		"a change that cannot be read": effect.LedgerChanged{Batch: replica.Batch{
 			Events: ledger.EventBatch{Revision: 1000, Events: []ledger.Event{{KV: broken}}},
 		}},
 		"an answer that cannot be read": effect.Amended{Result: effect.Lost, KVs: []ledger.KV{broken}},

@@ -157,7 +157,7 @@ func TestStatusesThatBecomeMoot(t *testing.T) {
 	}
 	told := len(r.told)
 	r.b.lines = slices.DeleteFunc(r.b.lines, func(e effect.Effect) bool { return e == effect.Effect(patch) })
-	r.step(r.b, effect.Untaken{Op: op})
+	r.step(r.b, effect.NotStarted{Op: op})
 	if len(r.told) != told+1 || r.told[told].Kind != events.DecisionCondition {
 		t.Errorf("told %+v, want the condition settled", r.told[told:])
 	}

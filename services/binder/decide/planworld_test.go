@@ -202,12 +202,12 @@ func (w *planWorld) bootPlans(b *member) {
 }
 
 // listed returns what a binder reads as a list of the ledger made now. The watch continues behind it.
-func (w *planWorld) listed(b *member) effect.LedgerMoved {
+func (w *planWorld) listed(b *member) effect.LedgerChanged {
 	b.docs = len(w.kv.log)
 	kvs := slices.SortedFunc(maps.Values(w.kv.keys), func(a, b ledger.KV) int {
 		return int(a.ModRevision - b.ModRevision)
 	})
-	return effect.LedgerMoved{Batch: replica.Batch{
+	return effect.LedgerChanged{Batch: replica.Batch{
 		Reset: true, KVs: kvs, Events: ledger.EventBatch{Revision: w.kv.revision},
 	}}
 }
@@ -226,7 +226,7 @@ func nodeDocs(kv ledger.KV) []ledger.NodeDoc {
 func (w *planWorld) showPlanFacts(b *member, to int) {
 	v := w.api.history[to]
 	b.facts = to
-	w.step(b, effect.FactsMoved{
+	w.step(b, effect.FactsChanged{
 		Cluster: v, Sequence: uint64(to + 1), PodProgress: v.rv, PodProgressKnown: true, BudgetProgress: v.rv,
 	})
 }
@@ -237,7 +237,7 @@ func (w *planWorld) showLedger(b *member, to int) {
 		b.listing = nil
 	}
 	for ; b.docs < to; b.docs++ {
-		w.step(b, effect.LedgerMoved{Batch: w.kv.log[b.docs]})
+		w.step(b, effect.LedgerChanged{Batch: w.kv.log[b.docs]})
 	}
 	w.listen()
 }

@@ -29,7 +29,7 @@ func (r *rig) turnAway(annotations map[string]string) *state.Pod {
 
 func (r *rig) showRejected(p *state.Pod) []effect.Effect {
 	v := r.api.now()
-	return r.b.core.Step(effect.FactsMoved{
+	return r.b.core.Step(effect.FactsChanged{
 		Cluster: v, Sequence: uint64(len(r.api.history)), PodProgress: v.rv, PodProgressKnown: true,
 		Rejected: []*state.Pod{p},
 	}, r.b.now)

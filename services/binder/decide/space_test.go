@@ -16,7 +16,7 @@ func TestBindOfFullAnnotations(t *testing.T) {
 	r.api.changePod("p0-uid", annotate(strip.FullAnnotation, "x"))
 	r.see()
 	r.reserve()
-	if e := run[effect.Bind](r, answerLost); !e.Full {
+	if e := run[effect.Bind](r, answerLost); !e.AnnotationsFull {
 		t.Fatalf("bind %+v, want one that leaves the annotations alone", e)
 	}
 	r.say()
@@ -38,7 +38,7 @@ func TestBindWaitsForTheFactsOfItsVersion(t *testing.T) {
 	r.wait(time.Second)
 	r.quiet("nor do they later")
 	r.see()
-	if e := next[effect.Bind](r); !e.Full {
+	if e := next[effect.Bind](r); !e.AnnotationsFull {
 		t.Fatalf("bind %+v, want one that leaves the annotations alone", e)
 	}
 }
@@ -48,11 +48,11 @@ func TestRefreshLooksForRoom(t *testing.T) {
 	r := newRig(t, 1)
 	r.reserve()
 	r.api.changePod("p0-uid", annotate(strip.FullAnnotation, "x"))
-	if e := run[effect.Bind](r, delivered); e.Full {
+	if e := run[effect.Bind](r, delivered); e.AnnotationsFull {
 		t.Fatalf("bind %+v, want an annotation: there was room", e)
 	}
 	run[effect.ReadDoc](r, delivered)
-	if e := next[effect.Bind](r); !e.Full {
+	if e := next[effect.Bind](r); !e.AnnotationsFull {
 		t.Fatalf("bind %+v, want one that leaves the annotations alone", e)
 	}
 }

@@ -168,11 +168,11 @@ func (a *api) bind(e effect.Bind) effect.Result {
 	case p.NodeName != "":
 		return effect.Elsewhere
 	case e.ResourceVersion != 0 && p.ResourceVersion != e.ResourceVersion, p.Deleting, p.Gated:
-		return effect.Moved
+		return effect.Conflict
 	}
 	a.changePod(e.Pod.UID, func(p *corev1.Pod) {
 		p.Spec.NodeName = e.NodeName
-		if e.Full {
+		if e.AnnotationsFull {
 			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
 				Type: effect.ConditionAttempt, Status: corev1.ConditionTrue, Message: e.Token.String() + " " + e.NodeName,
 			})
@@ -219,7 +219,7 @@ type ablation struct {
 // member is one binder, or one shard's view.
 type member struct {
 	// listing is a list of the ledger that is on its way to the binder.
-	listing *effect.LedgerMoved
+	listing *effect.LedgerChanged
 	facts   int // index into the API's history
 	docs    int // how much of the ledger's history it has seen
 	id      string
@@ -304,7 +304,7 @@ func (w *world) boot(b *member) {
 	}
 	list.Reset = true
 	list.Events = ledger.EventBatch{Revision: w.ledger.revision}
-	w.step(b, effect.LedgerMoved{Batch: list})
+	w.step(b, effect.LedgerChanged{Batch: list})
 	w.hold(b, true)
 	w.showFacts(b, b.facts)
 }
@@ -339,7 +339,7 @@ func (w *world) step(b *member, in effect.Input) {
 // showFacts advances a binder's facts to the history's index to.
 func (w *world) showFacts(b *member, to int) {
 	v := w.api.history[to]
-	in := effect.FactsMoved{Cluster: v, Sequence: uint64(to + 1), PodProgress: v.rv, PodProgressKnown: true}
+	in := effect.FactsChanged{Cluster: v, Sequence: uint64(to + 1), PodProgress: v.rv, PodProgressKnown: true}
 	for i := b.facts; i < to; i++ {
 		for uid, old := range w.api.history[i].pods {
 			if next, ok := w.api.history[i+1].pods[uid]; ok && next != old && old.NodeName == "" && next.NodeName == "" {
@@ -361,7 +361,7 @@ func (w *world) showDocs(b *member, to int) {
 }
 
 // docsMoved returns the step of the ledger's watch that puts documents, in the order of their revisions.
-func docsMoved(docs ...ledger.NodeDoc) effect.LedgerMoved {
+func docsMoved(docs ...ledger.NodeDoc) effect.LedgerChanged {
 	var out ledger.EventBatch
 	for _, d := range docs {
 		value, err := codec.EncodeNodeDoc(d)
@@ -373,7 +373,7 @@ func docsMoved(docs ...ledger.NodeDoc) effect.LedgerMoved {
 			KV: ledger.KV{Key: ledger.KeyNode(d.NodeUID), Value: value, ModRevision: d.Revision},
 		})
 	}
-	return effect.LedgerMoved{Batch: replica.Batch{Events: out}}
+	return effect.LedgerChanged{Batch: replica.Batch{Events: out}}
 }
 
 // wish returns what a reservation records of the request; nothing if it is of a member of an earlier version.
@@ -381,7 +381,7 @@ func (w *world) wish(p *state.Pod) uint64 {
 	if w.wishless {
 		return 0
 	}
-	return p.Wish()
+	return p.PlacementHash()
 }
 
 // place makes the shard of a pod reserve a place by what its views show (T1): entries of pods that its API view shows
@@ -414,7 +414,7 @@ func (w *world) place(pod, node int) bool {
 	w.placed++
 	next, err := txns.Place(next, ledger.Entry{
 		PodUID: uid, Namespace: "ns", Name: p.Name, Role: ledger.RoleReservation, State: ledger.Committed,
-		PodRV: p.ResourceVersion, Wish: w.wish(p), Token: ledger.Token(w.placed), SchedulerName: "berth",
+		PodRV: p.ResourceVersion, PlacementHash: w.wish(p), Token: ledger.Token(w.placed), SchedulerName: "berth",
 	})
 	if err != nil {
 		panic(err)

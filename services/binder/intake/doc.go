@@ -8,9 +8,9 @@
 //
 // The three streams are independent, and the core must not rely on their order. Within one of them the order is kept:
 //
-//   - Facts: each step of the feed becomes one FactsMoved with an immutable snapshot. After a Reset any pod may have
+//   - Facts: each step of the feed becomes one FactsChanged with an immutable snapshot. After a Reset any pod may have
 //     changed.
-//   - Ledger: each batch becomes one LedgerMoved, followed by PartitionsChanged if members have come or gone. The
+//   - Ledger: each batch becomes one LedgerChanged, followed by PartitionsChanged if members have come or gone. The
 //     assignment of partitions is a function of the live members (membership.Assign), so that all binders that see
 //     the same members agree on it.
 //   - Decisions: records from the end of the log at start on, each once unless the log loses some (see cursor). They

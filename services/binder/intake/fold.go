@@ -28,9 +28,9 @@ import (
 // unbound and still are, for the refresh of binds. Rejected has pods that an earlier step has shown, and that their
 // kubelet has rejected since: a pod that is rejected when it first shows is not reported again by every binder that
 // starts. Moved is nil after a Reset.
-func FromFacts(step feed.Step) effect.FactsMoved {
+func FromFacts(step feed.Step) effect.FactsChanged {
 	facts, position := step.Snapshot, step.Snapshot.Position()
-	in := effect.FactsMoved{Cluster: cluster{facts}, Sequence: position.Sequence, Epoch: position.Epoch}
+	in := effect.FactsChanged{Cluster: cluster{facts}, Sequence: position.Sequence, Epoch: position.Epoch}
 	in.Exists = (&objectKeys{facts: facts}).exists
 	in.PodProgress, in.PodProgressKnown = position.Progress(events.KindPod)
 	if rv, known := position.Progress(events.KindDisruptionBudget); known {
@@ -45,10 +45,10 @@ func FromFacts(step feed.Step) effect.FactsMoved {
 		in.Classes = func() []*resourcev1.DeviceClass { return classes(facts) }
 	}
 	if !step.Reset {
-		in.Moved = make([]string, 0, len(step.Changes.Pods))
+		in.ChangedPods = make([]string, 0, len(step.Changes.Pods))
 	}
 	for _, c := range step.Changes.Pods {
-		in.Moved = append(in.Moved, cmp.Or(c.After, c.Before).UID)
+		in.ChangedPods = append(in.ChangedPods, cmp.Or(c.After, c.Before).UID)
 		if c.Before != nil && c.After != nil && c.Before.NodeName == "" && c.After.NodeName == "" {
 			in.Replaced = append(in.Replaced, c.Before)
 		}
@@ -187,7 +187,7 @@ func (l *Ledger) Fold(b replica.Batch) ([]effect.Input, error) {
 	if err != nil {
 		return nil, fmt.Errorf("binder: ledger: %w", err)
 	}
-	ins := []effect.Input{effect.LedgerMoved{Batch: b}}
+	ins := []effect.Input{effect.LedgerChanged{Batch: b}}
 	if !changes.Reset && !changes.Members {
 		return ins, nil
 	}

@@ -63,7 +63,7 @@ func TestDocumentsOfClaimsThatExist(t *testing.T) {
 }
 
 // inputOf returns the input that one fact leads to.
-func inputOf(t *testing.T, fact events.SequencedFact) effect.FactsMoved {
+func inputOf(t *testing.T, fact events.SequencedFact) effect.FactsChanged {
 	t.Helper()
 	step, err := feed.NewFolder().Fold(follow.Batch{Facts: []events.SequencedFact{fact}})
 	if err != nil {

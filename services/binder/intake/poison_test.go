@@ -20,7 +20,7 @@ import (
 
 // following is a running reader, and its latest output.
 type following struct {
-	facts effect.FactsMoved
+	facts effect.FactsChanged
 	seen  []string
 	stop  func()
 }
@@ -39,7 +39,7 @@ func reading(t *testing.T, log *memlog.Log) *following {
 		defer close(taken)
 		for in := range out {
 			switch in := in.(type) {
-			case effect.FactsMoved:
+			case effect.FactsChanged:
 				f.facts = in
 			case effect.DecisionSeen:
 				f.seen = append(f.seen, in.Decision.Pod.UID)

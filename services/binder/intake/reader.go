@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
+	"github.com/berth-scheduler/berth/pkg/telemetry/unreadable"
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
@@ -46,7 +46,7 @@ type Reader struct {
 	deps Deps
 	out  chan<- effect.Input
 	// unreadable logs decisions that cannot be decoded.
-	unreadable *aside.Notes
+	unreadable *unreadable.Log
 }
 
 // New returns the intake of binder id, which sends to out.
@@ -54,7 +54,7 @@ type Reader struct {
 func New(id string, deps Deps, out chan<- effect.Input) *Reader {
 	return &Reader{
 		id: id, deps: deps, out: out,
-		unreadable: aside.New("binder", eventlog.Decisions, deps.Logger, deps.Clock.Now),
+		unreadable: unreadable.New("binder", eventlog.Decisions, deps.Logger, deps.Clock.Now),
 	}
 }
 
@@ -76,13 +76,13 @@ func (r *Reader) Facts(ctx context.Context) error {
 	steps := make(chan feed.Step, batchBuffer)
 	g.Go(func() error { return r.deps.Facts.Follow(ctx, steps) })
 	g.Go(func() error {
-		alarm := feed.NewAlarm(aside.New("binder", eventlog.Facts, r.deps.Logger, r.deps.Clock.Now).Write)
+		alarm := feed.NewAlarm(unreadable.New("binder", eventlog.Facts, r.deps.Logger, r.deps.Clock.Now).Write)
 		for {
 			select {
 			case <-ctx.Done():
 				return nil
 			case step := <-steps:
-				alarm.Look(step)
+				alarm.Observe(step)
 				if err := r.send(ctx, FromFacts(step)); err != nil {
 					return nil // ctx ended
 				}

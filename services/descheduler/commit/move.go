@@ -26,12 +26,12 @@ const (
 // Every transaction must be built after the results of the earlier ones have been reported, because each compares the
 // documents that they have written or lost to.
 type Promises interface {
-	// Keep builds the T12 of an eviction that has a place, or returns the reason why the move must not be made.
-	Keep(e *decide.Eviction) (txns.Change, descheduling.Refusal, error)
-	// Kept applies a transaction that was committed.
-	Kept(txn ledger.Txn, r ledger.TxnResult) error
-	// Learn applies the changes to which a transaction has lost.
-	Learn(r ledger.TxnResult) error
+	// BuildMove builds the T12 of an eviction that has a place, or returns the reason why the move must not be made.
+	BuildMove(e *decide.Eviction) (txns.Change, descheduling.Refusal, error)
+	// ApplyCommitted applies a transaction that was committed.
+	ApplyCommitted(txn ledger.Txn, r ledger.TxnResult) error
+	// ApplyConflict applies the changes to which a transaction has lost.
+	ApplyConflict(r ledger.TxnResult) error
 }
 
 // Refused is an eviction that was decided and not requested.
@@ -41,11 +41,11 @@ type Refused struct {
 	Because  descheduling.Refusal
 }
 
-// Move keeps the places of the evictions that have one (T12), a few at a time, and requests those evictions and the
+// CarryOut keeps the places of the evictions that have one (T12), a few at a time, and requests those evictions and the
 // ones without a place. It returns how many requests are certainly in the log, and which moves the ledger did not
 // allow; the next cycle decides about those again. It ends early with ctx, which must end when the leadership does.
 // If the log refuses one of the requests, the others are appended all the same, and the error is the refusal.
-func (r *Room) Move(
+func (r *Executor) CarryOut(
 	ctx context.Context, p Promises, evictions []decide.Eviction,
 ) (written int, refused []Refused, err error) {
 	var refusal error
@@ -63,7 +63,7 @@ func (r *Room) Move(
 				kept = append(kept, e)
 			}
 		}
-		n, err := r.Ask(ctx, kept)
+		n, err := r.RequestEvictions(ctx, kept)
 		written += n
 		if err != nil && !isRefusal(err) {
 			return written, refused, err
@@ -76,12 +76,12 @@ func (r *Room) Move(
 // keep carries out T12 for an eviction that has a place, and records its revision in the request. A conflict means
 // that another member has changed a document: the view learns of the change, and the transaction is built again, at
 // most keepTries times. An eviction without a place needs nothing.
-func (r *Room) keep(ctx context.Context, p Promises, e *decide.Eviction) (descheduling.Refusal, error) {
+func (r *Executor) keep(ctx context.Context, p Promises, e *decide.Eviction) (descheduling.Refusal, error) {
 	for range keepTries {
 		if e.Keep == nil || ctx.Err() != nil {
 			return "", ctx.Err()
 		}
-		change, because, err := p.Keep(e)
+		change, because, err := p.BuildMove(e)
 		if err != nil || because != "" {
 			return because, err
 		}
@@ -99,7 +99,7 @@ func (r *Room) keep(ctx context.Context, p Promises, e *decide.Eviction) (desche
 
 // Release gives up places for which no eviction was requested (T8). A change that loses a conflict is left for the
 // next cycle.
-func (r *Room) Release(ctx context.Context, p Promises, changes []txns.Change) (released int, err error) {
+func (r *Executor) Release(ctx context.Context, p Promises, changes []txns.Change) (released int, err error) {
 	for _, c := range changes {
 		if ctx.Err() != nil {
 			return released, ctx.Err()
@@ -128,7 +128,7 @@ func isTooLarge(err error) bool {
 
 // change commits a change of the ledger and returns its revision, 0 if it has lost a conflict. A transaction that
 // was sent before and whose answer was lost loses to itself; Classify recognises that, and it counts as committed.
-func (r *Room) change(ctx context.Context, p Promises, c txns.Change) (revision int64, err error) {
+func (r *Executor) change(ctx context.Context, p Promises, c txns.Change) (revision int64, err error) {
 	txn, err := c.Txn()
 	if err != nil {
 		return 0, err
@@ -149,9 +149,9 @@ func (r *Room) change(ctx context.Context, p Promises, c txns.Change) (revision 
 	case err != nil:
 		return 0, err
 	case result.Succeeded:
-		return result.Revision, p.Kept(txn, result)
+		return result.Revision, p.ApplyCommitted(txn, result)
 	}
-	if err := p.Learn(result); err != nil {
+	if err := p.ApplyConflict(result); err != nil {
 		return 0, err
 	}
 	lost, err := c.Classify(result)

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
+	"github.com/berth-scheduler/berth/pkg/telemetry/unreadable"
 	"github.com/berth-scheduler/berth/services/descheduler/decide"
 )
 
@@ -46,20 +46,20 @@ type Deps struct {
 	Ledger Ledger
 	Clock  clock.Clock
 	Logger *slog.Logger
-	// Asking is called with every request before it is appended.
-	Asking func(decide.Eviction)
+	// OnRequest is called with every request before it is appended.
+	OnRequest func(decide.Eviction)
 }
 
-// Room carries out decisions. It is for one goroutine.
-type Room struct{ deps Deps }
+// Executor carries out decisions. It is for one goroutine.
+type Executor struct{ deps Deps }
 
 // New returns a room.
-func New(deps Deps) *Room { return &Room{deps: deps} }
+func New(deps Deps) *Executor { return &Executor{deps: deps} }
 
-// Ask requests the evictions in order, in batches, and returns how many requests are certainly in the log. It ends
+// RequestEvictions requests the evictions in order, in batches, and returns how many requests are certainly in the log. It ends
 // early with ctx, which must end when the leadership does. If the log refuses one of them, all others are appended,
 // and the error is the refusal, an *eventlog.ErrRefused.
-func (r *Room) Ask(ctx context.Context, evictions []decide.Eviction) (written int, err error) {
+func (r *Executor) RequestEvictions(ctx context.Context, evictions []decide.Eviction) (written int, err error) {
 	var refusal error
 	for batch := range slices.Chunk(evictions, eventlog.MaxBatch) {
 		if ctx.Err() != nil {
@@ -67,7 +67,7 @@ func (r *Room) Ask(ctx context.Context, evictions []decide.Eviction) (written in
 		}
 		msgs := make([]eventlog.Message, 0, len(batch))
 		for _, e := range batch {
-			r.deps.Asking(e)
+			r.deps.OnRequest(e)
 			e.Decision.TraceParent = r.trace(ctx, e)
 			msgs = append(msgs, events.EncodeDecision(e.Decision))
 		}
@@ -90,9 +90,9 @@ func isRefusal(err error) bool {
 	return is
 }
 
-// Tell appends findings other than requests, such as DecisionReturned. A lost one is found again in a later cycle,
+// AppendFindings appends findings other than requests, such as DecisionReturned. A lost one is found again in a later cycle,
 // because the history does not show it.
-func (r *Room) Tell(ctx context.Context, found []events.Decision) error {
+func (r *Executor) AppendFindings(ctx context.Context, found []events.Decision) error {
 	for few := range slices.Chunk(found, eventlog.MaxBatch) {
 		msgs := make([]eventlog.Message, 0, len(few))
 		for i := range few {
@@ -106,7 +106,7 @@ func (r *Room) Tell(ctx context.Context, found []events.Decision) error {
 }
 
 // trace emits a span in the pod's trace and returns it as the parent of the eviction's span.
-func (r *Room) trace(ctx context.Context, e decide.Eviction) string {
+func (r *Executor) trace(ctx context.Context, e decide.Eviction) string {
 	ctx, span := telemetry.StartPodSpan(ctx, otel.Tracer(tracerName), telemetry.PodSpan{
 		UID: e.Decision.Pod.UID, Name: "deschedule", Attributes: []attribute.KeyValue{
 			attribute.String("berth.strategy", e.Decision.Strategy),
@@ -120,13 +120,13 @@ func (r *Room) trace(ctx context.Context, e decide.Eviction) string {
 
 // append appends messages, and returns how many are certainly in the log. If the log refuses one of them, the others
 // are appended and the refusal is returned: the next cycle decides again.
-func (r *Room) append(ctx context.Context, msgs []eventlog.Message) (written int, err error) {
+func (r *Executor) append(ctx context.Context, msgs []eventlog.Message) (written int, err error) {
 	var refusal error
 	for some := range eventlog.Batches(msgs) {
 		err := r.insist(ctx, "request evictions", func() error {
 			for len(some) > 0 {
 				_, err := r.deps.Log.Append(ctx, eventlog.Decisions, eventlog.AnySequence, some)
-				rest, refused := aside.WithoutRefused("descheduler", eventlog.Decisions, r.deps.Logger, some, err)
+				rest, refused := unreadable.WithoutRefused("descheduler", eventlog.Decisions, r.deps.Logger, some, err)
 				if !refused {
 					return err
 				}
@@ -143,7 +143,7 @@ func (r *Room) append(ctx context.Context, msgs []eventlog.Message) (written int
 }
 
 // insist retries an operation whose outcome is unknown; the operation must be idempotent.
-func (r *Room) insist(ctx context.Context, what string, do func() error) error {
+func (r *Executor) insist(ctx context.Context, what string, do func() error) error {
 	pause := wait.Backoff{
 		Duration: retryInitial, Factor: retryFactor, Jitter: retryJitter, Steps: attempts, Cap: retryCap,
 	}

@@ -28,8 +28,8 @@ func evictions(n int) []decide.Eviction {
 	return out
 }
 
-func room(log *memlog.Log, asking func(decide.Eviction)) *Room {
-	return New(Deps{Log: log, Clock: clock.RealClock{}, Logger: slog.New(slog.DiscardHandler), Asking: asking})
+func room(log *memlog.Log, asking func(decide.Eviction)) *Executor {
+	return New(Deps{Log: log, Clock: clock.RealClock{}, Logger: slog.New(slog.DiscardHandler), OnRequest: asking})
 }
 
 // TestManyAsks: more than one append accepts, in order, each recorded before it is written.
@@ -47,7 +47,7 @@ func TestManyAsks(t *testing.T) {
 		}
 		noted++
 	})
-	written, err := r.Ask(t.Context(), evictions(n))
+	written, err := r.RequestEvictions(t.Context(), evictions(n))
 	last, lastErr := log.Last(t.Context(), eventlog.Decisions)
 	if err != nil || lastErr != nil || written != n || last != n || noted != n {
 		t.Errorf("written %d, in the log %d, noted %d, want %d (errors %v, %v)", written, last, noted, n, err, lastErr)
@@ -62,7 +62,7 @@ func TestGivesUp(t *testing.T) {
 			log.LoseNextAnswer(eventlog.Decisions)
 		}
 		noted := 0
-		written, err := room(log, func(decide.Eviction) { noted++ }).Ask(t.Context(), evictions(eventlog.MaxBatch+1))
+		written, err := room(log, func(decide.Eviction) { noted++ }).RequestEvictions(t.Context(), evictions(eventlog.MaxBatch+1))
 		if !errors.Is(err, memlog.ErrAnswerLost) || written != 0 || noted != eventlog.MaxBatch {
 			t.Errorf("written %d, noted %d, error %v", written, noted, err)
 		}
@@ -75,7 +75,7 @@ func TestRefusedAsk(t *testing.T) {
 	log.RefuseAbove(1000)
 	asks := evictions(3)
 	asks[1].Decision.Message = strings.Repeat("x", 2000)
-	written, err := room(log, func(decide.Eviction) {}).Ask(t.Context(), asks)
+	written, err := room(log, func(decide.Eviction) {}).RequestEvictions(t.Context(), asks)
 	if refused := new(eventlog.ErrRefused); !errors.As(err, &refused) || written != 2 {
 		t.Errorf("written %d, error %v, want 2 and the refusal", written, err)
 	}
@@ -91,7 +91,7 @@ func TestRefusedAskHoldsUpNoOther(t *testing.T) {
 	log.RefuseAbove(1000)
 	asks := evictions(3 * movesPerAsk)
 	asks[1].Decision.Message = strings.Repeat("x", 2000)
-	written, _, err := room(log, func(decide.Eviction) {}).Move(t.Context(), nil, asks)
+	written, _, err := room(log, func(decide.Eviction) {}).CarryOut(t.Context(), nil, asks)
 	if !isRefusal(err) || written != len(asks)-1 {
 		t.Errorf("written %d of %d, error %v, want all but one and the refusal", written, len(asks), err)
 	}
@@ -102,7 +102,7 @@ func TestEndsWithTheLeadership(t *testing.T) {
 	log := memlog.New(memlog.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	written, err := room(log, func(decide.Eviction) { t.Error("noted") }).Ask(ctx, evictions(1))
+	written, err := room(log, func(decide.Eviction) { t.Error("noted") }).RequestEvictions(ctx, evictions(1))
 	if !errors.Is(err, context.Canceled) || written != 0 {
 		t.Errorf("written %d, error %v", written, err)
 	}

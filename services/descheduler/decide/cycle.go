@@ -151,7 +151,7 @@ func (in *Input) decision(m *plan.Move) events.Decision {
 		GracePeriodSeconds: in.Policy.GracePeriodSeconds,
 		Owner:              m.Owner,
 		Youngest:           m.Youngest,
-		TellFailure:        in.Policy.FailureEvents,
+		EventOnFailure:     in.Policy.FailureEvents,
 		FactEpoch:          in.Cluster.Position().Epoch,
 		NotAfter:           in.Now.Add(plan.RequestTTL).Truncate(time.Millisecond).Round(0),
 	}

@@ -119,13 +119,13 @@ func (p *Promises) promised(podUID string) bool {
 	})
 }
 
-// Keep builds T12 for an eviction that has a Place, or returns the reason why the move must not be made. After
+// BuildMove builds T12 for an eviction that has a Place, or returns the reason why the move must not be made. After
 // Learn, it must be built again.
 //
 // The place is checked again only if another member has changed the node's document since the plan: otherwise the
 // plan itself has checked it. The documents of both nodes are compared by the transaction, and so are the budgets
 // that the eviction takes from. The error is for what should not happen; a refusal is an outcome.
-func (p *Promises) Keep(e *Eviction) (txns.Change, descheduling.Refusal, error) {
+func (p *Promises) BuildMove(e *Eviction) (txns.Change, descheduling.Refusal, error) {
 	at, d := e.Keep, &e.Decision
 	token, err := ledger.ParseToken(d.Token)
 	if err != nil {
@@ -221,15 +221,15 @@ func refusalOf(err error) (descheduling.Refusal, error) {
 	return "", err
 }
 
-// Kept applies a T12 or T8 that was committed.
-func (p *Promises) Kept(txn ledger.Txn, r ledger.TxnResult) error {
+// ApplyCommitted applies a T12 or T8 that was committed.
+func (p *Promises) ApplyCommitted(txn ledger.Txn, r ledger.TxnResult) error {
 	changes, err := p.ledger.LearnOwn(txn, r)
 	p.view.ApplyLedger(changes)
 	return err
 }
 
-// Learn applies the changes to which a transaction has lost.
-func (p *Promises) Learn(r ledger.TxnResult) error {
+// ApplyConflict applies the changes to which a transaction has lost.
+func (p *Promises) ApplyConflict(r ledger.TxnResult) error {
 	changes, err := p.ledger.Learn(r.Current)
 	p.view.ApplyLedger(changes)
 	for _, d := range changes.Docs {

@@ -76,7 +76,7 @@ func (b *book) carryOut(t statetest.Fataler, c txns.Change, p ...*Promises) {
 		t.Fatalf("%v", err)
 	}
 	for _, one := range p {
-		if err := one.Kept(txn, r); err != nil {
+		if err := one.ApplyCommitted(txn, r); err != nil {
 			t.Fatalf("%v", err)
 		}
 	}
@@ -88,7 +88,7 @@ func (b *book) keepAll(t statetest.Fataler, p *Promises, evict []Eviction) (refu
 		if evict[i].Keep == nil {
 			continue
 		}
-		c, because, err := p.Keep(&evict[i])
+		c, because, err := p.BuildMove(&evict[i])
 		switch {
 		case err != nil:
 			t.Fatalf("%v", err)
@@ -163,10 +163,10 @@ func TestPlaceThatIsTakenMeanwhile(t *testing.T) {
 	lost := ledger.TxnResult{
 		Revision: 9, Current: []ledger.KV{{Key: ledger.KeyNode("uid-b"), Value: value, ModRevision: 9}},
 	}
-	if err := in.Promises.Learn(lost); err != nil {
+	if err := in.Promises.ApplyConflict(lost); err != nil {
 		t.Fatal(err)
 	}
-	if _, because, err := in.Promises.Keep(&out.Evict[0]); err != nil || because != PlaceTaken {
+	if _, because, err := in.Promises.BuildMove(&out.Evict[0]); err != nil || because != PlaceTaken {
 		t.Errorf("refused because of %q (error %v), want %q", because, err, PlaceTaken)
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 // Decisions reads the stream of decisions from the oldest kept record until ctx ends. After an error it retries with
 // growing pauses.
-func (r *Room) Decisions(ctx context.Context) error {
+func (r *Reader) Decisions(ctx context.Context) error {
 	pause := newBackoff()
 	from := uint64(1)
 	for ctx.Err() == nil {
@@ -48,7 +48,7 @@ func afterGap(from uint64, gap *eventlog.ErrGap) uint64 {
 
 // readDecisions reads until an error or the end of ctx. It returns the last sequence applied, 0 for none, and the
 // reason why it stopped.
-func (r *Room) readDecisions(ctx context.Context, from uint64) (last uint64, err error) {
+func (r *Reader) readDecisions(ctx context.Context, from uint64) (last uint64, err error) {
 	reader, err := r.deps.Log.Read(ctx, eventlog.Decisions, from)
 	if err != nil {
 		return 0, err
@@ -68,7 +68,7 @@ func (r *Room) readDecisions(ctx context.Context, from uint64) (last uint64, err
 
 // decode decodes the decisions about evictions, a small part of the stream, and skips the rest by subject. A record
 // that cannot be decoded is logged and skipped. Settled is called without the lock.
-func (r *Room) decode(records []eventlog.Record) {
+func (r *Reader) decode(records []eventlog.Record) {
 	var mine []events.SequencedDecision
 	for _, record := range records {
 		if !concerns(record.Subject) {
@@ -82,7 +82,7 @@ func (r *Room) decode(records []eventlog.Record) {
 		mine = append(mine, d)
 	}
 	for _, d := range r.recall(mine, records) {
-		r.deps.Settled(d.profile, d.outcome)
+		r.deps.OnOutcome(d.profile, d.outcome)
 	}
 }
 
@@ -106,7 +106,7 @@ type settled struct {
 // recall applies decisions to the history, and returns the outcomes of evictions that this process requested. The
 // age of a decision is the time since the log stored it. The position advances past skipped records, too, because a
 // View waits for it.
-func (r *Room) recall(ds []events.SequencedDecision, records []eventlog.Record) []settled {
+func (r *Reader) recall(ds []events.SequencedDecision, records []eventlog.Record) []settled {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.deps.Clock.Now()
@@ -134,7 +134,7 @@ func (r *Room) recall(ds []events.SequencedDecision, records []eventlog.Record) 
 
 // rewind records that decisions are applied again from a sequence on. Earlier ones that are no longer in the log
 // cannot be waited for.
-func (r *Room) rewind(from uint64) {
+func (r *Reader) rewind(from uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.decisions = from - 1

@@ -18,9 +18,9 @@ import (
 )
 
 // reading starts a room; stop ends it and fails the test if it had ended before.
-func reading(t *testing.T, log *memlog.Log) (r *Room, stop func()) {
+func reading(t *testing.T, log *memlog.Log) (r *Reader, stop func()) {
 	r = New(Deps{Log: log, Facts: feed.New(log, log), Clock: clock.RealClock{}, Logger: slog.New(slog.DiscardHandler),
-		Settled: func(string, events.Decision) {}})
+		OnOutcome: func(string, events.Decision) {}})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 3)
 	go func() { ended <- r.Follow(ctx) }()
@@ -84,7 +84,7 @@ func readsOn(t *testing.T, poison eventlog.Message, pause func(time.Duration)) {
 	started, stopStarted := reading(t, log)
 	defer stopStarted()
 	pause(time.Minute)
-	for _, r := range []*Room{running, started} {
+	for _, r := range []*Reader{running, started} {
 		if r.Ready(pods) == nil {
 			t.Error("ready in spite of a fact that is missing")
 		}
@@ -94,7 +94,7 @@ func readsOn(t *testing.T, poison eventlog.Message, pause func(time.Duration)) {
 	add(eventlog.Facts, events.EncodeFact(events.Fact{Op: events.OpEpochEnd, Epoch: 2}))
 	write("c")
 	pause(2 * time.Minute)
-	for name, r := range map[string]*Room{"running": running, "started": started} {
+	for name, r := range map[string]*Reader{"running": running, "started": started} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		view, err := r.View(ctx, Least{Kinds: pods, Decisions: last})
 		cancel()

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
-	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
+	"github.com/berth-scheduler/berth/pkg/telemetry/unreadable"
 	"github.com/berth-scheduler/berth/services/descheduler/decide"
 )
 
@@ -37,19 +37,19 @@ type Deps struct {
 	// HalfLife returns the half-life of the averages of usage. It is called with every batch of facts; 0, or a nil
 	// HalfLife, means that no averages are kept.
 	HalfLife func() time.Duration
-	// Settled is called with the outcome of every eviction that this process requested, and the profile that picked
+	// OnOutcome is called with the outcome of every eviction that this process requested, and the profile that picked
 	// the pod. It must not block.
-	Settled func(profile string, outcome events.Decision)
+	OnOutcome func(profile string, outcome events.Decision)
 }
 
-// Room collects facts, decisions and the content of the ledger. Its methods are safe for concurrent use; Follow,
+// Reader collects facts, decisions and the content of the ledger. Its methods are safe for concurrent use; Follow,
 // Apply, Decisions and Promises must run once each.
-type Room struct {
+type Reader struct {
 	deps  Deps
 	steps chan feed.Step
 	alarm *feed.Alarm
 	// unreadable logs decisions that cannot be decoded.
-	unreadable *aside.Notes
+	unreadable *unreadable.Log
 
 	mu struct {
 		sync.Mutex
@@ -86,11 +86,11 @@ type View struct {
 }
 
 // New returns an empty room. Nothing runs yet.
-func New(deps Deps) *Room {
-	r := &Room{
+func New(deps Deps) *Reader {
+	r := &Reader{
 		deps: deps, steps: make(chan feed.Step, batchBuffer),
-		alarm:      feed.NewAlarm(aside.New("descheduler", eventlog.Facts, deps.Logger, deps.Clock.Now).Write),
-		unreadable: aside.New("descheduler", eventlog.Decisions, deps.Logger, deps.Clock.Now),
+		alarm:      feed.NewAlarm(unreadable.New("descheduler", eventlog.Facts, deps.Logger, deps.Clock.Now).Write),
+		unreadable: unreadable.New("descheduler", eventlog.Decisions, deps.Logger, deps.Clock.Now),
 	}
 	r.mu.facts = state.New().Snapshot()
 	r.mu.history = plan.NewHistory()
@@ -100,12 +100,12 @@ func New(deps Deps) *Room {
 }
 
 // Follow reads the facts until ctx ends. An error means that they cannot be read.
-func (r *Room) Follow(ctx context.Context) error {
+func (r *Reader) Follow(ctx context.Context) error {
 	return r.deps.Facts.Follow(ctx, r.steps)
 }
 
 // Apply applies what Follow reads until ctx ends.
-func (r *Room) Apply(ctx context.Context) error {
+func (r *Reader) Apply(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -118,11 +118,11 @@ func (r *Room) Apply(ctx context.Context) error {
 
 // apply takes over a new snapshot. A Reset needs no other treatment: nothing here but the averages is derived from
 // earlier snapshots.
-func (r *Room) apply(step feed.Step) {
+func (r *Reader) apply(step feed.Step) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.facts = step.Snapshot
-	r.alarm.Look(step)
+	r.alarm.Observe(step)
 	r.smooth(step.Changes.Others, step.Reset)
 	r.wake()
 }
@@ -130,7 +130,7 @@ func (r *Room) apply(step feed.Step) {
 // smooth applies samples of usage if averages are needed: all of them after a Reset or when averages were not kept
 // before, and then every change. It is called with the lock held. A policy that stops using averages discards them,
 // so that a later one does not continue with old ones.
-func (r *Room) smooth(changed []state.ObjectChange, anew bool) {
+func (r *Reader) smooth(changed []state.ObjectChange, anew bool) {
 	halfLife := time.Duration(0)
 	if r.deps.HalfLife != nil {
 		halfLife = r.deps.HalfLife()
@@ -157,7 +157,7 @@ func (r *Room) smooth(changed []state.ObjectChange, anew bool) {
 }
 
 // Promises follows the ledger until ctx ends. An error means that it cannot be read.
-func (r *Room) Promises(ctx context.Context) error {
+func (r *Reader) Promises(ctx context.Context) error {
 	if r.deps.Ledger == nil {
 		return nil
 	}
@@ -180,7 +180,7 @@ func (r *Room) Promises(ctx context.Context) error {
 }
 
 // fold applies a batch of the ledger's changes; the first batch lists all of it.
-func (r *Room) fold(b replica.Batch) error {
+func (r *Reader) fold(b replica.Batch) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.ledger == nil {
@@ -194,7 +194,7 @@ func (r *Room) fold(b replica.Batch) error {
 }
 
 // wake is called with the lock held.
-func (r *Room) wake() {
+func (r *Reader) wake() {
 	close(r.mu.changed)
 	r.mu.changed = make(chan struct{})
 }
@@ -209,7 +209,7 @@ type Least struct {
 }
 
 // View waits until everything that it must contain has been applied. An error is that of ctx, with what was missing.
-func (r *Room) View(ctx context.Context, least Least) (View, error) {
+func (r *Reader) View(ctx context.Context, least Least) (View, error) {
 	for {
 		view, missing, changed := r.view(least)
 		if missing == "" {
@@ -225,7 +225,7 @@ func (r *Room) View(ctx context.Context, least Least) (View, error) {
 
 // view returns a View if all of least is there, or else what is missing and the channel that is closed when that
 // may have changed. Both are read under one lock, so that no change is missed in between.
-func (r *Room) view(least Least) (v View, missing string, changed <-chan struct{}) {
+func (r *Reader) view(least Least) (v View, missing string, changed <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	snapshot := r.mu.facts
@@ -253,25 +253,25 @@ func (r *Room) view(least Least) (v View, missing string, changed <-chan struct{
 
 // Ready returns nil when the facts of all kinds are known, and the ledger has been listed if it is followed; else
 // an error that names what is missing. Unlike View it does not wait.
-func (r *Room) Ready(kinds []events.Kind) error {
+func (r *Reader) Ready(kinds []events.Kind) error {
 	if _, missing, _ := r.view(Least{Kinds: kinds}); missing != "" {
 		return fmt.Errorf("descheduler: still reading %s", missing)
 	}
 	return nil
 }
 
-// Asking records that an eviction is about to be requested. It is called before the request is appended, so that a
+// RecordRequest records that an eviction is about to be requested. It is called before the request is appended, so that a
 // request whose outcome is unknown counts as made. When the request comes back with the decisions, it is a
 // redelivery and changes nothing.
-func (r *Room) Asking(e decide.Eviction) {
+func (r *Reader) RecordRequest(e decide.Eviction) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.history.Observe(e.Decision, r.deps.Clock.Now())
 	r.mu.mine[e.Decision.Pod.UID] = ownRequest{profile: e.Profile, attempt: e.Decision.Attempt}
 }
 
-// Unkept records that the ledger has no room for the place of an eviction, which was therefore not requested.
-func (r *Room) Unkept(e decide.Eviction) {
+// RecordUnkept records that the ledger has no room for the place of an eviction, which was therefore not requested.
+func (r *Reader) RecordUnkept(e decide.Eviction) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.history.RecordUnkept(e.Decision.Pod.UID, r.deps.Clock.Now())
@@ -279,7 +279,7 @@ func (r *Room) Unkept(e decide.Eviction) {
 
 // Forget drops the data about pods that are gone from the cluster. It is called after each cycle, so the data of a
 // process is bounded by the pods that exist and by the evictions of a day.
-func (r *Room) Forget() {
+func (r *Reader) Forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	cluster := r.mu.facts

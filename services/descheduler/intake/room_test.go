@@ -39,7 +39,7 @@ func TestUnreadableDecision(t *testing.T) {
 		}
 		r := New(Deps{
 			Log: log, Facts: feed.New(log, log), Clock: clock.RealClock{}, Logger: slog.New(slog.NewTextHandler(output, nil)),
-			Settled: func(string, events.Decision) { t.Error("settled") },
+			OnOutcome: func(string, events.Decision) { t.Error("settled") },
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)

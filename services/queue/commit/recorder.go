@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
+	"github.com/berth-scheduler/berth/pkg/telemetry/unreadable"
 )
 
 // recordBuffer is how many of the queue's own decisions may wait for the log. They are rare. One that does not fit is
@@ -92,7 +92,7 @@ func (r *Recorder) append(ctx context.Context, d record) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		if _, refused := aside.WithoutRefused("queue", eventlog.Decisions, r.logger, msgs, err); refused {
+		if _, refused := unreadable.WithoutRefused("queue", eventlog.Decisions, r.logger, msgs, err); refused {
 			return
 		}
 		r.logger.Warn("decision not appended; retrying", "kind", d.Kind, telemetry.KeyError, err)

@@ -64,9 +64,9 @@ func NewReporter(
 	}
 }
 
-// Carry carries out one effect of a step that took the given time. The caller handles NextTick. No effect reports a
+// Execute carries out one effect of a step that took the given time. The caller handles NextTick. No effect reports a
 // failure back to the core: what matters shows in the facts, in the ledger or in the decisions log.
-func (r *Reporter) Carry(effect decide.Effect, took time.Duration) {
+func (r *Reporter) Execute(effect decide.Effect, took time.Duration) {
 	switch e := effect.(type) {
 	case decide.SendOffers:
 		r.offer(e)
@@ -210,22 +210,22 @@ func (r *Reporter) Rejectors(now map[waiting.Rejector]int) {
 	}
 }
 
-// Idle records that this replica does not lead: the leader reports the waiting pods and lets them go.
-func (r *Reporter) Idle() {
+// NotLeading records that this replica does not lead: the leader reports the waiting pods and lets them go.
+func (r *Reporter) NotLeading() {
 	r.recorder.Depose()
 	r.Pools(nil, nil)
 	r.Rejectors(nil)
 }
 
-// Went records what the facts show of pods at a time. It costs nothing unless traces are recorded.
-func (r *Reporter) Went(changes []state.PodChange, at time.Time) {
+// ObserveEnded records what the facts show of pods at a time. It costs nothing unless traces are recorded.
+func (r *Reporter) ObserveEnded(changes []state.PodChange, at time.Time) {
 	if telemetry.Tracing() {
 		r.evicted.podsEnded(changes, at)
 	}
 }
 
-// Decided handles records of the decisions log.
-func (r *Reporter) Decided(decisions []events.SequencedDecision) {
+// ObserveDecisions handles records of the decisions log.
+func (r *Reporter) ObserveDecisions(decisions []events.SequencedDecision) {
 	if !telemetry.Tracing() {
 		return
 	}

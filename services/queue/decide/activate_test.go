@@ -14,7 +14,7 @@ import (
 // activate makes a shard that requests no work pass on the requests of plugins.
 func (h *harness) activate(uids ...string) {
 	h.t.Helper()
-	h.step(WorkAsked{Request: work.Request{Shard: "s1", Activate: uids}})
+	h.step(WorkRequested{Request: work.Request{Shard: "s1", Activate: uids}})
 }
 
 // A pod that is parked or in backoff is active at once when a plugin requests it.
@@ -57,7 +57,7 @@ func TestActivatedWhileOffered(t *testing.T) {
 			h.activate("a")
 			h.want("a", waiting.PoolOffered)
 		}
-		h.step(WorkAsked{Request: work.Request{Shard: "s1"}})
+		h.step(WorkRequested{Request: work.Request{Shard: "s1"}})
 		h.answer(h.offerOf("a"), events.DecisionUnplaceable, plugins("NodeResourcesFit"))
 		h.want("a", pool)
 		h.sleep(20 * time.Second)
@@ -71,7 +71,7 @@ func TestActivatedButHeld(t *testing.T) {
 	h.put("gated", func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}} })
 	h.add("bad", 0)
 	h.ask("s1", 1)
-	h.step(WorkAsked{Request: work.Request{Shard: "s1"}})
+	h.step(WorkRequested{Request: work.Request{Shard: "s1"}})
 	h.answer(h.offerOf("bad"), events.DecisionQuarantined, nil)
 	h.activate("gated", "bad")
 	h.want("gated", waiting.PoolGated)

@@ -57,7 +57,7 @@ func wakes(e *waiting.Entry, profile *placement.Profile) []explain.Wake {
 	}
 	var list []explain.Wake
 	for _, plugin := range e.Verdict.Plugins {
-		list = append(list, explain.Wake{Plugin: plugin, Events: profile.Awaits(plugin)})
+		list = append(list, explain.Wake{Plugin: plugin, Events: profile.EventsOf(plugin)})
 	}
 	return list
 }

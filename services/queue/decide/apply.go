@@ -128,10 +128,10 @@ func (in LedgerMoved) apply(c *Core, now waiting.Moment) {
 	case in.Freed != nil:
 		c.holds.protectionEnded(in.Freed.Above, now)
 	}
-	if in.Room {
+	if in.PlaceFreed {
 		c.holds.placesFreed(now)
 	}
-	c.balancer.Requested(in.Wanted, c.clock.timeOf(now))
+	c.balancer.Requested(in.Requested, c.clock.timeOf(now))
 	c.balancer.Alive(in.Shards)
 	if in.Owners != nil && *in.Owners != c.world.Owners {
 		c.ownersChanged(in.Owners, now)
@@ -198,7 +198,7 @@ func (c *Core) decided(d *events.Decision, now waiting.Moment) {
 
 // apply records the shard's window, on a standby too: a queue that becomes the leader then offers pods at once
 // instead of waiting up to a heartbeat for the next request. Only the leader has leases to renew or take back.
-func (in WorkAsked) apply(c *Core, now waiting.Moment) {
+func (in WorkRequested) apply(c *Core, now waiting.Moment) {
 	if in.Request.Shard == "" {
 		return
 	}

@@ -62,7 +62,7 @@ func newPlant(t failer, seed uint64, paces ...int) *plant {
 		p.owners[part] = p.home(int32(part))
 	}
 	owners := p.owners
-	p.step(LedgerMoved{Reset: true, Revision: p.revision, Owners: &owners, Wanted: &p.wanted, Shards: ids})
+	p.step(LedgerMoved{Reset: true, Revision: p.revision, Owners: &owners, Requested: &p.wanted, Shards: ids})
 	return p
 }
 
@@ -88,7 +88,7 @@ func (p *plant) carry(moves []balance.Move) {
 	}
 	wanted := p.wanted
 	p.revision++
-	p.step(LedgerMoved{Revision: p.revision, Wanted: &wanted})
+	p.step(LedgerMoved{Revision: p.revision, Requested: &wanted})
 }
 
 // check verifies the documented properties of every move.
@@ -179,7 +179,7 @@ func (p *plant) work(w *worker) {
 		for _, o := range w.inHand {
 			r.Renew = append(r.Renew, o.Token)
 		}
-		p.step(WorkAsked{Request: r})
+		p.step(WorkRequested{Request: r})
 	}
 	ask()
 	for range w.pace {
@@ -305,7 +305,7 @@ func TestWhoIsGoneIsNotWanted(t *testing.T) {
 	p := newPlant(t, 1, 1, 1)
 	p.wanted[5], p.wanted[9] = "s7", "s0"
 	wanted := p.wanted
-	p.step(LedgerMoved{Revision: p.revision, Wanted: &wanted})
+	p.step(LedgerMoved{Revision: p.revision, Requested: &wanted})
 	p.step(LedgerMoved{Revision: p.revision, Shards: []string{"s0", "s1"}})
 	for range int(balance.GoneAfter/time.Second) - 1 {
 		p.now = p.now.Add(time.Second)

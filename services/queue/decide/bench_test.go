@@ -413,7 +413,7 @@ func (c *cycle) begin(b *testing.B, parked int) {
 // pass advances the time by a millisecond, and answers the offers that are due.
 func (c *cycle) pass() {
 	c.now = c.now.Add(time.Millisecond)
-	c.step(WorkAsked{Request: work.Request{Shard: "s1", Window: 96}})
+	c.step(WorkRequested{Request: work.Request{Shard: "s1", Window: 96}})
 	var decided Decided
 	for len(c.offers) > 0 && !c.offers[0].due.After(c.now) {
 		o := c.offers[0].Offer

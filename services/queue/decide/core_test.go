@@ -94,14 +94,14 @@ func TestLeasesAreRenewedReturnedAndExpire(t *testing.T) {
 	h.ask("s1", 2)
 	a, b := h.offerOf("a"), h.offerOf("b")
 	h.now = h.now.Add(lease - time.Second)
-	h.step(WorkAsked{Request: work.Request{Shard: "s1", Window: 0, Renew: []string{a.Token}}})
+	h.step(WorkRequested{Request: work.Request{Shard: "s1", Window: 0, Renew: []string{a.Token}}})
 	// A shard can neither renew nor return another shard's offers.
 	foreign := work.Request{Shard: "s2", Renew: []string{b.Token}, Return: []string{b.Token}}
-	h.step(WorkAsked{Request: foreign})
+	h.step(WorkRequested{Request: foreign})
 	h.sleep(time.Second)
 	h.want("a", waiting.PoolOffered)
 	h.want("b", waiting.PoolActive)
-	h.step(WorkAsked{Request: work.Request{Shard: "s1", Window: 1, Return: []string{a.Token}}})
+	h.step(WorkRequested{Request: work.Request{Shard: "s1", Window: 1, Return: []string{a.Token}}})
 	// A returned offer keeps its place and does not count as an attempt.
 	if len(h.last) != 1 || h.last[0].Pod != a.Pod || h.last[0].Attempt != 1 {
 		t.Fatalf("offers %+v", h.last)

@@ -40,7 +40,7 @@
 // # A pod's way
 //
 // FactsApplied brings a pod that is unbound and of a served scheduler name: backlog.podChanged calls podAdded, which
-// makes an Entry, and Pools.Resume puts it into a pool, say active. A shard's WorkAsked opens its window; dispatch
+// makes an Entry, and Pools.Resume puts it into a pool, say active. A shard's WorkRequested opens its window; dispatch
 // leases the pod to it and emits SendOffers. Decided brings the answer "unplaceable": the lease ends, and Pools.Park
 // parks the pod under the rules that rejected it. A later fact about a node becomes an Occurrence; backlog.occurred
 // finds the parked pods whose rules listen to it and requeues them, through their backoff. The next answer is "placed":

@@ -6,16 +6,16 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 )
 
-// LedgerSeen is the leading queue's knowledge of the ledger before it begins a round.
-type LedgerSeen struct {
+// LedgerEvidence is the leading queue's knowledge of the ledger before it begins a round.
+type LedgerEvidence struct {
 	Generation identity.Generation
 	// Store is the identity of the store, and Revision its current revision.
 	Store    uint64
 	Revision int64
 	// Claimed means that the ledger belonged to the cluster before this leader claimed it.
 	Claimed bool
-	// FactsTold means that the log has facts, so this is not a first installation.
-	FactsTold bool
+	// FactsPublished means that the log has facts, so this is not a first installation.
+	FactsPublished bool
 	// Recorded is the revision up to which the ledger's history is in the log; 0 for none.
 	Recorded int64
 	// Contradicted means that the last record of that history differs from what the ledger holds.
@@ -37,7 +37,7 @@ const (
 )
 
 // JudgeGeneration decides whether the ledger still holds what members have relied upon. The reason is for people.
-func JudgeGeneration(s LedgerSeen) (v GenerationVerdict, reason string) {
+func JudgeGeneration(s LedgerEvidence) (v GenerationVerdict, reason string) {
 	switch g := s.Generation; {
 	case s.WentBack != "":
 		return GenerationNext, "Kubernetes went back: " + s.WentBack
@@ -46,7 +46,7 @@ func JudgeGeneration(s LedgerSeen) (v GenerationVerdict, reason string) {
 			s.Recorded, s.Revision)
 	case s.Contradicted:
 		return GenerationNext, fmt.Sprintf("the ledger went back: it is not what its history says of revision %d", s.Recorded)
-	case g.Revision == 0 && !s.Claimed && s.FactsTold:
+	case g.Revision == 0 && !s.Claimed && s.FactsPublished:
 		return GenerationNext, "the ledger was lost: it is empty, and there are facts in the log"
 	case g.Revision == 0:
 		return GenerationFirst, ""

@@ -293,7 +293,7 @@ func (h *harness) hold(holds ...Hold) {
 
 func (h *harness) ask(shard string, window int32) {
 	h.t.Helper()
-	h.step(WorkAsked{Request: work.Request{Shard: shard, Window: window}})
+	h.step(WorkRequested{Request: work.Request{Shard: shard, Window: window}})
 }
 
 // lead makes the core lead, with one shard that owns everything. It skips the wait for decisions that the log may

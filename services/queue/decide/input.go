@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/decide/waiting"
 )
 
-// Input is one event. The set is closed: FactsReset, FactsApplied, LedgerMoved, Decided, WorkAsked, Lead, StepDown,
+// Input is one event. The set is closed: FactsReset, FactsApplied, LedgerMoved, Decided, WorkRequested, Lead, StepDown,
 // Tick, Remembered.
 type Input interface {
 	apply(c *Core, now waiting.Moment)
@@ -64,14 +64,14 @@ type LedgerMoved struct {
 	Holds      []Hold
 	// Freed (if not Reset) describes which pods may now find victims that were protected before; nil for none.
 	Freed *Freed
-	// Room means that places kept for pods that are moved have been given up, so that other pods may use them.
-	Room bool
+	// PlaceFreed means that places kept for pods that are moved have been given up, so that other pods may use them.
+	PlaceFreed bool
 	// Owners names the member that holds each partition, "" for none. It is nil if unchanged.
 	Owners *[ledger.Partitions]string
-	// Wanted names the member that should hold each partition instead of the one that the hash picks, "" for none;
+	// Requested names the member that should hold each partition instead of the one that the hash picks, "" for none;
 	// nil if unchanged. Shards are the live shards; nil if unchanged.
-	Wanted *[ledger.Partitions]string
-	Shards []string
+	Requested *[ledger.Partitions]string
+	Shards    []string
 }
 
 // Decided carries records of the decisions log, in order. CaughtUp means that everything that was in the log when
@@ -89,9 +89,9 @@ type Decided struct {
 	Stored time.Time
 }
 
-// WorkAsked is a shard's heartbeat and request for work. Every replica records the window; only the leader has leases
+// WorkRequested is a shard's heartbeat and request for work. Every replica records the window; only the leader has leases
 // to renew or take back.
-type WorkAsked struct {
+type WorkRequested struct {
 	Request work.Request
 }
 

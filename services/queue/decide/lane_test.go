@@ -148,7 +148,7 @@ func TestALaneOutlivesLostOffers(t *testing.T) {
 	h.bind(out[1].Pod.UID)
 	h.wantInHand(waiting.LaneWidth)
 	out = h.inHand()
-	h.step(WorkAsked{Request: work.Request{Shard: "s1", Window: 100, Return: []string{out[0].Attempt.Token}}})
+	h.step(WorkRequested{Request: work.Request{Shard: "s1", Window: 100, Return: []string{out[0].Attempt.Token}}})
 	h.wantInHand(waiting.LaneWidth)
 	h.hold(Hold{PodUID: h.inHand()[0].Pod.UID, Live: true})
 	h.wantInHand(waiting.LaneWidth)

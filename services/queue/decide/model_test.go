@@ -130,7 +130,7 @@ func (m *model) step(in Input, at time.Time) {
 		m.caughtUp = m.caughtUp || in.CaughtUp
 	case Remembered:
 		m.remembered(in.Memory)
-	case WorkAsked:
+	case WorkRequested:
 		m.asked(in.Request)
 	case Lead:
 		m.leads = true
@@ -345,7 +345,7 @@ func (m *model) updated(p *modelPod, pod *state.Pod) {
 
 // changed records what happened, and wakes the pods that it may help.
 func (m *model) changed(c rule.Change) {
-	heeds := func(p *placement.Profile) bool { return p.Heeds(c) }
+	heeds := func(p *placement.Profile) bool { return p.AnyListens(c) }
 	if !slices.ContainsFunc(slices.Collect(maps.Values(m.cfg.Profiles)), heeds) {
 		return
 	}

@@ -13,8 +13,8 @@ const maxOverdue = 1000
 
 // Overdue returns the pods that have been active, or offered to a shard, for longer than they should. It visits all
 // of these.
-func (c *Core) Overdue(now time.Time) []anomaly.Waiting {
-	var list []anomaly.Waiting
+func (c *Core) Overdue(now time.Time) []anomaly.TimedState {
+	var list []anomaly.TimedState
 	for b := range c.backlog.pools.Bags() {
 		limit := anomaly.OverdueActive
 		switch b.Pool {
@@ -26,7 +26,7 @@ func (c *Core) Overdue(now time.Time) []anomaly.Waiting {
 		}
 		for _, e := range b.All() {
 			if since := c.clock.timeOf(e.Entered); now.Sub(since) > limit && len(list) < maxOverdue {
-				list = append(list, anomaly.Waiting{
+				list = append(list, anomaly.TimedState{
 					Pod: e.Pod.Key(), Where: string(b.Pool) + ", " + c.reason(e), Since: since, Limit: limit,
 				})
 			}

@@ -32,7 +32,7 @@ func (b *backlog) changed(change rule.Change, now waiting.Moment) {
 // can be dropped at once (upstream's isEventOfInterest).
 func (c *Config) anyRuleListens(change rule.Change) bool {
 	for _, p := range c.Profiles {
-		if p.Heeds(change) {
+		if p.AnyListens(change) {
 			return true
 		}
 	}

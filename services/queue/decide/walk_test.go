@@ -228,7 +228,7 @@ func (w *walk) nothingMissed(r *replica) {
 		// A verdict about another pod that was rejected alike is as good.
 		seen := max(verdict.FactSequence, w.rejected[alike(e.Pod, verdict.Plugins)])
 		missed := slices.IndexFunc(w.changes, func(o waiting.Occurrence) bool {
-			return o.Sequence > seen && concernsOthers(o.Change) && testProfile.Heeds(o.Change) &&
+			return o.Sequence > seen && concernsOthers(o.Change) && testProfile.AnyListens(o.Change) &&
 				testProfile.Wakes(e.Pod, verdict.Plugins, o.Change)
 		})
 		if !moved && missed >= 0 {
@@ -247,7 +247,7 @@ func (w *walk) remember() {
 
 func (w *walk) ledgerList() LedgerMoved {
 	owners, wanted := w.owners, w.wanted
-	in := LedgerMoved{Reset: true, Revision: w.revision, Owners: &owners, Wanted: &wanted, Shards: []string{"s1", "s2"}}
+	in := LedgerMoved{Reset: true, Revision: w.revision, Owners: &owners, Requested: &wanted, Shards: []string{"s1", "s2"}}
 	for _, uid := range slices.Sorted(maps.Keys(w.live)) {
 		in.Holds = append(in.Holds, Hold{PodUID: uid, Live: true})
 	}
@@ -338,7 +338,7 @@ func (w *walk) want(moves []balance.Move) {
 	w.did["moved"] += len(moves)
 	w.revision++
 	wanted := w.wanted
-	w.all(LedgerMoved{Revision: w.revision, Wanted: &wanted})
+	w.all(LedgerMoved{Revision: w.revision, Requested: &wanted})
 }
 
 // handOver makes shards fulfil the requests for some partitions: a holder releases, another takes.
@@ -365,7 +365,7 @@ func (w *walk) wantElsewhere() {
 	}
 	w.wanted = wanted
 	w.revision++
-	in := LedgerMoved{Revision: w.revision, Wanted: &wanted, Shards: []string{"s1", "s2"}}
+	in := LedgerMoved{Revision: w.revision, Requested: &wanted, Shards: []string{"s1", "s2"}}
 	if w.chance(30) {
 		in.Shards = in.Shards[:w.IntN(2)]
 	}
@@ -376,8 +376,8 @@ func (w *walk) wantElsewhere() {
 func (w *walk) quiet() {
 	for range 4 + w.IntN(8) {
 		w.now = w.now.Add(time.Second)
-		w.all(WorkAsked{Request: work.Request{Shard: "s2", Window: 6}})
-		w.all(WorkAsked{Request: work.Request{Shard: "s1", Window: 1}})
+		w.all(WorkRequested{Request: work.Request{Shard: "s2", Window: 6}})
+		w.all(WorkRequested{Request: work.Request{Shard: "s1", Window: 1}})
 	}
 }
 
@@ -526,7 +526,7 @@ func (w *walk) ask() {
 			r.Renew = append(r.Renew, token)
 		}
 	}
-	w.all(WorkAsked{Request: r})
+	w.all(WorkRequested{Request: r})
 }
 
 // poison reports whether a pod is one that rarely gets an answer.
@@ -675,7 +675,7 @@ func (w *walk) relist() {
 
 // nonsense sends messages that no member should send.
 func (w *walk) nonsense() {
-	w.all(WorkAsked{Request: work.Request{Shard: "s1", Window: -5, Renew: []string{"", "x"}, Return: []string{"x"}}})
+	w.all(WorkRequested{Request: work.Request{Shard: "s1", Window: -5, Renew: []string{"", "x"}, Return: []string{"x"}}})
 	w.all(LedgerMoved{Revision: w.revision, Holds: []Hold{{PodUID: ""}, {PodUID: "nobody", HW: 1 << 60}}})
 	w.all(FactsApplied{Position: w.at()})
 	w.tell(events.Decision{Kind: "unheard-of", Pod: events.PodRef{UID: "p0001"}, Token: "x", Attempt: 1 << 20},
@@ -703,7 +703,7 @@ func (w *walk) finish() {
 	w.now = w.now.Add(24 * time.Hour)
 	core := w.leader().core
 	for range 400 { // suspects are tried one at a time, and the flush comes after 300
-		w.all(WorkAsked{Request: work.Request{
+		w.all(WorkRequested{Request: work.Request{
 			Shard: "s1", Window: 10_000, Renew: slices.Sorted(maps.Keys(core.leases.tokens)),
 		}})
 		left := 0

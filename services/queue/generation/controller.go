@@ -143,7 +143,7 @@ func (c *Controller) ensureOnce(ctx context.Context, known Evidence, unused uint
 // evidence gathers the input of decide.JudgeGeneration, except whether Kubernetes went back.
 func (c *Controller) evidence(
 	ctx context.Context, known Evidence,
-) (seen decide.LedgerSeen, floor ledger.Floor, err error) {
+) (seen decide.LedgerEvidence, floor ledger.Floor, err error) {
 	seen.Claimed, seen.Recorded = known.Claimed, known.Recorded.Through
 	if seen.Store, err = c.Ledger.ID(ctx); err != nil {
 		return seen, floor, err
@@ -155,7 +155,7 @@ func (c *Controller) evidence(
 	if err != nil {
 		return seen, floor, fmt.Errorf("queue: last fact: %w", err)
 	}
-	seen.FactsTold = last > 0
+	seen.FactsPublished = last > 0
 	if last := known.Recorded.Last; last.ModRevision > 0 {
 		kv, _, err := c.readKey(ctx, last.Key)
 		if err != nil {
@@ -253,7 +253,7 @@ func (c *Controller) readKey(ctx context.Context, key string) (kv ledger.KV, rev
 }
 
 // begin writes the first generation of a ledger that is new or predates generations.
-func (c *Controller) begin(ctx context.Context, seen decide.LedgerSeen) error {
+func (c *Controller) begin(ctx context.Context, seen decide.LedgerEvidence) error {
 	txn, err := identity.FirstGeneration(seen.Store)
 	if err != nil {
 		return err
@@ -281,7 +281,7 @@ func (c *Controller) commit(ctx context.Context, txn ledger.Txn) (int64, error) 
 //
 // The second clearing deletes what members had in flight when the generation was closed and has arrived since.
 func (c *Controller) renew(
-	ctx context.Context, seen decide.LedgerSeen, floor ledger.Floor, reason string, factsAfter uint64,
+	ctx context.Context, seen decide.LedgerEvidence, floor ledger.Floor, reason string, factsAfter uint64,
 ) (on Checked, err error) {
 	next, txn, err := seen.Generation.Next(seen.Store, reason, floor, factsAfter)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
+	"github.com/berth-scheduler/berth/pkg/telemetry/unreadable"
 )
 
 const (
@@ -40,7 +40,7 @@ type DecisionBatch struct {
 	Stored time.Time
 	// A non-nil Shortened means that the log has lost records that were read and now ends at this sequence. Such a
 	// batch contains nothing else but Through. The records that the log still has behind Through are delivered again.
-	Shortened *uint64
+	LostTail *uint64
 }
 
 // Begin is where to start reading the decisions log: behind a record that was read before, 0 for none. If the record
@@ -60,7 +60,7 @@ func Decisions(
 	ctx context.Context, log eventlog.Log, begin Begin, logger *slog.Logger, out chan<- DecisionBatch,
 ) error {
 	r := decisionReader{
-		log: log, out: out, begin: begin, unreadable: aside.New("queue", eventlog.Decisions, logger, time.Now),
+		log: log, out: out, begin: begin, unreadable: unreadable.New("queue", eventlog.Decisions, logger, time.Now),
 	}
 	for ctx.Err() == nil {
 		err := r.read(ctx)
@@ -97,7 +97,7 @@ type decisionReader struct {
 	caughtUp bool
 	// rereading means that the log is being read from its beginning once more.
 	rereading  bool
-	unreadable *aside.Notes
+	unreadable *unreadable.Log
 }
 
 // skipGap continues behind a gap: at the oldest record that is kept while the history is being read, later at the end.
@@ -128,7 +128,7 @@ func (r *decisionReader) restart(ctx context.Context, last uint64) error {
 		r.next = last - decisionsBack + 1
 	}
 	r.through = r.next - 1
-	return r.deliver(ctx, DecisionBatch{Shortened: &last, Through: r.through})
+	return r.deliver(ctx, DecisionBatch{LostTail: &last, Through: r.through})
 }
 
 // read delivers records until an error ends it; the caller decides about the error, and calls it again. The first call

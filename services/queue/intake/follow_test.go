@@ -128,7 +128,7 @@ func losesDecisions(t *testing.T, restart bool) {
 	shortened := 0
 	for len(out) > 0 {
 		b := <-out
-		if b.Shortened != nil {
+		if b.LostTail != nil {
 			shortened++
 			read = nil
 		}

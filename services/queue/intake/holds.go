@@ -60,13 +60,13 @@ func (h *Holds) Fold(b replica.Batch, facts *state.Snapshot) (decide.LedgerMoved
 		Freed: h.protectionsEnded(changes, facts),
 	}
 	for i := range changes.Docs {
-		out.Room = out.Room || freesPlace(&changes.Docs[i])
+		out.PlaceFreed = out.PlaceFreed || freesPlace(&changes.Docs[i])
 	}
 	for _, uid := range pods {
 		out.Holds = append(out.Holds, h.hold(uid, facts))
 	}
 	if changes.Reset || len(changes.Partitions) > 0 {
-		out.Owners, out.Wanted = h.owners(), h.wanted()
+		out.Owners, out.Requested = h.owners(), h.wanted()
 	}
 	if changes.Reset || changes.Members {
 		out.Shards = []string{}

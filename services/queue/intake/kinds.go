@@ -34,7 +34,7 @@ var kinds = []watched{
 	{events.KindPriorityClass, "priorityclasses", &schedulingv1.PriorityClass{}, schedulingGroup},
 	{events.KindDisruptionBudget, "poddisruptionbudgets", &policyv1.PodDisruptionBudget{}, policyGroup},
 	{events.KindService, "services", &corev1.Service{}, coreGroup},
-	{events.KindReplicationContrl, "replicationcontrollers", &corev1.ReplicationController{}, coreGroup},
+	{events.KindReplicationController, "replicationcontrollers", &corev1.ReplicationController{}, coreGroup},
 	{events.KindReplicaSet, "replicasets", &appsv1.ReplicaSet{}, appsGroup},
 	{events.KindStatefulSet, "statefulsets", &appsv1.StatefulSet{}, appsGroup},
 	{events.KindPersistentVolume, "persistentvolumes", &corev1.PersistentVolume{}, coreGroup},

@@ -37,7 +37,7 @@ type Core interface {
 	Pending() map[waiting.Pool]int
 	Leased() map[string]int
 	// Overdue returns the pods that have been active or offered for too long.
-	Overdue(now time.Time) []anomaly.Waiting
+	Overdue(now time.Time) []anomaly.TimedState
 }
 
 // entryKey identifies an entry in one of its states, so that each state has its own start time.
@@ -60,12 +60,12 @@ func New() *Monitor {
 
 // Record counts decisions of the log, for the rules about workloads.
 func (m *Monitor) Record(b intake.DecisionBatch, facts *state.Snapshot) {
-	if b.Shortened != nil {
-		m.watch.Anew()
+	if b.LostTail != nil {
+		m.watch.Reset()
 	}
 	for i := range b.Decisions {
 		d := &b.Decisions[i].Decision
-		m.watch.Decided(*d, b.Times[i], workloadOf(facts, d.Pod.UID))
+		m.watch.RecordDecision(*d, b.Times[i], workloadOf(facts, d.Pod.UID))
 	}
 }
 
@@ -84,7 +84,7 @@ func workloadOf(facts *state.Snapshot, uid string) anomaly.Workload {
 
 // Evaluate applies the rules and exports what they find. Without lead it only records since when entries exist.
 func (m *Monitor) Evaluate(ledgerView *replica.View, core Core, now time.Time, lead bool) {
-	var entries []anomaly.Waiting
+	var entries []anomaly.TimedState
 	since := make(map[entryKey]time.Time, len(m.since))
 	for doc := range ledgerView.Docs() {
 		for _, e := range doc.Entries {
@@ -113,7 +113,7 @@ func (m *Monitor) Evaluate(ledgerView *replica.View, core Core, now time.Time, l
 }
 
 // Caught counts pods that only the periodic flush woke and that were then placed, at a time.
-func (m *Monitor) Caught(pods int, at time.Time) { m.watch.Caught(pods, at) }
+func (m *Monitor) Caught(pods int, at time.Time) { m.watch.RecordSweep(pods, at) }
 
 // Status returns the findings of the last evaluation; the zero value if this replica did not lead then.
 func (m *Monitor) Status() explain.QueueStatus { return m.status }

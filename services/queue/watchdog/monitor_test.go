@@ -31,7 +31,7 @@ func TestVigilOfALogThatIsReadAgain(t *testing.T) {
 		batch.Times = append(batch.Times, noon.Add(time.Duration(i)*time.Second))
 	}
 	v.Record(batch, facts.Snapshot())
-	v.Record(intake.DecisionBatch{Shortened: &last}, facts.Snapshot())
+	v.Record(intake.DecisionBatch{LostTail: &last}, facts.Snapshot())
 	v.Record(batch, facts.Snapshot())
 	v.Evaluate(replica.NewView(), decide.New(decide.Config{Queue: "queue-a"}), noon.Add(time.Minute), true)
 	for rule, n := range v.Status().Anomalies.Found {

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/extender"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
+	"github.com/berth-scheduler/berth/pkg/telemetry/unreadable"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
@@ -55,8 +55,8 @@ type Executor struct {
 	consults chan step.Consult
 	advice   chan step.Advice
 	// performs and performed carry the acts of plugins and their answers.
-	performs  chan step.Perform
-	performed chan step.Performed
+	performs  chan step.PluginRequest
+	performed chan step.PluginResult
 }
 
 // Deps are the outside systems that a Executor writes to and asks.
@@ -80,7 +80,7 @@ type Adviser interface {
 	Consult(ctx context.Context, q step.Consult) step.Advice
 	// Perform acts on a decision and returns once the plugins have acted or ctx has ended. The answer has the ID and
 	// the Act of p.
-	Perform(ctx context.Context, p step.Perform) step.Performed
+	Perform(ctx context.Context, p step.PluginRequest) step.PluginResult
 }
 
 // New returns a room. It does nothing unless Transact, Publish, Consult and Perform are running.
@@ -89,8 +89,8 @@ func New(deps Deps) *Executor {
 		Deps:      deps,
 		consults:  make(chan step.Consult, step.MaxConsults),
 		advice:    make(chan step.Advice, step.MaxConsults),
-		performs:  make(chan step.Perform, performsBuffer),
-		performed: make(chan step.Performed, performsBuffer),
+		performs:  make(chan step.PluginRequest, performsBuffer),
+		performed: make(chan step.PluginResult, performsBuffer),
 		commits:   make(chan step.Commit, 1),
 		results:   make(chan step.Result, 1),
 		decisions: make(chan []events.Decision, decisionsBuffer),
@@ -289,7 +289,7 @@ func (x *Executor) append(ctx context.Context, msgs []eventlog.Message) error {
 		case errors.Is(err, eventlog.ErrClosed):
 			return fmt.Errorf("scheduler: decisions log: %w", err)
 		}
-		if rest, refused := aside.WithoutRefused("scheduler", eventlog.Decisions, x.Logger, msgs, err); refused {
+		if rest, refused := unreadable.WithoutRefused("scheduler", eventlog.Decisions, x.Logger, msgs, err); refused {
 			if len(rest) == 0 {
 				return nil
 			}

@@ -117,7 +117,7 @@ func TestConsultAboutVictims(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		node := &state.Node{Name: name, Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}}
 		q.Candidates = append(q.Candidates, preempt.Candidate{
-			Node: node, Standing: []*state.Pod{pod}, Victims: []*state.Pod{pod},
+			Node: node, Pods: []*state.Pod{pod}, Victims: []*state.Pod{pod},
 		})
 	}
 	if err := room.Do(ctx, &step.Output{Consults: []step.Consult{q}}); err != nil {

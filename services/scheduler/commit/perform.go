@@ -10,7 +10,7 @@ import (
 )
 
 // Performed delivers one answer to each Perform, in no order across pods.
-func (x *Executor) Performed() <-chan step.Performed { return x.performed }
+func (x *Executor) Performed() <-chan step.PluginResult { return x.performed }
 
 // Perform makes plugins act until ctx ends, and returns when all acts under way have ended. Acts that belong to a
 // cycle, or end one, run in the core's order; acts after a cycle run concurrently. The core bounds the number of
@@ -21,17 +21,17 @@ func (x *Executor) Perform(ctx context.Context) error {
 		return nil
 	}
 	var g errgroup.Group
-	inOrder := make(chan step.Perform)
+	inOrder := make(chan step.PluginRequest)
 	g.Go(func() error {
 		for p := range inOrder {
 			x.perform(ctx, p)
 		}
 		return nil
 	})
-	var queue []step.Perform
+	var queue []step.PluginRequest
 	for {
-		var next step.Perform
-		var to chan step.Perform
+		var next step.PluginRequest
+		var to chan step.PluginRequest
 		if len(queue) > 0 {
 			next, to = queue[0], inOrder
 		}
@@ -56,8 +56,8 @@ func (x *Executor) Perform(ctx context.Context) error {
 
 // perform makes plugins act once and delivers the answer. An answer after the end of ctx is dropped: no core waits for
 // it any more.
-func (x *Executor) perform(ctx context.Context, p step.Perform) {
-	answer := step.Performed{ID: p.ID, Act: p.Act, Err: fmt.Errorf("no plugins for profile %s", p.SchedulerName)}
+func (x *Executor) perform(ctx context.Context, p step.PluginRequest) {
+	answer := step.PluginResult{ID: p.ID, Act: p.Act, Err: fmt.Errorf("no plugins for profile %s", p.SchedulerName)}
 	if plugins, ok := x.Plugins[p.SchedulerName]; ok {
 		answer = plugins.Perform(ctx, p)
 	}

@@ -40,9 +40,9 @@ func (c *Core) Answer(q explain.Question) (a explain.ShardAnswer, ok bool) {
 
 // status returns the state of the shard as a whole, for people. Reasons for which no node is avoided are left out.
 func (c *Core) status() *explain.ShardStatus {
-	s := &explain.ShardStatus{Held: c.Holds(), LeftAlone: map[string]int{}}
+	s := &explain.ShardStatus{Held: c.HeldPlaces(), LeftAlone: map[string]int{}}
 	s.Nodes, s.Pods, s.Reserved = c.Sizes()
-	for why, nodes := range c.LeftAlone() {
+	for why, nodes := range c.AvoidedCounts() {
 		if nodes > 0 {
 			s.LeftAlone[why] = nodes
 		}

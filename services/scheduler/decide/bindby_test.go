@@ -14,7 +14,7 @@ import (
 
 // bind plays a plugin, or, if that skips the pod, a binder; a binder takes the place back if the plugin fails. A
 // plugin binds only reservations that are delegated to it.
-func (x *actor) bind(p step.Perform, a step.Performed) step.Performed {
+func (x *actor) bind(p step.PluginRequest, a step.PluginResult) step.PluginResult {
 	x.t.Helper()
 	doc, e, held := x.hold(p.Pod.UID)
 	pod, exists := x.pods[p.Pod.UID]
@@ -61,18 +61,18 @@ func (x *actor) fence(d ledger.NodeDoc, e ledger.Entry) {
 func TestPluginsBind(t *testing.T) {
 	failed := errors.New("running Bind plugin \"Actor\": broken")
 	for _, test := range []struct {
-		answer step.Performed
+		answer step.PluginResult
 		want   events.Decision
 	}{
-		{step.Performed{By: "Actor"}, events.Decision{Kind: events.DecisionPlaced, Plugins: []string{"Actor"}}},
-		{step.Performed{}, events.Decision{Kind: events.DecisionPlaced}},
-		{step.Performed{Err: failed}, events.Decision{Kind: events.DecisionFailed, Message: failed.Error()}},
+		{step.PluginResult{By: "Actor"}, events.Decision{Kind: events.DecisionPlaced, Plugins: []string{"Actor"}}},
+		{step.PluginResult{}, events.Decision{Kind: events.DecisionPlaced}},
+		{step.PluginResult{Err: failed}, events.Decision{Kind: events.DecisionFailed, Message: failed.Error()}},
 	} {
 		for _, later := range []bool{false, true} {
 			x := newActingWorld(t, 1, 1)
-			x.answer = func(p step.Perform) step.Performed {
+			x.answer = func(p step.PluginRequest) step.PluginResult {
 				if p.Act != step.ActBind {
-					return step.Performed{Later: later, Binds: true}
+					return step.PluginResult{Later: later, Binds: true}
 				}
 				if len(x.shards[0].decisions) > 0 {
 					t.Errorf("told %v before the bind", x.shards[0].decisions)
@@ -100,9 +100,9 @@ func TestPluginsBind(t *testing.T) {
 }
 
 // askedToBind makes the only shard ask plugin Actor to bind pod p, which has not answered yet.
-func (x *actor) askedToBind() (*shard, step.Perform) {
+func (x *actor) askedToBind() (*shard, step.PluginRequest) {
 	x.t.Helper()
-	x.answer = func(step.Perform) step.Performed { return step.Performed{Binds: true, By: "Actor"} }
+	x.answer = func(step.PluginRequest) step.PluginResult { return step.PluginResult{Binds: true, By: "Actor"} }
 	x.addNode("a", 10)
 	x.addPod("p")
 	x.settle()
@@ -126,7 +126,7 @@ func TestPluginReturnsLate(t *testing.T) {
 	if len(s.decisions)+x.did[step.ActBound] > 0 {
 		t.Fatalf("%v told, acts %v, while the plugin is at it", s.decisions, x.did)
 	}
-	x.step(s, step.Input{Performed: []step.Performed{answer}})
+	x.step(s, step.Input{Performed: []step.PluginResult{answer}})
 	x.settle()
 	if d := x.only(); d.Kind != events.DecisionPlaced || x.did[step.ActBound] != 1 {
 		t.Errorf("%s, acts %v, want PostBind once", d.Kind, x.did)
@@ -142,7 +142,7 @@ func TestPlaceIsTakenBackDuringTheBind(t *testing.T) {
 	if x.did[step.ActUndo] != 1 {
 		t.Errorf("undone %d times, want once", x.did[step.ActUndo])
 	}
-	x.step(s, step.Input{Performed: []step.Performed{{ID: p.ID, Act: p.Act, By: "Actor"}}})
+	x.step(s, step.Input{Performed: []step.PluginResult{{ID: p.ID, Act: p.Act, By: "Actor"}}})
 	x.settle()
 	if len(s.decisions) > 0 || x.did[step.ActBound] > 0 {
 		t.Errorf("%+v, acts %v: want nothing told", s.decisions, x.did)

@@ -28,7 +28,7 @@ type Config struct {
 	// PostFilters are the scheduler names of profiles with custom plugins that are asked about pods that fit nowhere.
 	PostFilters map[string]bool
 	// Laps, if not nil, receives the timing of evaluations; see engine.Laps.
-	Laps engine.Laps
+	Laps engine.Timer
 	// Home reports whether a node is a home node of this shard, given the live shards (sorted).
 	Home func(members []string, nodeUID string) bool
 }

@@ -166,7 +166,7 @@ func TestVictimsOfExtendersHaveToDo(t *testing.T) {
 			st.spare = func(list []preempt.Candidate) ([]preempt.Candidate, error) {
 				one := list[0]
 				one.Victims = nil
-				for _, p := range one.Standing {
+				for _, p := range one.Pods {
 					if slices.Contains(c.names, p.Name) {
 						one.Victims = append(one.Victims, p)
 					}

@@ -122,19 +122,19 @@ func (c *Core) Step(in step.Input, now time.Time) step.Output {
 		c.applyFacts(s)
 	}
 	for _, r := range in.Results {
-		if err := c.slot.Land(r); err != nil {
+		if err := c.slot.OnResult(r); err != nil {
 			return c.failed(err)
 		}
 	}
 	for _, a := range in.Advice {
-		c.consults.Advised(a)
+		c.consults.OnAdvice(a)
 	}
 	for _, p := range in.Performed {
-		c.performing.Performed(p)
+		c.performing.OnResult(p)
 	}
 	c.pass(in)
 	c.activate(in.Activated)
-	if eased, stirred := c.shard.Avoid.Eased(), c.life.Stirred(); moved || eased || stirred {
+	if eased, stirred := c.shard.Avoid.Eased(), c.life.TakeWoken(); moved || eased || stirred {
 		c.attempts.Resume()
 	}
 	for _, b := range in.Offers {
@@ -200,26 +200,28 @@ func (c *Core) Ready() bool { return c.shard.Usable() && c.owned.partitions > 0 
 
 // Ownership returns which shard holds which partitions, and which shards are alive, as the ledger's watch shows it.
 // ok is false if that has not changed since the last call. The member's keeper of partitions reads it.
-func (c *Core) Ownership() (picture membership.Picture, ok bool) {
+func (c *Core) Ownership() (picture membership.Snapshot, ok bool) {
 	if !c.owned.takeMoved() {
-		return membership.Picture{}, false
+		return membership.Snapshot{}, false
 	}
-	return membership.PictureOf(c.shard.Ledger, membership.RoleScheduler), true
+	return membership.SnapshotOf(c.shard.Ledger, membership.RoleScheduler), true
 }
 
-// Holds returns how many places are held for pods of this shard.
-func (c *Core) Holds() int { return c.preempt.Holds.Count() }
+// HeldPlaces returns how many places are held for pods of this shard.
+func (c *Core) HeldPlaces() int { return c.preempt.Holds.Count() }
 
 // Sizes returns how many nodes exist, how many pods count on them, and how many of those pods are not bound yet.
 func (c *Core) Sizes() (nodes, pods, reserved int) { return c.shard.View.Sizes() }
 
-// LeftAlone counts the nodes that are left alone, by reason: "quarantine" (reservations there do not survive),
+// AvoidedCounts counts the nodes that are left alone, by reason: "quarantine" (reservations there do not survive),
 // "doubt" (its kubelet has rejected a pod for lack of resources) and "turn" (another shard has its turn there).
 // Every reason is in the map.
-func (c *Core) LeftAlone() map[string]int { return c.shard.Avoid.Counts() }
+func (c *Core) AvoidedCounts() map[string]int { return c.shard.Avoid.Counts() }
 
 // Asked visits how often each rule was evaluated since the last call; see engine.Engine.Asked.
-func (c *Core) Asked(visit func(a engine.Asked, calls uint64)) { c.shard.Engine.Asked(visit) }
+func (c *Core) Asked(visit func(a engine.RuleCalls, calls uint64)) {
+	c.shard.Engine.VisitRuleCalls(visit)
+}
 
 // Position returns how far the core has applied the facts.
 func (c *Core) Position() state.Position { return c.shard.Store.Position() }
@@ -236,7 +238,7 @@ func (c *Core) applyFacts(step feed.Step) {
 		return
 	}
 	changes := step.Changes
-	c.shard.Store.Take(step)
+	c.shard.Store.Advance(step)
 	c.shard.View.ApplyFacts(changes)
 	c.performing.FollowFacts(changes.Pods)
 	c.shard.Claims.FollowFacts(changes.Others)

@@ -342,7 +342,7 @@ func TestAnothersTurn(t *testing.T) {
 	st := newStory(t, 2, 2, 10)
 	turn := work.Turn{NodeUID: "node-n0", Shard: "scheduler-1", Granted: true}
 	st.step(st.s, step.Input{Turns: []work.Turn{turn}})
-	if alone := st.s.core.LeftAlone()["turn"]; alone != 1 {
+	if alone := st.s.core.AvoidedCounts()["turn"]; alone != 1 {
 		t.Fatalf("%d nodes left alone, want 1", alone)
 	}
 	for i := range 4 {
@@ -364,7 +364,7 @@ func TestAnothersTurn(t *testing.T) {
 		return next
 	})
 	st.tellLedger()
-	if alone := st.s.core.LeftAlone()["turn"]; alone != 0 {
+	if alone := st.s.core.AvoidedCounts()["turn"]; alone != 0 {
 		t.Error("the turn goes on after its owner has placed a pod")
 	}
 }

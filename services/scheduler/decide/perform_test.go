@@ -24,13 +24,13 @@ import (
 type actor struct {
 	*world
 	// answer is the result of an act; it may be a refusal.
-	answer func(step.Perform) step.Performed
+	answer func(step.PluginRequest) step.PluginResult
 	// reserved is what each cycle of a shard has reserved and not given back: the pod's UID and node. passed are
 	// those that the plugin allows to be bound.
 	reserved map[string]string
 	passed   map[string]bool
 	// did counts the acts, and what had ended in an undo or a bind.
-	did map[step.Act]int
+	did map[step.PluginAct]int
 }
 
 func newActingWorld(t *testing.T, seed uint64, shards int) *actor {
@@ -41,9 +41,9 @@ func newActingWorld(t *testing.T, seed uint64, shards int) *actor {
 	}}
 	x := &actor{
 		world: newWorldOf(t, seed, shards, cfg), reserved: map[string]string{}, passed: map[string]bool{},
-		did: map[step.Act]int{},
+		did: map[step.PluginAct]int{},
 	}
-	x.answer = func(step.Perform) step.Performed { return step.Performed{} }
+	x.answer = func(step.PluginRequest) step.PluginResult { return step.PluginResult{} }
 	consult := countingPlugin(100)
 	x.advise = func(q step.Consult) step.Advice {
 		for _, s := range x.shards {
@@ -59,12 +59,12 @@ func newActingWorld(t *testing.T, seed uint64, shards int) *actor {
 	return x
 }
 
-func cycleOf(p step.Perform) string { return fmt.Sprint(p.Shard, "/", p.ID) }
+func cycleOf(p step.PluginRequest) string { return fmt.Sprint(p.Shard, "/", p.ID) }
 
-func placeOf(p step.Perform) string { return p.Pod.UID + "@" + p.Node }
+func placeOf(p step.PluginRequest) string { return p.Pod.UID + "@" + p.Node }
 
 // act performs an act, after checking that it is allowed.
-func (x *actor) act(p step.Perform) step.Performed {
+func (x *actor) act(p step.PluginRequest) step.PluginResult {
 	x.t.Helper()
 	x.did[p.Act]++
 	cycle, a := cycleOf(p), x.answer(p)
@@ -82,14 +82,14 @@ func (x *actor) act(p step.Perform) step.Performed {
 		if open {
 			return x.bind(p, a)
 		}
-		return step.Performed{ID: p.ID, Act: p.Act, Err: errors.New("taken back")}
+		return step.PluginResult{ID: p.ID, Act: p.Act, Err: errors.New("taken back")}
 	case step.ActReserve:
 		if !failed {
 			x.reserved[cycle], x.passed[placeOf(p)] = placeOf(p), !a.Later
 		}
 	case step.ActPrepare:
 		if !open {
-			return step.Performed{ID: p.ID, Act: p.Act, Err: errors.New("taken back")}
+			return step.PluginResult{ID: p.ID, Act: p.Act, Err: errors.New("taken back")}
 		}
 		x.passed[placeOf(p)] = !failed
 		if failed {
@@ -128,10 +128,10 @@ func (x *actor) auditPassed() {
 // is bound that plugins have not passed, no node is overcommitted, and everything that was reserved is given back in
 // the end, or bound, once.
 func TestPluginsThatActUnderConcurrency(t *testing.T) {
-	total := map[step.Act]int{}
+	total := map[step.PluginAct]int{}
 	for seed := range uint64(extendedSeeds) {
 		x := newActingWorld(t, seed, 3)
-		x.answer = func(p step.Perform) (a step.Performed) {
+		x.answer = func(p step.PluginRequest) (a step.PluginResult) {
 			switch x.rng.IntN(6) {
 			case 0:
 				a.Refusal = &step.Refusal{Plugin: "Actor", Reasons: []string{"no"}}
@@ -154,7 +154,7 @@ func TestPluginsThatActUnderConcurrency(t *testing.T) {
 				x.deletePod(uids[x.rng.IntN(len(uids))])
 			}
 		}
-		x.answer = func(step.Perform) step.Performed { return step.Performed{} }
+		x.answer = func(step.PluginRequest) step.PluginResult { return step.PluginResult{} }
 		for range 12 {
 			x.settle()
 			x.bindOne()
@@ -210,14 +210,14 @@ func TestPluginsAct(t *testing.T) {
 			}
 			states = append(states, what+": "+state)
 		}
-		x.answer = func(p step.Perform) step.Performed {
-			note(map[step.Act]string{
+		x.answer = func(p step.PluginRequest) step.PluginResult {
+			note(map[step.PluginAct]string{
 				step.ActReserve: "reserve", step.ActPrepare: "prepare", step.ActBound: "bound",
 			}[p.Act])
 			if len(x.shards[0].decisions) > 0 != (p.Act == step.ActBound) {
 				t.Errorf("act %d with decisions %v", p.Act, x.shards[0].decisions)
 			}
-			return step.Performed{Later: later}
+			return step.PluginResult{Later: later}
 		}
 		x.addNode("a", 10)
 		x.addPod("p")
@@ -244,9 +244,9 @@ func TestPluginsAct(t *testing.T) {
 func TestPluginsSayNo(t *testing.T) {
 	for seed := range uint64(20) {
 		for _, broken := range []bool{false, true} {
-			at := []step.Act{step.ActReserve, step.ActPrepare}[seed%2]
+			at := []step.PluginAct{step.ActReserve, step.ActPrepare}[seed%2]
 			x := newActingWorld(t, seed, 1)
-			x.answer = func(p step.Perform) (a step.Performed) {
+			x.answer = func(p step.PluginRequest) (a step.PluginResult) {
 				a.Later = true
 				switch {
 				case p.Act != at:
@@ -284,7 +284,7 @@ func TestPluginsSayNo(t *testing.T) {
 // plugins of a shard that only lost the partition take back what they have reserved.
 func TestHeirGivesPreparedPlaceUp(t *testing.T) {
 	x := newActingWorld(t, 2, 2)
-	x.answer = func(p step.Perform) step.Performed { return step.Performed{Later: true} }
+	x.answer = func(p step.PluginRequest) step.PluginResult { return step.PluginResult{Later: true} }
 	x.addNode("a", 10)
 	x.addPod("p")
 	x.offer()
@@ -298,14 +298,14 @@ func TestHeirGivesPreparedPlaceUp(t *testing.T) {
 	for x.did[step.ActReserve] == 0 || owner.commit != nil || x.reservations()["pod-p"] == "" {
 		x.deliver()
 	}
-	x.perform = func(p step.Perform) step.Performed {
+	x.perform = func(p step.PluginRequest) step.PluginResult {
 		if p.Act == step.ActPrepare && x.reserved[cycleOf(p)] != "" {
 			t.Error("prepared after all")
 		}
 		return x.act(p)
 	}
 	x.takeOver("pod-p", heir)
-	owner.performs, x.did = nil, map[step.Act]int{} // it is at ActPrepare for a long time
+	owner.performs, x.did = nil, map[step.PluginAct]int{} // it is at ActPrepare for a long time
 	x.settle()
 	if left := x.reservations(); len(left) > 0 {
 		t.Errorf("%v, want the place given up", left)
@@ -330,7 +330,7 @@ func (x *actor) preparing() *shard {
 // A place whose plugins never finish is given up.
 func TestPluginsThatNeverEnd(t *testing.T) {
 	x := newActingWorld(t, 1, 1)
-	x.answer = func(p step.Perform) step.Performed { return step.Performed{Later: true} }
+	x.answer = func(p step.PluginRequest) step.PluginResult { return step.PluginResult{Later: true} }
 	x.addNode("a", 10)
 	x.addPod("p")
 	x.offer()
@@ -352,7 +352,7 @@ func TestPluginsThatNeverEnd(t *testing.T) {
 // A shard that stops makes its plugins take back what they have reserved, and waits for that.
 func TestPluginsOfAShardThatEnds(t *testing.T) {
 	x := newActingWorld(t, 1, 1)
-	x.answer = func(p step.Perform) step.Performed { return step.Performed{Later: true} }
+	x.answer = func(p step.PluginRequest) step.PluginResult { return step.PluginResult{Later: true} }
 	x.addNode("a", 10)
 	x.addPod("p")
 	x.addPod("q")
@@ -372,7 +372,7 @@ func TestPluginsOfAShardThatEnds(t *testing.T) {
 // reserved.
 func TestPreparedPlaceIsTaken(t *testing.T) {
 	x := newActingWorld(t, 1, 1)
-	x.answer = func(p step.Perform) step.Performed { return step.Performed{Later: true} }
+	x.answer = func(p step.PluginRequest) step.PluginResult { return step.PluginResult{Later: true} }
 	x.addNode("a", 1)
 	x.addPod("p")
 	x.offer()
@@ -397,7 +397,7 @@ func TestPreparedPlaceIsTaken(t *testing.T) {
 	}
 	x.step(s, step.Input{Ledger: x.told(s)})
 	for len(s.performs) > 0 {
-		x.step(s, step.Input{Performed: []step.Performed{x.performNext(s)}})
+		x.step(s, step.Input{Performed: []step.PluginResult{x.performNext(s)}})
 	}
 	if len(x.reserved) > 0 || x.did[step.ActUndo] != 1 {
 		t.Errorf("%v is reserved, undone %d times: want it undone", x.reserved, x.did[step.ActUndo])
@@ -484,8 +484,8 @@ func TestWhoCountsAPodThatPluginsRefuse(t *testing.T) {
 	w := newWorldWith(t, 1, 1, placement.DefaultProfile(corev1.DefaultSchedulerName), func(c *decide.Config) {
 		c.Profiles["custom"], c.Acts["custom"], c.Gates["custom"] = profile, true, true
 	})
-	w.advise, w.perform = countingPlugin(100), func(p step.Perform) step.Performed {
-		return step.Performed{ID: p.ID, Act: p.Act, Refusal: &step.Refusal{Plugin: "Actor", Reasons: []string{"no"}}}
+	w.advise, w.perform = countingPlugin(100), func(p step.PluginRequest) step.PluginResult {
+		return step.PluginResult{ID: p.ID, Act: p.Act, Refusal: &step.Refusal{Plugin: "Actor", Reasons: []string{"no"}}}
 	}
 	st := &story{world: w, s: w.shards[0]}
 	st.addNodeIn("n0", "a", 10)
@@ -503,7 +503,7 @@ func TestWhoCountsAPodThatPluginsRefuse(t *testing.T) {
 		t.Errorf("reserved on %q while plugins may refuse the pod that it has counted", at)
 	}
 	for len(st.s.performs) > 0 {
-		st.step(st.s, step.Input{Performed: []step.Performed{st.performNext(st.s)}})
+		st.step(st.s, step.Input{Performed: []step.PluginResult{st.performNext(st.s)}})
 	}
 	st.drive(func() bool { return st.s.commit == nil && !st.s.more })
 	if at := st.reservedAt(second); !slices.Equal(at, []string{"n1"}) {

@@ -182,7 +182,7 @@ func (p *placer) demands(t *trial) outcome {
 		return failure(err)
 	}
 	t.behind = p.shard.View.Settle()
-	p.effects.Behind(t.behind)
+	p.effects.CountBehind(t.behind)
 	t.avoided = p.shard.Avoid.AvoidedBy(t.attempt.Pod, p.shard.Now)
 	return outcome{}
 }

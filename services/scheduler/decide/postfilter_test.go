@@ -63,13 +63,13 @@ func TestPostFilter(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			w := newFilteringWorld(t, 1, test.guidance)
 			asked := 0
-			w.perform = func(p step.Perform) step.Performed {
+			w.perform = func(p step.PluginRequest) step.PluginResult {
 				asked++
 				sorted := cmpopts.SortSlices(func(a, b step.Verdict) bool { return a.Node < b.Node })
 				if diff := cmp.Diff(test.want, p.Verdicts, sorted); diff != "" {
 					t.Errorf("verdicts (-want +got):\n%s", diff)
 				}
-				return step.Performed{ID: p.ID, Act: p.Act, Nominated: "a", Message: "helped"}
+				return step.PluginResult{ID: p.ID, Act: p.Act, Nominated: "a", Message: "helped"}
 			}
 			for _, node := range test.nodes {
 				w.addNode(node, map[string]int64{"a": 10}[node])

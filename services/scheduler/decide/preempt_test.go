@@ -318,8 +318,8 @@ func TestPartitionIsTakenOverWhileAPlaceIsHeld(t *testing.T) {
 	st.takeOver(p, heir)
 	st.deletePod(v)
 	st.told()
-	if _, hold, _ := st.hold(p); hold.State != ledger.Held || st.s.core.Holds() != 0 {
-		t.Fatalf("%+v, and the shard that lost the partition looks after %d holds", hold, st.s.core.Holds())
+	if _, hold, _ := st.hold(p); hold.State != ledger.Held || st.s.core.HeldPlaces() != 0 {
+		t.Fatalf("%+v, and the shard that lost the partition looks after %d holds", hold, st.s.core.HeldPlaces())
 	}
 	st.s = heir
 	st.told()

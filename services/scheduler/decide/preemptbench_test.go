@@ -67,14 +67,14 @@ func BenchmarkPreemptors(b *testing.B) {
 		offers = offers[len(batch):]
 		settle(step.Input{Offers: []work.OfferBatch{{Term: 1, Offers: batch}}})
 	}
-	held := core.Holds()
+	held := core.HeldPlaces()
 	for uid := range st.claims() {
 		st.deletePod(uid)
 	}
 	settle(step.Input{})
 	settle(step.Input{Beat: true})
-	if held != n || core.Holds() != 0 {
-		b.Fatalf("%d places held of %d, %d left", held, n, core.Holds())
+	if held != n || core.HeldPlaces() != 0 {
+		b.Fatalf("%d places held of %d, %d left", held, n, core.HeldPlaces())
 	}
 	b.ReportMetric(float64(spent.Microseconds())/float64(n), "µs/preemptor")
 }

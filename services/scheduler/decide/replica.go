@@ -143,7 +143,7 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 		return events.Decision{}, err
 	}
 	c.search.Start = [2]int{int(b.Start), int(b.HomeStart)}
-	c.shard.HomeFirst = !b.Whole
+	c.shard.HomeFirst = !b.NoHomePreference
 	a := &attempt.Attempt{
 		Offer: work.Offer{Pod: d.Pod, Attempt: d.Attempt, Token: d.Token}, Pod: pod, Received: c.shard.Now,
 	}
@@ -343,7 +343,7 @@ func (r *Replica) KeepChoice(order uint64, remade events.Decision, node string) 
 // keptBy returns the token of the placeholder on a node whose place a pod was given: one that is kept for it, or
 // that of the least important pod.
 func (r *Replica) keptBy(pod *state.Pod, node string) ledger.Token {
-	for _, k := range r.core.shard.View.KeptFor(pod) {
+	for _, k := range r.core.shard.View.PlaceholdersFor(pod) {
 		if k.Node.Node.Name == node {
 			return k.Entry.Token
 		}
@@ -352,8 +352,8 @@ func (r *Replica) keptBy(pod *state.Pod, node string) ledger.Token {
 	if !ok {
 		return 0
 	}
-	least := view.Kept{}
-	for _, e := range r.core.shard.View.KeptOn(n.UID, pod.Priority) {
+	least := view.Placeholder{}
+	for _, e := range r.core.shard.View.PlaceholdersOn(n.UID, pod.Priority) {
 		if least.Entry.Token == 0 || e.Priority < least.Entry.Priority {
 			least.Entry = e
 		}

@@ -188,7 +188,7 @@ func (p *past) put(l evidence.Learned) (kvs []ledger.KV) {
 func records(s *shard) []events.Decision {
 	all := slices.DeleteFunc(slices.Concat(s.lost, s.decisions), func(d events.Decision) bool { return d.Evidence == nil })
 	slices.SortStableFunc(all, func(a, b events.Decision) int {
-		return cmp.Or(cmp.Compare(a.Evidence.Basis.Moment, b.Evidence.Basis.Moment),
+		return cmp.Or(cmp.Compare(a.Evidence.Basis.LookNumber, b.Evidence.Basis.LookNumber),
 			cmp.Compare(a.Evidence.Order, b.Evidence.Order))
 	})
 	return all

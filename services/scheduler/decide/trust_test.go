@@ -90,7 +90,7 @@ func TestNodeWhereReservationsKeepFailingIsLeftAlone(t *testing.T) {
 	if last := st.s.decisions[len(st.s.decisions)-1]; last.Kind != events.DecisionFailed {
 		t.Errorf("the pod is %s: want it tried again by time alone", last.Kind)
 	}
-	if n := st.s.core.LeftAlone()["quarantine"]; n != 1 {
+	if n := st.s.core.AvoidedCounts()["quarantine"]; n != 1 {
 		t.Errorf("%d nodes in quarantine, want 1", n)
 	}
 	st.wait(61 * time.Second)
@@ -112,11 +112,11 @@ func TestQuarantineGetsLonger(t *testing.T) {
 		st.takeBack("n0", fmt.Sprintf("pod-n0-victim-%d", i), ledger.Token(2000+i))
 	}
 	st.wait(61 * time.Second)
-	if n := st.s.core.LeftAlone()["quarantine"]; n != 1 {
+	if n := st.s.core.AvoidedCounts()["quarantine"]; n != 1 {
 		t.Error("the second quarantine is over after the time of the first")
 	}
 	st.wait(61 * time.Second)
-	if n := st.s.core.LeftAlone()["quarantine"]; n != 0 {
+	if n := st.s.core.AvoidedCounts()["quarantine"]; n != 0 {
 		t.Error("the second quarantine is longer than two minutes")
 	}
 }
@@ -127,7 +127,7 @@ func TestQuarantineEndsWithABind(t *testing.T) {
 	st.distrust("n0")
 	st.bind("pod-n0-victim-0", "n0")
 	st.tellFacts()
-	if n := st.s.core.LeftAlone()["quarantine"]; n != 0 {
+	if n := st.s.core.AvoidedCounts()["quarantine"]; n != 0 {
 		t.Error("still in quarantine")
 	}
 }
@@ -185,7 +185,7 @@ func TestFencesCountByWhatTheyAreAbout(t *testing.T) {
 				st.tellFacts()
 				st.takeBackFor("n0", "pod-"+name, ledger.Token(1000+i), c.cause)
 			}
-			if n := st.s.core.LeftAlone()["quarantine"]; (n == 1) != c.want {
+			if n := st.s.core.AvoidedCounts()["quarantine"]; (n == 1) != c.want {
 				t.Errorf("%d nodes in quarantine after 24 fences, want one: %v", n, c.want)
 			}
 		})
@@ -221,13 +221,13 @@ func TestQuarantineIsBounded(t *testing.T) {
 	for n := range 5 {
 		st.distrust(fmt.Sprintf("n%d", n))
 	}
-	want := []avoid.NoticeKind{avoid.Quarantined, avoid.Spared, avoid.Spared, avoid.Spared, avoid.Spared}
+	want := []avoid.NoticeKind{avoid.Quarantined, avoid.QuarantineRefused, avoid.QuarantineRefused, avoid.QuarantineRefused, avoid.QuarantineRefused}
 	if diff := cmp.Diff(want, st.noticed()); diff != "" {
 		t.Errorf("notices (-want +got):\n%s", diff)
 	}
 	small := newStory(t, 1, 3, 2)
 	small.distrust("n0")
-	if diff := cmp.Diff([]avoid.NoticeKind{avoid.Spared}, small.noticed()); diff != "" {
+	if diff := cmp.Diff([]avoid.NoticeKind{avoid.QuarantineRefused}, small.noticed()); diff != "" {
 		t.Errorf("notices in a cluster that can spare no node (-want +got):\n%s", diff)
 	}
 }
@@ -303,7 +303,7 @@ func TestNodeWithLessRoomThanItSeemsIsLeftAlone(t *testing.T) {
 			st.addPod("resident")
 			st.bind("pod-resident", node)
 			st.reject("pod-p0", node, "OutOfcpu")
-			if n := st.s.core.LeftAlone()["doubt"]; n != 1 {
+			if n := st.s.core.AvoidedCounts()["doubt"]; n != 1 {
 				t.Fatalf("%d nodes doubted, want 1 (notices %v)", n, st.noticed())
 			}
 			for i := range 3 {
@@ -342,7 +342,7 @@ func TestOnlyOwnPlacementsTeach(t *testing.T) {
 			p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu", Message: "Pod was rejected: OutOfcpu"}
 			st.publish(p)
 			st.tell()
-			if got := st.noticed(); len(got) != 0 || st.s.core.LeftAlone()["doubt"] != 0 {
+			if got := st.noticed(); len(got) != 0 || st.s.core.AvoidedCounts()["doubt"] != 0 {
 				t.Errorf("notices %v", got)
 			}
 		})
@@ -374,7 +374,7 @@ func TestRejectionAfterTheHandOverTeaches(t *testing.T) {
 			p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu", Message: "Pod was rejected: OutOfcpu"}
 			st.publish(p)
 			st.tell()
-			if n := st.s.core.LeftAlone()["doubt"]; n != 1 {
+			if n := st.s.core.AvoidedCounts()["doubt"]; n != 1 {
 				t.Errorf("%d nodes doubted, want 1", n)
 			}
 		})
@@ -401,7 +401,7 @@ func TestDoubtIsBounded(t *testing.T) {
 		node, _ := st.places(fmt.Sprintf("p%d-", i), ownedBy(fmt.Sprint("web", i)), onlyOn(fmt.Sprintf("n%d", i)))
 		st.reject(fmt.Sprintf("pod-p%d-0", i), node, "OutOfmemory")
 	}
-	if n := st.s.core.LeftAlone()["doubt"]; n != 1 {
+	if n := st.s.core.AvoidedCounts()["doubt"]; n != 1 {
 		t.Errorf("%d of 4 nodes doubted, want 1", n)
 	}
 }

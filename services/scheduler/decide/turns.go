@@ -35,14 +35,14 @@ func (t *ownTurns) advance() {
 		for _, a := range t.attempts.ByPod {
 			if !a.Turn.Granted && slices.Contains(granted, a.Turn.NodeUID) {
 				a.Turn.Granted = true
-				t.life.Stir()
+				t.life.WakeDeferred()
 			}
 		}
 	}
 	for _, a := range t.attempts.In(attempt.Deferred) {
 		if a.Turn.NodeUID != "" && !a.Turn.Granted && !t.shard.Now.Before(a.Turn.Until) {
 			a.Turn = attempt.OwnTurn{}
-			t.life.Stir()
+			t.life.WakeDeferred()
 		}
 	}
 }

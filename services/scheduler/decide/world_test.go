@@ -57,7 +57,7 @@ type meddlers struct {
 	// advise answers for extenders.
 	advise func(step.Consult) step.Advice
 	// perform answers for plugins that act; nil if none do.
-	perform func(step.Perform) step.Performed
+	perform func(step.PluginRequest) step.PluginResult
 	// ablate changes a transaction on its way to the ledger, to take a guard away.
 	ablate func(ledger.Txn) ledger.Txn
 	// takes is the maximum size of a transaction in bytes that the store accepts, 0 for no limit of its own.
@@ -94,7 +94,7 @@ func (s *shard) fold(b follow.Batch) []feed.Step {
 type asked struct {
 	// consults are unanswered questions; performs are acts of plugins that have not been carried out.
 	consults []step.Consult
-	performs []step.Perform
+	performs []step.PluginRequest
 }
 
 func newWorld(t testing.TB, seed uint64, shards int) *world {
@@ -409,7 +409,7 @@ func (w *world) deliver() {
 		return
 	}
 	if n := len(s.performs); n > 0 && w.rng.IntN(4) == 0 {
-		in.Performed = []step.Performed{w.performNext(s)}
+		in.Performed = []step.PluginResult{w.performNext(s)}
 		w.step(s, in)
 		return
 	}
@@ -446,10 +446,10 @@ func (w *world) deliver() {
 }
 
 // performNext makes plugins carry out one act: acts that belong to a cycle in order, others in any order.
-func (w *world) performNext(s *shard) step.Performed {
+func (w *world) performNext(s *shard) step.PluginResult {
 	i := w.rng.IntN(len(s.performs))
 	if act := s.performs[i].Act; act == step.ActReserve || act == step.ActUndo {
-		i = slices.IndexFunc(s.performs, func(p step.Perform) bool {
+		i = slices.IndexFunc(s.performs, func(p step.PluginRequest) bool {
 			return p.Act == step.ActReserve || p.Act == step.ActUndo
 		})
 	}

@@ -77,8 +77,8 @@ func TestHeirWaitsForReservationsElsewhere(t *testing.T) {
 	st.takeOver(p, st.shards[1])
 	st.s = st.shards[1]
 	st.told()
-	if _, hold, _ := st.hold(p); hold.State != ledger.Held || st.s.core.Holds() != 1 {
-		t.Fatalf("%+v, and the heir looks after %d holds", hold, st.s.core.Holds())
+	if _, hold, _ := st.hold(p); hold.State != ledger.Held || st.s.core.HeldPlaces() != 1 {
+		t.Fatalf("%+v, and the heir looks after %d holds", hold, st.s.core.HeldPlaces())
 	}
 	st.yield(low)
 	st.told()

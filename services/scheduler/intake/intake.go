@@ -144,7 +144,7 @@ type Wake struct {
 type Answers struct {
 	Results   <-chan step.Result
 	Advice    <-chan step.Advice
-	Performed <-chan step.Performed
+	Performed <-chan step.PluginResult
 	// Activated delivers the pods that plugins want tried at once; nil if there are no plugins.
 	Activated <-chan []events.PodRef
 }

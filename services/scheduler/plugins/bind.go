@@ -20,7 +20,7 @@ func (s *Set) binds(d *openCycle) bool {
 // bindFor is the end of a binding cycle: it asks plugins in their order until one does not skip the pod. If plugins
 // heed their context, it takes no longer than binders leave the pod to them (txns.DelegatedFor). Whether the pod is
 // bound is decided by the API server alone: binders check it before they take the place back.
-func (s *Set) bindFor(ctx context.Context, key cycleKey, answer *step.Performed) {
+func (s *Set) bindFor(ctx context.Context, key cycleKey, answer *step.PluginResult) {
 	s.during(ctx, key, txns.DelegatedFor, answer, func(until context.Context, d *openCycle) {
 		answer.By, answer.Err = s.bindBy(until, d)
 	})

@@ -82,7 +82,7 @@ func TestBindEnds(t *testing.T) {
 			defer c.stop()
 			c.do(step.ActReserve)
 			c.before = func(ctx context.Context) { <-ctx.Done() }
-			bound := make(chan step.Performed, 1)
+			bound := make(chan step.PluginResult, 1)
 			begin := time.Now()
 			go func() { bound <- c.do(step.ActBind) }()
 			synctest.Wait()

@@ -11,7 +11,7 @@
 // with the questions that the core has sent:
 //
 //	step.Consult       Set.Consult   PreEnqueue, PreFilter, Filter, extenders, PreScore, Score  ──► step.Advice
-//	ActReserve         Set.Perform   Reserve, Permit, PreBindPreFlight                          ──► step.Performed
+//	ActReserve         Set.Perform   Reserve, Permit, PreBindPreFlight                          ──► step.PluginResult
 //	ActPrepare         Set.Perform   WaitOnPermit, PreBind
 //	ActBind            Set.Perform   Bind
 //	ActBound           Set.Perform   PostBind

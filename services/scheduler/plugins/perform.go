@@ -149,8 +149,8 @@ func (s *Set) Acts() bool {
 // order. ActUndo and ActBound of a cycle that is not open any more do nothing: the process was restarted, or another
 // act has ended it. The wait for the cycle slot is only part of ActReserve and ActPostFilter, as upstream's binding
 // cycles run beside the next scheduling cycle.
-func (s *Set) Perform(ctx context.Context, p step.Perform) step.Performed {
-	answer := step.Performed{ID: p.ID, Act: p.Act}
+func (s *Set) Perform(ctx context.Context, p step.PluginRequest) step.PluginResult {
+	answer := step.PluginResult{ID: p.ID, Act: p.Act}
 	key := cycleKey{p.Shard, p.ID}
 	switch p.Act {
 	case step.ActReserve:
@@ -186,7 +186,7 @@ func (s *Set) Perform(ctx context.Context, p step.Perform) step.Performed {
 
 // setFailure puts a status other than success into an answer; prefix names the plugin that was asked. A rejection
 // becomes a verdict on the pod, any other code an error, after which the pod is retried.
-func setFailure(answer *step.Performed, status *framework.Status, plugin, prefix string) {
+func setFailure(answer *step.PluginResult, status *framework.Status, plugin, prefix string) {
 	if status.IsRejected() {
 		answer.Refusal = &step.Refusal{Plugin: plugin, Reasons: status.Reasons()}
 		return
@@ -196,7 +196,7 @@ func setFailure(answer *step.Performed, status *framework.Status, plugin, prefix
 
 // reserveFor is the rest of a scheduling cycle: Reserve and Permit. It holds the cycle slot, and shows the plugins
 // the cluster of the question again. If plugins refuse or fail, what they have reserved is undone before it returns.
-func (s *Set) reserveFor(ctx context.Context, key cycleKey, p step.Perform, answer *step.Performed) {
+func (s *Set) reserveFor(ctx context.Context, key cycleKey, p step.PluginRequest, answer *step.PluginResult) {
 	d, err := s.runtime.open.begin(key)
 	if err != nil {
 		answer.Err = err
@@ -229,7 +229,7 @@ func (s *Set) reserveFor(ctx context.Context, key cycleKey, p step.Perform, answ
 //  3. The pods that plugins want tried now are activated.
 //  4. PreBindPreFlight: whether PreBind has work. If not, and no plugin waits, the place need not be held first.
 //  5. Whether plugins must be asked to bind.
-func (s *Set) reserveIn(ctx context.Context, d *openCycle, answer *step.Performed) {
+func (s *Set) reserveIn(ctx context.Context, d *openCycle, answer *step.PluginResult) {
 	for _, plugin := range s.reserve {
 		begin := time.Now()
 		status := plugin.Reserve(ctx, d.cycle, d.pod, d.node)
@@ -262,7 +262,7 @@ const maxPermit = 15 * time.Minute
 
 // permits runs all Permit plugins until one rejects; waits are the plugins that make the pod wait, with the longest
 // time.
-func (s *Set) permits(ctx context.Context, d *openCycle, answer *step.Performed) (waits map[string]time.Duration) {
+func (s *Set) permits(ctx context.Context, d *openCycle, answer *step.PluginResult) (waits map[string]time.Duration) {
 	waits = map[string]time.Duration{}
 	for _, plugin := range s.permit {
 		begin := time.Now()
@@ -310,7 +310,7 @@ func (s *Set) preFlights(ctx context.Context, d *openCycle) (work bool, err erro
 
 // prepareFor is a binding cycle up to the bind: the wait at Permit, then PreBind. If plugins heed their context, it
 // takes no longer than a place is held for it.
-func (s *Set) prepareFor(ctx context.Context, key cycleKey, answer *step.Performed) {
+func (s *Set) prepareFor(ctx context.Context, key cycleKey, answer *step.PluginResult) {
 	s.during(ctx, key, txns.PreparedFor, answer, func(until context.Context, d *openCycle) {
 		s.permitted(until, d, answer)
 		if answer.Err == nil && answer.Refusal == nil {
@@ -322,7 +322,7 @@ func (s *Set) prepareFor(ctx context.Context, key cycleKey, answer *step.Perform
 // during runs a part of a binding cycle for at most limit, while the cycle is open. A cycle that was taken back in
 // the meantime, or that the part ends by a refusal or an error, is unreserved. One of the two always does that,
 // never both: end and prepared decide it under one lock.
-func (s *Set) during(ctx context.Context, key cycleKey, limit time.Duration, answer *step.Performed,
+func (s *Set) during(ctx context.Context, key cycleKey, limit time.Duration, answer *step.PluginResult,
 	part func(context.Context, *openCycle)) {
 	// Two contexts: the first ends with the time, the second with a cause when the cycle is taken back
 	// (openCycles.end).
@@ -352,7 +352,7 @@ func (s *Set) during(ctx context.Context, key cycleKey, limit time.Duration, ans
 
 // permitted waits until all plugins have allowed the pod, or one has rejected it. Plugins do so from any goroutine,
 // through the handle. A pod that no plugin made wait passes at once.
-func (s *Set) permitted(ctx context.Context, d *openCycle, answer *step.Performed) {
+func (s *Set) permitted(ctx context.Context, d *openCycle, answer *step.PluginResult) {
 	if d.waits == nil {
 		return
 	}

@@ -192,7 +192,7 @@ func newBindingCompany(t *testing.T, binds int, noBinder bool) *company {
 var cargo = state.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}})
 
 // do performs an act of the current cycle; ActReserve begins one.
-func (c *company) do(act step.Act) step.Performed {
+func (c *company) do(act step.PluginAct) step.PluginResult {
 	if act == step.ActReserve {
 		c.cycle++
 		node := state.NewNodeInfo(state.NewNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n"}}))
@@ -203,7 +203,7 @@ func (c *company) do(act step.Act) step.Performed {
 			c.t.Fatal(a.Err)
 		}
 	}
-	return c.set.Perform(c.t.Context(), step.Perform{ID: c.cycle, Act: act, Shard: "x", Pod: cargo, Node: "n"})
+	return c.set.Perform(c.t.Context(), step.PluginRequest{ID: c.cycle, Act: act, Shard: "x", Pod: cargo, Node: "n"})
 }
 
 func (c *company) want(lines string) {
@@ -224,30 +224,30 @@ func TestOrderOfActs(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		says    map[string]*framework.Status
-		acts    []step.Act
+		acts    []step.PluginAct
 		lines   string
 		refused string
 		err     string
 	}{
-		{"all", nil, []step.Act{step.ActReserve, step.ActPrepare, step.ActBound, step.ActUndo},
+		{"all", nil, []step.PluginAct{step.ActReserve, step.ActPrepare, step.ActBound, step.ActUndo},
 			reserves + permits + flights + ", PreBind A, PreBind B, PostBind A, PostBind B", "", ""},
 		{"nothing before the bind", map[string]*framework.Status{"PreFlight A": skip, "PreFlight B": skip},
-			[]step.Act{step.ActReserve, step.ActUndo, step.ActUndo, step.ActBound},
+			[]step.PluginAct{step.ActReserve, step.ActUndo, step.ActUndo, step.ActBound},
 			reserves + permits + flights + ", " + undone, "", ""},
 		{"one before the bind", map[string]*framework.Status{"PreFlight A": skip},
-			[]step.Act{step.ActReserve, step.ActPrepare}, reserves + permits + flights + ", PreBind B", "", ""},
+			[]step.PluginAct{step.ActReserve, step.ActPrepare}, reserves + permits + flights + ", PreBind B", "", ""},
 		{"Reserve refuses", map[string]*framework.Status{"Reserve A": no},
-			[]step.Act{step.ActReserve, step.ActUndo}, "Reserve A, " + undone, "A: no", ""},
-		{"Reserve fails", map[string]*framework.Status{"Reserve B": broken}, []step.Act{step.ActReserve},
+			[]step.PluginAct{step.ActReserve, step.ActUndo}, "Reserve A, " + undone, "A: no", ""},
+		{"Reserve fails", map[string]*framework.Status{"Reserve B": broken}, []step.PluginAct{step.ActReserve},
 			reserves + undone, "", `running Reserve plugin "B": broken`},
-		{"Permit refuses", map[string]*framework.Status{"Permit A": no}, []step.Act{step.ActReserve},
+		{"Permit refuses", map[string]*framework.Status{"Permit A": no}, []step.PluginAct{step.ActReserve},
 			reserves + "Permit A, " + undone, "A: no", ""},
-		{"Permit fails", map[string]*framework.Status{"Permit B": broken}, []step.Act{step.ActReserve},
+		{"Permit fails", map[string]*framework.Status{"Permit B": broken}, []step.PluginAct{step.ActReserve},
 			reserves + permits + undone, "", `running Permit plugin "B": broken`},
-		{"a flight fails", map[string]*framework.Status{"PreFlight B": broken}, []step.Act{step.ActReserve},
+		{"a flight fails", map[string]*framework.Status{"PreFlight B": broken}, []step.PluginAct{step.ActReserve},
 			reserves + permits + flights + ", " + undone, "", `running PreBindPreFlight "B": broken`},
 		{"PreBind fails", map[string]*framework.Status{"PreBind A": broken},
-			[]step.Act{step.ActReserve, step.ActPrepare, step.ActUndo},
+			[]step.PluginAct{step.ActReserve, step.ActPrepare, step.ActUndo},
 			reserves + permits + flights + ", PreBind A, " + undone, "", `running PreBind plugin "A": broken`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -313,7 +313,7 @@ func TestPermitWaits(t *testing.T) {
 				if a := c.do(step.ActReserve); !a.Later {
 					t.Fatalf("%+v, want something left to do", a)
 				}
-				prepared := make(chan step.Performed, 1)
+				prepared := make(chan step.PluginResult, 1)
 				go func() { prepared <- c.do(step.ActPrepare) }()
 				synctest.Wait()
 				waiting, seen := c.handle.GetWaitingPod("u"), 0
@@ -367,7 +367,7 @@ func TestTakenBackMeanwhile(t *testing.T) {
 					}
 				}
 				c.do(step.ActReserve)
-				prepared := make(chan step.Performed, 1)
+				prepared := make(chan step.PluginResult, 1)
 				go func() { prepared <- c.do(step.ActPrepare) }()
 				synctest.Wait()
 				if inPreBind := c.handle.GetPodInPreBind("u") != nil; inPreBind != under || under != (at == "PreBind") {
@@ -408,7 +408,7 @@ func TestCycleThatIsGone(t *testing.T) {
 	c.do(step.ActReserve)
 	c.do(step.ActReserve)
 	for act := step.ActReserve; act <= step.ActBind; act++ {
-		a := c.set.Perform(t.Context(), step.Perform{ID: 77, Act: act, Shard: "x", Pod: cargo, Node: "n"})
+		a := c.set.Perform(t.Context(), step.PluginRequest{ID: 77, Act: act, Shard: "x", Pod: cargo, Node: "n"})
 		if wants := act != step.ActUndo && act != step.ActBound; (a.Err != nil) != wants {
 			t.Errorf("act %d: %v", act, a.Err)
 		}

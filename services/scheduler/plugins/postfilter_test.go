@@ -28,7 +28,7 @@ func (d *doer) PostFilter(
 }
 
 // fitsNowhere makes the plugins act on a pod that A has rejected on the only node.
-func (c *company) fitsNowhere() step.Performed {
+func (c *company) fitsNowhere() step.PluginResult {
 	c.cycle++
 	node := state.NewNodeInfo(state.NewNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n"}}))
 	a := c.set.Consult(c.t.Context(), step.Consult{
@@ -37,7 +37,7 @@ func (c *company) fitsNowhere() step.Performed {
 	if a.Err != nil {
 		c.t.Fatal(a.Err)
 	}
-	return c.set.Perform(c.t.Context(), step.Perform{
+	return c.set.Perform(c.t.Context(), step.PluginRequest{
 		ID: c.cycle, Act: step.ActPostFilter, Shard: "x", Pod: cargo,
 		Verdicts: []step.Verdict{{Node: "n", Plugin: "A", Reasons: []string{"full"}, Resolvable: true}},
 	})
@@ -93,7 +93,7 @@ func TestPostFilter(t *testing.T) {
 func TestPostFilterOfAnotherCycle(t *testing.T) {
 	c := newCompany(t)
 	defer c.stop()
-	a := c.set.Perform(t.Context(), step.Perform{ID: 9, Act: step.ActPostFilter, Shard: "x", Pod: cargo})
+	a := c.set.Perform(t.Context(), step.PluginRequest{ID: 9, Act: step.ActPostFilter, Shard: "x", Pod: cargo})
 	if a.Message+a.Nominated != "" || a.Err != nil {
 		t.Errorf("%+v, want nothing", a)
 	}

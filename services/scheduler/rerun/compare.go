@@ -54,7 +54,7 @@ func compare(was, is events.Decision) []Difference {
 	}
 	differ("class of the pod", e.Class, f.Class)
 	differ("home nodes only", e.Home, f.Home)
-	differ("nodes behind", e.Behind, f.Behind)
+	differ("nodes behind", e.Stale, f.Stale)
 	if !maps.Equal(e.Rejected, f.Rejected) {
 		differ("nodes rejected", e.Rejected, f.Rejected)
 	}

@@ -110,7 +110,7 @@ func gather(ctx context.Context, job Job) (map[string][]item, error) {
 			continue
 		}
 		shards[d.Actor] = append(shards[d.Actor], item{
-			moment: d.Evidence.Basis.Moment, order: d.Evidence.Order, fact: d.FactSequence, record: r,
+			moment: d.Evidence.Basis.LookNumber, order: d.Evidence.Order, fact: d.FactSequence, record: r,
 			wanted: job.Wanted == nil || job.Wanted(r, &d.Decision),
 		})
 	}

@@ -98,7 +98,7 @@ func (c *factCursor) skipToSnapshot(ctx context.Context, most uint64) error {
 	if err != nil || r.Sequence == c.at+1 {
 		return err
 	}
-	if fact, err := events.DecodeFact(*r); err == nil && fact.Anew() {
+	if fact, err := events.DecodeFact(*r); err == nil && fact.StartsFromScratch() {
 		return nil
 	}
 	// The snapshot contains these facts.
@@ -141,7 +141,7 @@ func (c *factCursor) batchesTo(ctx context.Context, sequence uint64) ([]follow.B
 		}
 		fact := c.read(*r)
 		switch {
-		case fact.Anew():
+		case fact.StartsFromScratch():
 			// Nothing before it counts.
 			out, facts = []follow.Batch{*resetAt(r.Sequence-1, nil)}, nil
 		case r.Sequence != c.at+1:
@@ -164,7 +164,7 @@ func (c *factCursor) checkNext(ctx context.Context) error {
 	if err != nil || r.Sequence == c.at+1 {
 		return err
 	}
-	if fact, err := events.DecodeFact(*r); err == nil && fact.Anew() {
+	if fact, err := events.DecodeFact(*r); err == nil && fact.StartsFromScratch() {
 		return nil
 	}
 	return &NotThereError{fmt.Sprintf("the log does not hold the facts from %d to %d", c.at+1, r.Sequence-1)}
@@ -174,7 +174,7 @@ func (c *factCursor) checkNext(ctx context.Context) error {
 // marks its state as unreadable then, until the facts begin from scratch.
 func (c *factCursor) read(r eventlog.Record) events.SequencedFact {
 	fact, err := events.DecodeFact(r)
-	if err == nil && !fact.Anew() && c.epochKnown && !state.Follows(c.epoch, fact.Fact) {
+	if err == nil && !fact.StartsFromScratch() && c.epochKnown && !state.Follows(c.epoch, fact.Fact) {
 		err = fmt.Errorf("epoch %d does not follow on %d", fact.Epoch, c.epoch)
 	}
 	if c.epochKnown = err == nil; err != nil {

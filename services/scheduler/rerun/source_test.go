@@ -86,7 +86,7 @@ func facts(t *testing.T, n int, at, first uint64) *kept {
 	return k
 }
 
-func nodes(p Picture) (n int) {
+func nodes(p Snapshot) (n int) {
 	for range p.Facts.Snapshot().Nodes() {
 		n++
 	}

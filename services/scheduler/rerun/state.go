@@ -20,10 +20,10 @@ type At struct {
 	Time     time.Time
 }
 
-// Picture is the state at a moment: the facts, and the ledger at that time. A nil Ledger means that nothing is known
+// Snapshot is the state at a moment: the facts, and the ledger at that time. A nil Ledger means that nothing is known
 // of it. For a moment given as a sequence, the ledger is that of the time at which the fact was stored, by the log's
 // clock.
-type Picture struct {
+type Snapshot struct {
 	Facts  *state.Store
 	Ledger *replica.View
 	// Time is when the last fact was stored, by the log's clock; zero if that is not known.
@@ -32,8 +32,8 @@ type Picture struct {
 
 // Rebuild builds the state at a moment. A *NotThereError means that the log does not reach back to it, or holds
 // facts that cannot be read; a ledger whose history begins later is left out without an error.
-func Rebuild(ctx context.Context, src Source, at At) (Picture, error) {
-	picture := Picture{Facts: state.New()}
+func Rebuild(ctx context.Context, src Source, at At) (Snapshot, error) {
+	picture := Snapshot{Facts: state.New()}
 	if err := picture.readFacts(ctx, src, at); err != nil {
 		return picture, err
 	}
@@ -48,7 +48,7 @@ func Rebuild(ctx context.Context, src Source, at At) (Picture, error) {
 
 // readFacts applies the facts up to the moment. The end of the log is its end for a moment in the future, but an
 // error for a sequence that it has not reached.
-func (p *Picture) readFacts(ctx context.Context, src Source, at At) error {
+func (p *Snapshot) readFacts(ctx context.Context, src Source, at At) error {
 	first := at.Sequence
 	if at.Sequence == 0 && at.Time.IsZero() {
 		first = ^uint64(0) // the newest snapshot is sufficient
@@ -92,7 +92,7 @@ func (p *Picture) readFacts(ctx context.Context, src Source, at At) error {
 }
 
 // apply brings the facts to a sequence.
-func (p *Picture) apply(ctx context.Context, facts *factCursor, sequence uint64) error {
+func (p *Snapshot) apply(ctx context.Context, facts *factCursor, sequence uint64) error {
 	batches, err := facts.batchesTo(ctx, sequence)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (p *Picture) apply(ctx context.Context, facts *factCursor, sequence uint64)
 }
 
 // readLedger folds the ledger's history up to the moment.
-func (p *Picture) readLedger(ctx context.Context, src Source, at At) error {
+func (p *Snapshot) readLedger(ctx context.Context, src Source, at At) error {
 	records, err := src.Open(ctx, eventlog.Ledger, 1)
 	if err != nil {
 		return fmt.Errorf("ledger history: %w", err)

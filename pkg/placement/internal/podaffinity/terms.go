@@ -151,7 +151,7 @@ func (d domains) hasAny(nodeLabels map[string]string) bool {
 }
 
 // MatchesKind is the counterpart of MatchesPod for pods of a kind.
-func (t *Term) MatchesKind(k *state.Kind) bool {
+func (t *Term) MatchesKind(k *state.PodClass) bool {
 	if !t.everywhere {
 		if _, ok := t.NamespaceSet[k.Namespace]; !ok {
 			return false
@@ -161,7 +161,7 @@ func (t *Term) MatchesKind(k *state.Kind) bool {
 }
 
 // AllMatchKind is the counterpart of MatchesAll for pods of a kind.
-func AllMatchKind(terms []Term, k *state.Kind) bool {
+func AllMatchKind(terms []Term, k *state.PodClass) bool {
 	for i := range terms {
 		if !terms[i].MatchesKind(k) {
 			return false

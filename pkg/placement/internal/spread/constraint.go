@@ -131,7 +131,7 @@ func (s *Spread) unsure(c *Constraint, p *state.Pod) bool {
 }
 
 // CountsKind is the counterpart of counts for pods of a kind.
-func (s *Spread) CountsKind(c *Constraint, k *state.Kind) bool {
+func (s *Spread) CountsKind(c *Constraint, k *state.PodClass) bool {
 	return k.Namespace == s.Pod.Namespace && !k.Deleting && !c.Selector.Empty() &&
 		k.MayMatch(c.Selector)
 }

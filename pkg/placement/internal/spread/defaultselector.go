@@ -53,7 +53,7 @@ type ownerKind struct{ apiVersion, kind string }
 
 // controllerKinds are the controllers whose selectors count.
 var controllerKinds = map[ownerKind]events.Kind{
-	{"v1", "ReplicationController"}: events.KindReplicationContrl,
+	{"v1", "ReplicationController"}: events.KindReplicationController,
 	{"apps/v1", "ReplicaSet"}:       events.KindReplicaSet,
 	{"apps/v1", "StatefulSet"}:      events.KindStatefulSet,
 }

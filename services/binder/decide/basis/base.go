@@ -37,7 +37,7 @@ type Base struct {
 	// Now is the time of the present step.
 	Now time.Time
 	// Facts is the view of the cluster.
-	Facts effect.FactsMoved
+	Facts effect.FactsChanged
 	// Ledger is the binder's own view of the whole ledger.
 	Ledger *replica.View
 	// Revision is the revision of the ledger up to which every document has been processed.

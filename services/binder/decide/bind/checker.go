@@ -102,7 +102,7 @@ func (k checker) checkUnbound(r *trackedEntry, p *state.Pod) finding {
 		return finding{verdict: fit}
 	case r.older(p) || k.behind(n):
 		return finding{verdict: unseen, reason: "the facts do not show yet what the decision rests on"}
-	case r.entry.Wish != 0 && r.entry.Wish != p.Wish():
+	case r.entry.PlacementHash != 0 && r.entry.PlacementHash != p.PlacementHash():
 		return staleBy(ledger.FenceByPod, reason) // the node would take a pod that requests the same as then
 	}
 	return staleBy(ledger.FenceByNode, reason)

@@ -131,7 +131,7 @@ func (r *reservation) bind(env *environment) {
 	env.turns.inFlight++
 	env.Emit(effect.Bind{
 		Op: r.op, Pod: r.ref(), NodeUID: r.nodeUID, NodeName: r.nodeName, ResourceVersion: r.precondition.rv,
-		Token: r.key.Token, Full: r.precondition.space == noSpace, SchedulerName: r.entry.SchedulerName,
+		Token: r.key.Token, AnnotationsFull: r.precondition.space == noSpace, SchedulerName: r.entry.SchedulerName,
 		Attempt: r.hint.Attempt, TraceParent: r.hint.TraceParent,
 		Volumes: r.volumes(env.Base, r.requested), Devices: r.devices(env.Base, r.tries == 1),
 	})
@@ -229,7 +229,7 @@ func (r *reservation) bindAnswered(env *environment, in effect.Answered) {
 			return
 		}
 		r.settled = true
-	case effect.Moved:
+	case effect.Conflict:
 		r.startRefresh(env, in.Pod)
 	case effect.Refused:
 		r.bindRefused(env, in.Problem)
@@ -323,7 +323,7 @@ func (r *reservation) docRead(env *environment, in effect.DocRead) {
 // If not, it cannot be determined what changed (a resize would put more on the node than was reserved), so the entry
 // is fenced as well.
 func (r *reservation) refresh(env *environment, read *state.Pod) {
-	decidedOn, ok := r.entry.Wish, true
+	decidedOn, ok := r.entry.PlacementHash, true
 	if decidedOn == 0 {
 		decidedOn, ok = r.decidedHash(env)
 	}
@@ -335,7 +335,7 @@ func (r *reservation) refresh(env *environment, read *state.Pod) {
 	switch {
 	case !ok:
 		reason, r.fence.causeOverride = "the pod changed, and the version the decision used is not at hand", ledger.FenceByPod
-	case decidedOn != read.Wish():
+	case decidedOn != read.PlacementHash():
 		reason, r.fence.causeOverride = "the pod's spec or labels changed since the decision", ledger.FenceByPod
 	case found.verdict == fit:
 		r.precondition = preconditionOf(read)
@@ -353,7 +353,7 @@ func (r *reservation) refresh(env *environment, read *state.Pod) {
 // it.
 func (r *reservation) decidedHash(env *environment) (wish uint64, ok bool) {
 	if p, known, _ := env.Pod(r.key.Pod, r.entry.PodRV); known && p.ResourceVersion == r.entry.PodRV {
-		return p.Wish(), true
+		return p.PlacementHash(), true
 	}
 	return env.versions.hashAt(r.key.Pod, r.entry.PodRV)
 }

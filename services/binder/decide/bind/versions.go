@@ -18,7 +18,7 @@ type versions map[string][]version
 
 // add records a version that newer facts have replaced, and drops the oldest one if there are too many.
 func (v versions) add(p *state.Pod) {
-	kept := append(v[p.UID], version{p.ResourceVersion, p.Wish()})
+	kept := append(v[p.UID], version{p.ResourceVersion, p.PlacementHash()})
 	if len(kept) > maxVersions {
 		kept = slices.Clone(kept[1:])
 	}

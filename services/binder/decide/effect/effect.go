@@ -45,12 +45,12 @@ type Bind struct {
 	// ResourceVersion is a precondition, in addition to the UID.
 	ResourceVersion uint64
 	Token           ledger.Token
-	// Full means that the pod's annotations have no room at ResourceVersion. ConditionAttempt names the token
+	// AnnotationsFull means that the pod's annotations have no room at ResourceVersion. ConditionAttempt names the token
 	// instead, and is written before the Binding.
-	Full          bool
-	SchedulerName string
-	Attempt       int32
-	TraceParent   string
+	AnnotationsFull bool
+	SchedulerName   string
+	Attempt         int32
+	TraceParent     string
 	// Volumes is the work on volumes that must be done first; nil for nearly all pods.
 	Volumes *VolumeWork
 	// Devices is the same for claims to devices, done after the volumes.
@@ -135,7 +135,7 @@ type PatchCondition struct {
 }
 
 // RemoveGate removes one scheduling gate of the pod, if present, with UID as the precondition. It is answered by
-// Answered: Done, Gone, Refused, Unknown; or by Untaken if it was not begun.
+// Answered: Done, Gone, Refused, Unknown; or by NotStarted if it was not begun.
 type RemoveGate struct {
 	Op   OpID
 	Pod  events.PodRef
@@ -160,7 +160,7 @@ type ReadBudget struct {
 }
 
 // Evict posts an Eviction with UID as the precondition. It is answered by Answered: Done, Gone, Throttled (a budget
-// forbids it), Refused, Unknown; or by Untaken if it was not begun.
+// forbids it), Refused, Unknown; or by NotStarted if it was not begun.
 type Evict struct {
 	Op     OpID
 	Pod    events.PodRef
@@ -171,10 +171,10 @@ type Evict struct {
 	GracePeriodSeconds *int64
 	// Strategy and TraceParent are those of the decision that requested the eviction.
 	Strategy, TraceParent string
-	// For is the UID of the pod that needs the place, empty if none is known.
-	For string
+	// Preemptor is the UID of the pod that needs the place, empty if none is known.
+	Preemptor string
 	// NotAfter is when the call must have ended, by this binder's clock; zero for a dry run and for a pod that has
-	// ended. A call that would begin later is not sent, and is answered by Untaken.
+	// ended. A call that would begin later is not sent, and is answered by NotStarted.
 	NotAfter time.Time
 }
 

@@ -26,8 +26,8 @@ type Cluster interface {
 	BudgetsOf(pod *state.Pod, promises *replica.View) []txns.BudgetRoom
 }
 
-// FactsMoved replaces the core's view of the cluster.
-type FactsMoved struct {
+// FactsChanged replaces the core's view of the cluster.
+type FactsChanged struct {
 	Cluster Cluster
 	// Sequence is the position in the fact log that the view reflects.
 	Sequence uint64
@@ -55,12 +55,12 @@ type FactsMoved struct {
 	Replaced []*state.Pod
 	// Rejected holds the pods that their kubelet has rejected, as first shown by this step.
 	Rejected []*state.Pod
-	// Moved holds the UIDs of the pods that this step changed; nil if any pod may have changed.
-	Moved []string
+	// ChangedPods holds the UIDs of the pods that this step changed; nil if any pod may have changed.
+	ChangedPods []string
 }
 
-// LedgerMoved carries one step of the binder's own ledger watch.
-type LedgerMoved struct{ Batch replica.Batch }
+// LedgerChanged carries one step of the binder's own ledger watch.
+type LedgerChanged struct{ Batch replica.Batch }
 
 // PartitionsChanged lists the binder partitions that this member holds from now on.
 type PartitionsChanged struct{ Held []int32 }
@@ -86,8 +86,8 @@ const (
 	Elsewhere
 	// Gone means that this incarnation of the pod does not exist any more.
 	Gone
-	// Moved means that the call was refused because the resourceVersion had moved; Pod is as read after the refusal.
-	Moved
+	// Conflict means that the call was refused because the resourceVersion had moved; Pod is as read after the refusal.
+	Conflict
 	// Throttled means that the call was refused for now (429); for an eviction this is the budget's answer.
 	Throttled
 	// Refused means that the call was certainly not carried out, and that the same request would be refused again.
@@ -111,7 +111,7 @@ func (r Result) String() string {
 		return "elsewhere"
 	case Gone:
 		return "gone"
-	case Moved:
+	case Conflict:
 		return "moved"
 	case Throttled:
 		return "throttled"
@@ -149,9 +149,9 @@ type Answered struct {
 	Problem string
 }
 
-// Untaken withdraws an effect that no worker has begun to carry out: Moot has found it moot, or its NotAfter has
+// NotStarted withdraws an effect that no worker has begun to carry out: Moot has found it moot, or its NotAfter has
 // passed.
-type Untaken struct{ Op OpID }
+type NotStarted struct{ Op OpID }
 
 // DocRead is the end of a ReadDoc. Doc is nil if there is no document, or with a Problem.
 type DocRead struct {
@@ -207,8 +207,8 @@ func (o TxnOutcome) String() string {
 	return "unknown"
 }
 
-func (FactsMoved) input()        {}
-func (LedgerMoved) input()       {}
+func (FactsChanged) input()      {}
+func (LedgerChanged) input()     {}
 func (PartitionsChanged) input() {}
 func (DecisionSeen) input()      {}
 func (Tick) input()              {}
@@ -217,4 +217,4 @@ func (Answered) input()          {}
 func (DocRead) input()           {}
 func (Transacted) input()        {}
 func (Amended) input()           {}
-func (Untaken) input()           {}
+func (NotStarted) input()        {}

@@ -288,7 +288,7 @@ func (e *eviction) report(v *Evictor, message string) {
 		Note: fmt.Sprintf("pod eviction from %s node by berth descheduler", e.order.NodeName),
 	}
 	switch {
-	case e.failed && e.order.TellFailure:
+	case e.failed && e.order.EventOnFailure:
 		r.Type = "Warning"
 		r.Reason = "EvictionFailed"
 		r.Note += " failed: " + message

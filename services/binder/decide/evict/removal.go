@@ -308,7 +308,7 @@ func (r *removal) evict(v *Evictor, s removalStep) {
 		out.NotAfter = vouched.Add(v.Limits.EvictWithin + v.Limits.Call)
 	}
 	if p, _, ok := preemptor(v.Base, r.plan); ok {
-		out.For = p.UID
+		out.Preemptor = p.UID
 	}
 	if e, ok := v.orderOf(r); ok {
 		out.GracePeriodSeconds = e.order.GracePeriodSeconds
@@ -344,7 +344,7 @@ func (r *removal) answered(v *Evictor, in effect.Input) {
 		r.amended(v, in)
 	case effect.DocRead:
 		r.confirmed(v, in)
-	case effect.Untaken:
+	case effect.NotStarted:
 		r.untaken(v)
 	}
 }

@@ -127,7 +127,7 @@ func hasGate(p *state.Pod, name string) bool {
 func (u *gateRemoval) answered(g *Remover, in effect.Input) {
 	u.op = 0
 	a, ok := in.(effect.Answered)
-	if !ok { // Untaken: its time has expired, at least by the wall clock, and the queue requests it again
+	if !ok { // NotStarted: its time has expired, at least by the wall clock, and the queue requests it again
 		delete(g.removals, u.order.Pod.UID)
 		return
 	}

@@ -197,7 +197,7 @@ func (w *condition) answered(s *Writer, in effect.Input) {
 		return
 	}
 	a, ok := in.(effect.Answered)
-	if !ok { // Untaken
+	if !ok { // NotStarted
 		if w.nomination != nil {
 			w.nomination.op, w.nomination = 0, nil
 		}

@@ -110,7 +110,7 @@ func (m *nomination) answered(s *Writer, in effect.Input) {
 		m.written(s, a)
 		return
 	}
-	m.op = 0 // Untaken: the obstacle is evaluated with the next change
+	m.op = 0 // NotStarted: the obstacle is evaluated with the next change
 }
 
 // written handles the outcome of the write in flight, which may be the nomination's own or a condition's.

@@ -26,7 +26,7 @@ func (pl *Plugins) StartBind(d *attempt.PluginBinding, revision int64) {
 
 // bindEnded applies the plugins' answer about a bind. If the place has been taken back in the meantime, the part
 // that took it back records that.
-func (pl *Plugins) bindEnded(p step.Performed) {
+func (pl *Plugins) bindEnded(p step.PluginResult) {
 	d, known := pl.binding[p.ID]
 	delete(pl.binding, p.ID)
 	if !known || d.Ended {

@@ -173,9 +173,9 @@ func (cs *Consults) Reconsult(a *attempt.Attempt, d placement.Diagnosis) bool {
 	return true
 }
 
-// Advised applies an answer. The attempt that asked is put before all other deferred ones, which may have to ask as
+// OnAdvice applies an answer. The attempt that asked is put before all other deferred ones, which may have to ask as
 // well. It may have been given back since.
-func (cs *Consults) Advised(advice step.Advice) {
+func (cs *Consults) OnAdvice(advice step.Advice) {
 	a, waits := cs.attempts.TakeAnswered(attempt.Consulting, advice.ID)
 	if !waits {
 		if plan, known := cs.takeVetted(advice.ID); known {

@@ -120,9 +120,9 @@ func (pl *Plugins) Proceed(a *attempt.Attempt) {
 	pl.perform(a.Plugins, step.ActReserve)
 }
 
-func (pl *Plugins) perform(d *attempt.PluginBinding, act step.Act) {
+func (pl *Plugins) perform(d *attempt.PluginBinding, act step.PluginAct) {
 	pod := d.Attempt.Pod
-	pl.effects.Perform(step.Perform{
+	pl.effects.Perform(step.PluginRequest{
 		ID: d.ID, Act: act, Shard: pl.shard.ID, SchedulerName: pod.SchedulerName, Pod: pod, Node: d.Node,
 	})
 }
@@ -140,8 +140,8 @@ func (pl *Plugins) Undo(d *attempt.PluginBinding, inCycle bool) {
 // UndoInCycle makes plugins take back what they have reserved in the cycle in progress.
 func (pl *Plugins) UndoInCycle(d *attempt.PluginBinding) { pl.Undo(d, true) }
 
-// Performed applies an answer. Its attempt may have ended.
-func (pl *Plugins) Performed(p step.Performed) {
+// OnResult applies an answer. Its attempt may have ended.
+func (pl *Plugins) OnResult(p step.PluginResult) {
 	switch p.Act {
 	case step.ActReserve:
 		if a, waits := pl.attempts.TakeAnswered(attempt.Reserving, p.ID); waits {
@@ -166,7 +166,7 @@ func (pl *Plugins) Performed(p step.Performed) {
 }
 
 // reserved continues with an attempt after plugins have reserved, or failed to.
-func (pl *Plugins) reserved(a *attempt.Attempt, p step.Performed) {
+func (pl *Plugins) reserved(a *attempt.Attempt, p step.PluginResult) {
 	switch {
 	case p.Refusal != nil:
 		a.Plugins = nil

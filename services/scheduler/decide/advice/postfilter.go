@@ -20,7 +20,7 @@ func (pl *Plugins) PostFilter(r attempt.Rejection, p *placement.Profile) bool {
 	}
 	a.Verdict = &r
 	pl.attempts.Await(a, attempt.Filtering, a.Advice.ShownFor)
-	pl.effects.Perform(step.Perform{
+	pl.effects.Perform(step.PluginRequest{
 		ID: a.Advice.ShownFor, Act: step.ActPostFilter, Shard: pl.shard.ID, SchedulerName: a.Pod.SchedulerName, Pod: a.Pod,
 		Verdicts: pl.verdicts(a, p),
 	})
@@ -49,7 +49,7 @@ func (pl *Plugins) verdicts(a *attempt.Attempt, p *placement.Profile) []step.Ver
 }
 
 // postFiltered continues with an attempt after the answer of PostFilter plugins.
-func (pl *Plugins) postFiltered(p step.Performed) {
+func (pl *Plugins) postFiltered(p step.PluginResult) {
 	a, waits := pl.attempts.TakeAnswered(attempt.Filtering, p.ID)
 	if !waits {
 		return

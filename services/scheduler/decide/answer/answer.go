@@ -53,7 +53,7 @@ func (s *Shard) Pod(pod *state.Pod) *explain.PodView {
 }
 
 // victimsFor returns the claims of a plan, nil for no plan.
-func (s *Shard) victimsFor(plan string) (list []explain.Promise) {
+func (s *Shard) victimsFor(plan string) (list []explain.LedgerEntry) {
 	if plan == "" {
 		return nil
 	}
@@ -90,8 +90,8 @@ var (
 )
 
 // promise returns an entry in words; for a victim also the pod for which it is evicted.
-func (s *Shard) promise(d ledger.NodeDoc, e ledger.Entry) *explain.Promise {
-	p := &explain.Promise{
+func (s *Shard) promise(d ledger.NodeDoc, e ledger.Entry) *explain.LedgerEntry {
+	p := &explain.LedgerEntry{
 		Pod: e.Namespace + "/" + e.Name, UID: e.PodUID, Node: d.NodeName, Role: roles[e.Role], State: states[e.State],
 		Shard: e.Shard, Plan: e.Plan,
 	}

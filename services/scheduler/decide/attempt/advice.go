@@ -98,7 +98,7 @@ type PluginBinding struct {
 	Token         ledger.Token
 	// WorkLeft: plugins have work left before the bind. Outcome is its result; nil until then.
 	WorkLeft bool
-	Outcome  *step.Performed
+	Outcome  *step.PluginResult
 	// Ended: plugins have nothing more to do for it.
 	Ended bool
 	// BindRequested: plugins must be asked to bind. Delegated: the reservation leaves the bind to them.

@@ -145,7 +145,7 @@ func (p *Pick) Enter(d ledger.NodeDoc, e ledger.Entry) (ledger.NodeDoc, error) {
 	case p.Kept.Token == 0:
 		return txns.Place(d, e)
 	case p.Kept.Displaces:
-		return txns.Oust(d, p.Kept.Token, e)
+		return txns.DisplacePlaceholder(d, p.Kept.Token, e)
 	default:
 		return txns.TakeOver(d, p.Kept.Replacement, p.Kept.Token, e)
 	}
@@ -200,7 +200,7 @@ func (a *Attempt) Entry(shard string) (ledger.Entry, error) {
 	e := ledger.Entry{
 		PodUID: a.Pod.UID, Namespace: a.Pod.Namespace, Name: a.Pod.Name,
 		Role: ledger.RoleReservation, State: ledger.Committed,
-		Priority: a.Pod.Priority, PodRV: a.Pod.ResourceVersion, Wish: a.Pod.Wish(), Token: token,
+		Priority: a.Pod.Priority, PodRV: a.Pod.ResourceVersion, PlacementHash: a.Pod.PlacementHash(), Token: token,
 		Shard: shard, SchedulerName: a.Pod.SchedulerName,
 		Requests:   a.Pod.Requests.Map(),
 		Volumes:    a.Pick.Volumes.Volumes,

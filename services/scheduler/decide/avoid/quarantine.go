@@ -49,7 +49,7 @@ func (t *Table) RecordConflict(nodeUID, nodeName, namespace string, now time.Tim
 	}
 	n.conflicts = nil
 	if active, nodes, full := t.full(Quarantine); full {
-		t.notice(nodeName, Spared, fmt.Sprintf("%d reservations in a row did not stand; not in quarantine, "+
+		t.notice(nodeName, QuarantineRefused, fmt.Sprintf("%d reservations in a row did not stand; not in quarantine, "+
 			"because %d of %d nodes are", maxConflicts, active, nodes))
 		return
 	}

@@ -86,8 +86,8 @@ type NoticeKind string
 const (
 	Quarantined     NoticeKind = "quarantined"
 	QuarantineEnded NoticeKind = "quarantine-ended"
-	// Spared: it should be in quarantine, but is not, because too many nodes are.
-	Spared NoticeKind = "spared"
+	// QuarantineRefused: it should be in quarantine, but is not, because too many nodes are.
+	QuarantineRefused NoticeKind = "spared"
 	// Doubted: its kubelet found less room than the facts show.
 	Doubted NoticeKind = "doubted"
 	// Avoided: its kubelet rejected a pod, and the pods of the same owner avoid it.

@@ -55,7 +55,7 @@ func (b *Book) SupplyFor(pod *state.Pod, profile *placement.Profile) (v Supply, 
 			v.objects = b.promisedVolumes(facts)
 		}
 	}
-	if !profile.LooksAtDevices(pod, facts) {
+	if !profile.EvaluatesDevices(pod, facts) {
 		return v, nil
 	}
 	under := v.objects

@@ -95,12 +95,12 @@ func (x *Rules) keeperOn(m *Matcher, n *state.NodeInfo, reserved *bool) (attempt
 type Matcher struct {
 	shard *shard.State
 	terms []state.AffinityTerm
-	known map[*state.Kind]bool
+	known map[*state.PodClass]bool
 }
 
 // MatcherOf returns a matcher of affinity terms.
 func (x *Rules) MatcherOf(terms []state.AffinityTerm) *Matcher {
-	return &Matcher{shard: x.shard, terms: terms, known: map[*state.Kind]bool{}}
+	return &Matcher{shard: x.shard, terms: terms, known: map[*state.PodClass]bool{}}
 }
 
 // Matches reports whether all terms select the pod.
@@ -117,7 +117,7 @@ func (m *Matcher) Matches(p *state.Pod) bool {
 }
 
 // selects reports whether all terms select pods of a kind.
-func (m *Matcher) selects(k *state.Kind) bool {
+func (m *Matcher) selects(k *state.PodClass) bool {
 	for i := range m.terms {
 		t := &m.terms[i]
 		if !t.MustMatch(k.Namespace, m.shard.Namespace(k.Namespace).Labels, k.Labels) {

@@ -171,7 +171,7 @@ func (x *Terms) dropRequests(err error) {
 	maps.DeleteFunc(x.requested, func(_ registry.TermID, t registry.RegisteredTerm) bool {
 		return of == "" || t.Namespace == of
 	})
-	x.Life.Stir()
+	x.Life.WakeDeferred()
 }
 
 // nextTerms returns as many of the requested terms as one transaction registers. Namespaces take turns, so that one

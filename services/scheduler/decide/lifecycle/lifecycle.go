@@ -115,7 +115,7 @@ func (l *Attempts) ReturnPlace(p *attempt.Pick) {
 	}
 	r.count++
 	r.last[p.NodeUID] = r.count
-	l.Stir()
+	l.WakeDeferred()
 }
 
 // PickOf returns the choice of a node, with what it depends on.
@@ -133,11 +133,11 @@ func (l *Attempts) PickOf(a *attempt.Attempt, node *state.NodeInfo, needs attemp
 // Defer puts an attempt off until something has changed.
 func (l *Attempts) Defer(a *attempt.Attempt) { l.Attempts.Append(attempt.Deferred, a) }
 
-// Stir makes deferred attempts pending in the current step or the next.
-func (l *Attempts) Stir() { l.woken = true }
+// WakeDeferred makes deferred attempts pending in the current step or the next.
+func (l *Attempts) WakeDeferred() { l.woken = true }
 
-// Stirred reports whether deferred attempts were stirred since the last call.
-func (l *Attempts) Stirred() bool {
+// TakeWoken reports whether deferred attempts were stirred since the last call.
+func (l *Attempts) TakeWoken() bool {
 	moved := l.woken
 	l.woken = false
 	return moved

@@ -33,7 +33,7 @@ func (rc *reconciler) giveUp(s holdState, e withdrawal) inspection {
 	if err := rc.sendAbort(d, a, s.doc.NodeUID); err != nil {
 		// No part of it is left, or a document cannot be written: then the binders sweep it.
 		rc.effects.Plan(step.PlanReport{
-			What: step.PlanWithdrawn, Pod: podRef(s.entry), Node: s.doc.NodeName, Detail: err.Error(),
+			Event: step.PlanWithdrawn, Pod: podRef(s.entry), Node: s.doc.NodeName, Detail: err.Error(),
 		})
 		return inspectionWaits
 	}
@@ -156,7 +156,7 @@ func (a *abort) Done(revision int64) {
 	rc.budgets.stale = true
 	if !txns.IsPrepared(a.plan) {
 		rc.effects.Plan(step.PlanReport{
-			What: step.PlanWithdrawn, Pod: podRef(a.entry), Node: a.doc.NodeName, Held: rc.shard.Now.Sub(a.firstSeen),
+			Event: step.PlanWithdrawn, Pod: podRef(a.entry), Node: a.doc.NodeName, Held: rc.shard.Now.Sub(a.firstSeen),
 			Detail: a.reason,
 		})
 	}

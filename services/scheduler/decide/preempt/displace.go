@@ -170,5 +170,5 @@ func (d *displacement) Done(revision int64) {
 			"(priority %d, against %d).", d.node.Name, by.Key(), by.Priority, d.hold.Priority),
 	}
 	nm.effects.Decide(was)
-	nm.effects.Plan(step.PlanReport{What: step.PlanDisplaced, Pod: was.Pod, Node: d.node.Name, Detail: was.Message})
+	nm.effects.Plan(step.PlanReport{Event: step.PlanDisplaced, Pod: was.Pod, Node: d.node.Name, Detail: was.Message})
 }

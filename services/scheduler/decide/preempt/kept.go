@@ -57,7 +57,7 @@ func (ps *Places) Place(
 	a *attempt.Attempt, profile *placement.Profile, concern *guard.Concern, avoided []string,
 ) (done bool) {
 	a.UnfitPlaces = nil
-	for _, k := range ps.shard.View.KeptFor(a.Pod) {
+	for _, k := range ps.shard.View.PlaceholdersFor(a.Pod) {
 		if ps.shard.Gate.Behind(k.Node) {
 			ps.life.Defer(a)
 			return true
@@ -76,7 +76,7 @@ func (ps *Places) Place(
 
 // fitsKept reports whether a pod fits in the place of a placeholder: on the node without the placeholder, by all
 // rules.
-func (ps *Places) fitsKept(pod *state.Pod, profile *placement.Profile, concern *guard.Concern, k view.Kept) bool {
+func (ps *Places) fitsKept(pod *state.Pod, profile *placement.Profile, concern *guard.Concern, k view.Placeholder) bool {
 	if !ps.shard.Gate.Usable(k.Node) {
 		return false
 	}
@@ -92,7 +92,7 @@ func (ps *Places) fitsKept(pod *state.Pod, profile *placement.Profile, concern *
 // stageIn stages an attempt in the room of a placeholder, or makes it wait for what its rules about other nodes need
 // there. The attempt goes into the next T1 like any other: reserve replaces the placeholder by the reservation
 // (attempt.Pick.Enter). No alternatives are remembered, as no other node was ranked.
-func (ps *Places) stageIn(a *attempt.Attempt, concern *guard.Concern, k view.Kept, r attempt.KeptPlace) {
+func (ps *Places) stageIn(a *attempt.Attempt, concern *guard.Concern, k view.Placeholder, r attempt.KeptPlace) {
 	profile := ps.shard.Profiles[a.Pod.SchedulerName]
 	one := []placement.Scored{{Node: k.Node}}
 	node, n := ps.rules.Choose(a, concern, one)
@@ -126,17 +126,17 @@ func (ps *Places) displaceKept(
 	if isNever(a.Pod) {
 		return false
 	}
-	var list []view.Kept
+	var list []view.Placeholder
 	for _, uid := range ps.keepingBelow(a.Pod.Priority) {
 		node, ok := ps.shard.View.Node(uid)
 		if !ok {
 			continue
 		}
-		for _, e := range ps.shard.View.KeptOn(uid, a.Pod.Priority) {
-			list = append(list, view.Kept{Node: node, Entry: e})
+		for _, e := range ps.shard.View.PlaceholdersOn(uid, a.Pod.Priority) {
+			list = append(list, view.Placeholder{Node: node, Entry: e})
 		}
 	}
-	slices.SortStableFunc(list, func(x, y view.Kept) int { return int(x.Entry.Priority) - int(y.Entry.Priority) })
+	slices.SortStableFunc(list, func(x, y view.Placeholder) int { return int(x.Entry.Priority) - int(y.Entry.Priority) })
 	for _, k := range list[:min(len(list), maxDisplacements)] {
 		if ps.fitsKept(a.Pod, profile, concern, k) {
 			ps.stageIn(a, concern, k, attempt.KeptPlace{Token: k.Entry.Token, Displaces: true})

@@ -269,7 +269,7 @@ func (n *nomination) Done(revision int64) {
 		report.Victims = append(report.Victims, v.PodUID)
 	}
 	nm.effects.Report(report)
-	nm.effects.Plan(step.PlanReport{What: step.PlanNominated, Pod: a.Offer.Pod, Node: n.node.Name, Victims: n.victims})
+	nm.effects.Plan(step.PlanReport{Event: step.PlanNominated, Pod: a.Offer.Pod, Node: n.node.Name, Victims: n.victims})
 	nm.life.Drop(a)
 	nm.holds.addHold(&hold{
 		podUID: a.Pod.UID, nodeUID: n.node.UID, plan: n.plan, token: n.token,

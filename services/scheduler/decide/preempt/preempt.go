@@ -274,7 +274,7 @@ func (p *Preemption) seekFor(r attempt.Rejection) bool {
 		p.life.Defer(a)
 		return false
 	}
-	p.effects.Plan(step.PlanReport{What: step.PlanAsked, Pod: a.Offer.Pod})
+	p.effects.Plan(step.PlanReport{Event: step.PlanSearched, Pod: a.Offer.Pod})
 	if no := p.failures.refusesPod(pod, p.shard.Now); no.why != "" {
 		p.nominator.refusePlan(s, no)
 		return false

@@ -194,7 +194,7 @@ func (rc *reconciler) sendPromotion(s holdState, f promotionBasis) inspection {
 	target, _ := txns.Finish(s.doc, rc.shard.View.TxnFacts())
 	p := txns.Promotion{
 		Authority: authority, Target: target.Cover(ledger.KindNode, f.node.Node.ResourceVersion), Docs: s.otherDocs,
-		PodUID: s.podUID, Token: s.token, PodRV: s.pod.ResourceVersion, Wish: s.pod.Wish(),
+		PodUID: s.podUID, Token: s.token, PodRV: s.pod.ResourceVersion, Wish: s.pod.PlacementHash(),
 		Fits: true, Guards: f.guards, Facts: rc.shard.View.TxnFacts(),
 		Volumes: f.volumes.Volumes, Devices: f.volumes.Devices, Exclusives: f.exclusives,
 	}
@@ -264,7 +264,7 @@ func (p *promotion) Done(revision int64) {
 		Outcome: step.Scheduled, NodeName: d.NodeName, Feasible: 1, Nodes: int(d.NodesTotal), Held: true,
 	})
 	rc.effects.Plan(step.PlanReport{
-		What: step.PlanPromoted, Pod: d.Pod, Node: d.NodeName, Held: rc.shard.Now.Sub(p.firstSeen),
+		Event: step.PlanPromoted, Pod: d.Pod, Node: d.NodeName, Held: rc.shard.Now.Sub(p.firstSeen),
 	})
 }
 

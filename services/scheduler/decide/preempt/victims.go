@@ -26,7 +26,7 @@ func (nm *nominator) seekVictims(s seeker) bool {
 		nm.life.Requeue(a)
 	case plan.Err != nil:
 		nm.life.Fail(a, plan.Err.Error())
-	case plan.Node == nil && plan.Kept && nm.budgets.unknown:
+	case plan.Node == nil && plan.BlockedByBudgets && nm.budgets.unknown:
 		// What is left of a budget is not known yet, and no event will show when it is known.
 		nm.life.Defer(a)
 	case plan.Node == nil:
@@ -130,7 +130,7 @@ func (nm *nominator) endWithoutPlan(s seeker, plan preempt.Result) {
 	for _, sentence := range plan.Advice {
 		r.Decision.Message += " " + sentence
 	}
-	if plan.Kept || !isNever(s.pod) && nm.holds.protectsBelow(s.pod.Priority) {
+	if plan.BlockedByBudgets || !isNever(s.pod) && nm.holds.protectsBelow(s.pod.Priority) {
 		r.WakeOn(names.DefaultPreemption)
 		r.Decision.RetryAfter = nm.failures.spareEnds(s.pod.Priority)
 	}
@@ -143,7 +143,7 @@ func (nm *nominator) refusePlan(s seeker, no refusal) {
 	r := s.Rejection
 	r.Decision.Message += " preemption: refused: " + no.why + "."
 	r.Decision.RetryAfter = no.ends
-	nm.effects.Plan(step.PlanReport{What: step.PlanRefused, Pod: s.Attempt.Offer.Pod, Detail: no.why})
+	nm.effects.Plan(step.PlanReport{Event: step.PlanRefused, Pod: s.Attempt.Offer.Pod, Detail: no.why})
 	r.WakeOn(names.DefaultPreemption)
 	nm.life.Unplaceable(r)
 }

@@ -49,7 +49,7 @@ func (r *Recorder) Evidence(a *attempt.Attempt, p *placement.Profile, found Eval
 	}
 	e := &evidence.Evidence{
 		Config: p.Hash(), Class: found.Class, LedgerRevision: r.Shard.Ledger.Revision(), Staged: r.stagedOrders(),
-		Home: found.Home, Behind: int32(behind),
+		Home: found.Home, Stale: int32(behind),
 		Cause: a.Offer.Cause, Waited: a.Offer.Waited, Considered: r.Shard.Since(a.Received),
 		Basis: found.Basis,
 	}
@@ -151,8 +151,8 @@ func (r *Recorder) Basis(profile *placement.Profile, avoided []string) evidence.
 		return evidence.Basis{}
 	}
 	b := evidence.Basis{
-		Moment: r.moments, FactEpoch: r.Shard.Store.Position().Epoch, Learned: r.learnedAhead(),
-		Avoided: r.Shard.NamesOf(avoided), Whole: !r.Shard.HomeFirst,
+		LookNumber: r.moments, FactEpoch: r.Shard.Store.Position().Epoch, Learned: r.learnedAhead(),
+		Avoided: r.Shard.NamesOf(avoided), NoHomePreference: !r.Shard.HomeFirst,
 	}
 	if avoided := r.Shard.Gate.AvoidedNodes(); len(avoided) > 0 {
 		names := r.Shard.NamesOf(slices.Collect(maps.Keys(avoided)))

@@ -130,7 +130,7 @@ func (x *Searcher) Query(profile *placement.Profile, q engine.Query) placement.R
 		start = &x.Start[1]
 	}
 	q.Start = *start
-	q.Laps, q.TimeRules = x.Shard.Laps, q.Seed%timedShare == 0
+	q.Timer, q.TimeRules = x.Shard.Laps, q.Seed%timedShare == 0
 	r := x.Shard.Engine.Evaluate(profile, q)
 	if r.NodesTotal > 0 {
 		*start = (*start + r.Examined) % r.NodesTotal

@@ -34,7 +34,7 @@ type State struct {
 	// NoEvidence omits evidence.Evidence from the decisions.
 	NoEvidence bool
 	// Laps, if not nil, observes the progress of evaluations.
-	Laps engine.Laps
+	Laps engine.Timer
 
 	// Now is the time of the current step.
 	Now time.Time
@@ -72,7 +72,7 @@ func New(id string, profiles map[string]*placement.Profile) *State {
 
 // Replace starts again from the facts of a Reset.
 func (s *State) Replace(step feed.Step) {
-	s.Store.Take(step)
+	s.Store.Advance(step)
 	s.View.Reset(s.Store)
 	s.Engine.SetObjects(s.View.Snapshot())
 	s.Claims.Reset()

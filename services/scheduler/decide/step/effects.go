@@ -31,13 +31,13 @@ func (e *Effects) Report(a Attempt) { e.out.Attempts = append(e.out.Attempts, a)
 func (e *Effects) Consult(c Consult) { e.out.Consults = append(e.out.Consults, c) }
 
 // Perform makes plugins act.
-func (e *Effects) Perform(p Perform) { e.out.Performs = append(e.out.Performs, p) }
+func (e *Effects) Perform(p PluginRequest) { e.out.Performs = append(e.out.Performs, p) }
 
 // Plan reports a change of a plan.
 func (e *Effects) Plan(r PlanReport) { e.out.Plans = append(e.out.Plans, r) }
 
-// Behind notes how many nodes could not be used because of their high-water marks.
-func (e *Effects) Behind(nodes int) { e.out.Behind = nodes }
+// CountBehind notes how many nodes could not be used because of their high-water marks.
+func (e *Effects) CountBehind(nodes int) { e.out.Behind = nodes }
 
 // Take returns the effects since the last call.
 func (e *Effects) Take() Output {

@@ -11,7 +11,7 @@ type PlanEvent string
 
 // The changes of a plan. PlanRefused: the plan was not made, because of the results of earlier plans.
 const (
-	PlanAsked     PlanEvent = "asked"
+	PlanSearched  PlanEvent = "asked"
 	PlanNominated PlanEvent = "nominated"
 	PlanPromoted  PlanEvent = "promoted"
 	PlanDisplaced PlanEvent = "displaced"
@@ -21,9 +21,9 @@ const (
 
 // PlanReport is a report on a plan for people and for metrics.
 type PlanReport struct {
-	What PlanEvent
-	Pod  events.PodRef
-	Node string
+	Event PlanEvent
+	Pod   events.PodRef
+	Node  string
 	// Victims is how many pods must be evicted (nominated).
 	Victims int
 	// Held is how long the place was held (promoted, displaced, withdrawn), since this shard first saw it.

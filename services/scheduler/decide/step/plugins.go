@@ -39,14 +39,14 @@ type Advice struct {
 	Err        error
 }
 
-// Act is an action of plugins for a pod and its node.
-type Act uint8
+// PluginAct is an action of plugins for a pod and its node.
+type PluginAct uint8
 
 // The acts. ActReserve is upstream's Reserve, Permit and PreBindPreFlight; ActPrepare is the wait that Permit asked
 // for, and PreBind; ActBind is Bind, ActUndo Unreserve and ActBound PostBind. ActPostFilter is PostFilter, for a pod
 // without a node.
 const (
-	ActReserve Act = iota + 1
+	ActReserve PluginAct = iota + 1
 	ActPrepare
 	ActUndo
 	ActBound
@@ -54,11 +54,11 @@ const (
 	ActPostFilter
 )
 
-// Perform makes the plugins of a profile act. ID is the ID of the question (Consult) whose cycle it belongs to. Each
-// is answered by a Performed; the answer to ActUndo comes when all actions in progress have ended.
-type Perform struct {
+// PluginRequest makes the plugins of a profile act. ID is the ID of the question (Consult) whose cycle it belongs to. Each
+// is answered by a PluginResult; the answer to ActUndo comes when all actions in progress have ended.
+type PluginRequest struct {
 	ID            uint64
-	Act           Act
+	Act           PluginAct
 	Shard         string
 	SchedulerName string
 	Pod           *state.Pod
@@ -74,10 +74,10 @@ type Verdict struct {
 	Resolvable   bool
 }
 
-// Performed is the answer to a Perform.
-type Performed struct {
+// PluginResult is the answer to a PluginRequest.
+type PluginResult struct {
 	ID  uint64
-	Act Act
+	Act PluginAct
 	// Later (ActReserve): plugins have work left before the bind.
 	Later bool
 	// Binds (ActReserve): plugins must be asked to bind the pod. By (ActBind) is the plugin that has bound it, empty
@@ -100,7 +100,7 @@ type Refusal struct {
 }
 
 // Failed reports whether the plugins refused or failed.
-func (p *Performed) Failed() bool { return p.Refusal != nil || p.Err != nil }
+func (p *PluginResult) Failed() bool { return p.Refusal != nil || p.Err != nil }
 
 // MaxConsults is how many attempts of a shard wait for extenders at once: more than one, as most of the time is
 // spent waiting; but few, as an extender may have been written for a caller that asks about one pod at a time.

@@ -23,7 +23,7 @@ type Input struct {
 	// Advice are the answers of extenders and custom plugins.
 	Advice []Advice
 	// Performed are the answers of plugins that act.
-	Performed []Performed
+	Performed []PluginResult
 	// Activated are the pods that plugins want tried at once, by namespace and name as upstream does it: the UID is
 	// ignored.
 	Activated []events.PodRef
@@ -61,7 +61,7 @@ type Output struct {
 	Consults []Consult
 	// Performs are the acts that plugins must carry out on chosen nodes, in order. If one is lost, its pod waits for
 	// ever, or until its place is taken back.
-	Performs []Perform
+	Performs []PluginRequest
 	// Turns are messages to all other shards. They are hints.
 	Turns []work.Turn
 	// Notices are for people, and for metrics.

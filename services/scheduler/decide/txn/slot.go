@@ -151,8 +151,8 @@ func (s *Slot) transmit() {
 	f.sent++
 }
 
-// Land applies the answer to the transaction in flight.
-func (s *Slot) Land(r step.Result) error {
+// OnResult applies the answer to the transaction in flight.
+func (s *Slot) OnResult(r step.Result) error {
 	f := s.flight
 	if f == nil || f.id != r.ID {
 		return fmt.Errorf("scheduler: result %d belongs to no transaction in flight", r.ID)

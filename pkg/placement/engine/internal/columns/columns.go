@@ -32,7 +32,7 @@ func New() Columns {
 		Slots:     map[*state.NodeInfo]int32{},
 		Resources: newResourceColumns(),
 		Traits:    traitColumn{IDs: map[string]int32{}},
-		Kinds:     kindColumn{ids: map[*state.Kind]int32{}},
+		Kinds:     kindColumn{ids: map[*state.PodClass]int32{}},
 		Images:    imageTable{byName: map[string]*Image{}},
 		Axes:      map[string]*axis{},
 	}
@@ -107,7 +107,7 @@ func (c *Columns) newSlot() int32 {
 
 // ChangePods records that the pods of a node changed: by is 1 if a pod of the kind was added, and -1 if one was
 // removed. n must already show the change. kind may be nil, for a pod that no fact has described yet.
-func (c *Columns) ChangePods(n *state.NodeInfo, kind *state.Kind, by int32) {
+func (c *Columns) ChangePods(n *state.NodeInfo, kind *state.PodClass, by int32) {
 	slot, known := c.Slots[n]
 	if !known {
 		return

@@ -10,7 +10,7 @@ const NoKind int32 = -1
 // kindColumn counts, per slot, the pods of each kind. Replicas of one Deployment are of one kind, so that a node
 // with fifty pods may have ten kinds, and rules about other pods look at ten things instead of fifty.
 type kindColumn struct {
-	ids map[*state.Kind]int32
+	ids map[*state.PodClass]int32
 	// List holds the kinds by number, with the number of their pods on all nodes; Of holds the counts per slot,
 	// in no order.
 	List []kindRow
@@ -19,7 +19,7 @@ type kindColumn struct {
 }
 
 type kindRow struct {
-	Kind *state.Kind
+	Kind *state.PodClass
 	pods int
 }
 
@@ -27,7 +27,7 @@ type kindCount struct{ Kind, Pods int32 }
 
 // add counts pods of a kind on a slot and returns the kind's number. A pod that no fact has described has no kind,
 // and the rules about other pods cannot see it.
-func (k *kindColumn) add(slot int, kind *state.Kind, by int32) int32 {
+func (k *kindColumn) add(slot int, kind *state.PodClass, by int32) int32 {
 	if kind == nil {
 		return NoKind
 	}

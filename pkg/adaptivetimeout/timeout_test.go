@@ -1,4 +1,4 @@
-package patience_test
+package adaptivetimeout_test
 
 import (
 	"context"
@@ -7,21 +7,21 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/patience"
+	"github.com/berth-scheduler/berth/pkg/adaptivetimeout"
 )
 
 const first, most = 2500 * time.Millisecond, 8 * time.Second
 
 func TestPatienceGrowsWithoutAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := patience.New(first, most)
+		p := adaptivetimeout.New(first, most)
 		ask := func(limit time.Duration, err error) {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
 			if err != nil {
 				<-ctx.Done()
 			}
-			p.Learn(ctx, limit, err)
+			p.Observe(ctx, limit, err)
 		}
 		lost := errors.New("no answer")
 		for _, want := range []time.Duration{first, 2 * first, most, most} {
@@ -35,7 +35,7 @@ func TestPatienceGrowsWithoutAnswers(t *testing.T) {
 		if got := p.Limit(); got != first {
 			t.Errorf("after an answer %s, want %s", got, first)
 		}
-		p.Learn(t.Context(), first, lost) // refused, not unanswered
+		p.Observe(t.Context(), first, lost) // refused, not unanswered
 		if got := p.Limit(); got != first {
 			t.Errorf("after a refusal %s, want %s", got, first)
 		}

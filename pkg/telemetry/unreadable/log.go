@@ -1,4 +1,4 @@
-package aside
+package unreadable
 
 import (
 	"log/slog"
@@ -16,8 +16,8 @@ const (
 	maxLines = 10
 )
 
-// Notes logs the unreadable records of one stream in one service. It is safe for concurrent use.
-type Notes struct {
+// Log logs the unreadable records of one stream in one service. It is safe for concurrent use.
+type Log struct {
 	service string
 	stream  eventlog.Stream
 	logger  *slog.Logger
@@ -33,20 +33,20 @@ type Notes struct {
 }
 
 // New returns the notes of a service about a stream. now is its clock.
-func New(service string, stream eventlog.Stream, logger *slog.Logger, now func() time.Time) *Notes {
-	return &Notes{service: service, stream: stream, logger: logger, now: now}
+func New(service string, stream eventlog.Stream, logger *slog.Logger, now func() time.Time) *Log {
+	return &Log{service: service, stream: stream, logger: logger, now: now}
 }
 
 // Record notes a record that is left out, and why. Sequence and subject are enough to find the record in the log:
 //
 //	record of the log cannot be decoded; skipped  stream=DECISIONS sequence=7 subject=… bytes=5 error=…
-func (n *Notes) Record(r eventlog.Record, err error) {
+func (n *Log) Record(r eventlog.Record, err error) {
 	n.Write("record of the log cannot be decoded; skipped",
 		"sequence", r.Sequence, "subject", r.Subject, "bytes", r.Size(), telemetry.KeyError, err)
 }
 
 // Write counts something unreadable, and logs a line about it unless the current window has reached its limit.
-func (n *Notes) Write(message string, attributes ...any) {
+func (n *Log) Write(message string, attributes ...any) {
 	telemetry.Unreadable(n.service, n.stream)
 	left, write := n.line()
 	if left > 0 {
@@ -59,7 +59,7 @@ func (n *Notes) Write(message string, attributes ...any) {
 
 // line reports whether a line may be written now, and how many were left out in the window before, when a new one
 // begins.
-func (n *Notes) line() (left int, write bool) {
+func (n *Log) line() (left int, write bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if now := n.now(); now.Sub(n.mu.since) >= window {

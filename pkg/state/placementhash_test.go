@@ -9,28 +9,28 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-func TestWishIsOfSpecAndLabels(t *testing.T) {
-	wish := func(change func(*corev1.Pod)) uint64 {
+func TestPlacementHashIsOfSpecAndLabels(t *testing.T) {
+	hash := func(change func(*corev1.Pod)) uint64 {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: "web", UID: "1", ResourceVersion: "7", Generation: 3,
 			Labels: map[string]string{"a": "b", "c": "d"},
 		}}
 		change(p)
-		return state.NewPod(p).Wish()
+		return state.NewPod(p).PlacementHash()
 	}
-	plain := wish(func(*corev1.Pod) {})
+	plain := hash(func(*corev1.Pod) {})
 	// It is in the ledger: with another number, every reservation that members of two releases handle would be
 	// fenced.
 	if want := uint64(0xd0033327f680eb4b); plain != want {
-		t.Errorf("the wish is %#x, want %#x", plain, want)
+		t.Errorf("the hash is %#x, want %#x", plain, want)
 	}
 	for name, change := range map[string]func(*corev1.Pod){
 		"resourceVersion": func(p *corev1.Pod) { p.ResourceVersion = "8" },
 		"annotation":      func(p *corev1.Pod) { p.Annotations = map[string]string{"a": "b"} },
 		"nomination":      func(p *corev1.Pod) { p.Status.NominatedNodeName = "n" },
 	} {
-		if got := wish(change); got != plain {
-			t.Errorf("another %s is another wish", name)
+		if got := hash(change); got != plain {
+			t.Errorf("another %s is another hash", name)
 		}
 	}
 	for name, change := range map[string]func(*corev1.Pod){
@@ -39,8 +39,8 @@ func TestWishIsOfSpecAndLabels(t *testing.T) {
 		"label less":   func(p *corev1.Pod) { delete(p.Labels, "a") },
 		"same letters": func(p *corev1.Pod) { p.Labels = map[string]string{"a": "bc", "": "d"} },
 	} {
-		if wish(change) == plain {
-			t.Errorf("%s: the wish is the same", name)
+		if hash(change) == plain {
+			t.Errorf("%s: the hash is the same", name)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package aside_test
+package unreadable_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
-	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
+	"github.com/berth-scheduler/berth/pkg/telemetry/unreadable"
 )
 
 // TestNotesAreBounded checks that each unreadable record is logged with the attributes needed to find it, and that
@@ -16,7 +16,7 @@ import (
 func TestNotesAreBounded(t *testing.T) {
 	var text strings.Builder
 	now := time.Unix(1000, 0)
-	n := aside.New("queue", eventlog.Decisions, slog.New(slog.NewTextHandler(&text, nil)), func() time.Time { return now })
+	n := unreadable.New("queue", eventlog.Decisions, slog.New(slog.NewTextHandler(&text, nil)), func() time.Time { return now })
 	r := eventlog.Record{Message: eventlog.Message{Subject: "decisions.x.placed", Data: []byte("12345")}, Sequence: 7}
 	for range 1000 {
 		n.Record(r, errors.New("poison"))
