@@ -51,7 +51,7 @@ type stage struct {
 	order   []string
 	offered map[string]time.Time
 	tokens  uint64
-	// promised pods are to be bound, after so many beats.
+	// promised pods are bound after so many beats.
 	promised map[string]int
 	bound    map[string]bool
 	all      bool
@@ -225,7 +225,7 @@ func (s *stage) ledger(b replica.Batch) {
 	}
 }
 
-// bind binds what was promised long enough ago.
+// bind binds pods that were promised long enough ago.
 func (s *stage) bind() {
 	for _, uid := range slices.Sorted(maps.Keys(s.promised)) {
 		if s.promised[uid]--; s.promised[uid] >= 0 {

@@ -149,7 +149,7 @@ func (d *duel) breaks(ctx context.Context, bound int) error {
 	return nil
 }
 
-// fill lets all pods come at once, waits until no more are bound, counts, and empties the cluster.
+// fill creates all pods at once, waits until no more are bound, counts, and empties the cluster.
 func (d *duel) fill(ctx context.Context) (r result, err error) {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()

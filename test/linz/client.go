@@ -78,9 +78,9 @@ type client struct {
 	// known is what the client last saw, by key; epochs are those of the partitions it believes to hold.
 	known  map[string]ledger.KV
 	epochs map[int32]int64
-	// versions numbers what is written, over all clients, so that no value is written twice.
+	// versions numbers the written values, over all clients, so that no value is written twice.
 	versions *atomic.Uint64
-	// behind: what it knows of documents and names has been refused.
+	// behind: a transaction on its view of documents and names has been refused.
 	behind bool
 	// broken lists violations that reads have shown.
 	broken []string
@@ -160,9 +160,8 @@ func (c *client) learn(kvs []ledger.KV, keys map[int]content) {
 	}
 }
 
-// lost takes over what a refused transaction has shown: who owns partitions. What nodes' documents and names
-// are is read, all of it at once, before anything is done again: one of them alone says nothing of the
-// others.
+// lost applies the owners of partitions that a refused transaction has shown. Nodes' documents and names are read
+// again, all of them at once, before the next operation: one of them alone says nothing about the others.
 func (c *client) lost(kvs []ledger.KV, keys map[int]content) {
 	owners := map[int]content{}
 	for i := range keys {

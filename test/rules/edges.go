@@ -114,7 +114,7 @@ var layers = []layer{
 	// How long an answer is waited for is about neither.
 	{dir: "pkg/events/jetstream", mayImport: []string{"pkg/events", "pkg/patience"}},
 	{dir: "pkg/events", mayImport: []string{"pkg/events"}},
-	// The loop knows no domain: what it drives is a parameter.
+	// The loop knows no domain: it is parameterized by the code that it drives.
 	{dir: "pkg/driver", mayImport: []string{"pkg/driver", "pkg/telemetry"}},
 	{dir: "pkg/telemetry", mayImport: []string{"pkg/telemetry", "pkg/events"}},
 	{dir: "pkg/state", mayImport: []string{"pkg/state", "pkg/events"}},

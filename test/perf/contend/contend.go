@@ -39,10 +39,10 @@ const PeerVersion = "kube-scheduler v1.36.3"
 // Contender is one way to schedule pods.
 type Contender struct {
 	Name string
-	// Start returns when the contender is ready. The ground ends what was started, even after an error.
+	// Start returns when the contender is ready. The ground ends the started processes, even after an error.
 	Start func(context.Context, *Ground) error
-	// StartPair starts two replicas that share the work or take over from each other; kill ends the one that leads, as
-	// a crash would. Nil for contenders that have no such thing.
+	// StartPair starts two replicas that share the work or take over from each other; kill ends the leading replica,
+	// as a crash would. Nil for contenders without replicas.
 	StartPair func(context.Context, *Ground) (kill func(), err error)
 	// Raw contenders bind the pods that exist when they start, or that arrive. They are no rivals but an upper bound.
 	Raw bool

@@ -34,7 +34,7 @@ func raws() []Contender {
 	return list
 }
 
-// startRaw binds what is there, or what comes, in the background.
+// startRaw binds existing pods, or arriving ones, in the background.
 func startRaw(ctx context.Context, g *Ground, clients int) error {
 	access := rest.CopyConfig(g.Cluster.Rest)
 	access.ContentType = "application/vnd.kubernetes.protobuf"

@@ -11,7 +11,7 @@ import (
 type Limit struct {
 	Part  string `json:"part"`
 	Value string `json:"value"`
-	// Says is the measure in words, Unit what follows the number.
+	// Says describes the measure, Unit follows the number.
 	Says string `json:"says"`
 	Unit string `json:"unit,omitempty"`
 	// AtLeast or AtMost is the bound; exactly one is set.
@@ -63,7 +63,7 @@ func ReadLimits(path string) ([]Limit, error) {
 	return limits, nil
 }
 
-// Judge reports whether an outcome keeps the limit, and what was seen. A part that has not run is nil.
+// Judge reports whether an outcome keeps the limit, and returns the value. A part that has not run is nil.
 func (l Limit) Judge(o *Outcome) (State, float64) {
 	switch {
 	case o == nil:

@@ -46,7 +46,7 @@ users:
 type Server struct {
 	http   *httptest.Server
 	encode codec
-	// events counts what was posted to events.k8s.io.
+	// events counts the events posted to events.k8s.io.
 	events atomic.Int64
 
 	mu struct {
@@ -262,7 +262,7 @@ func (s *Server) event(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body) // a client that is gone does not matter
 }
 
-// pod is one pod as it is now: who had no answer to a bind asks for it.
+// pod returns the present state of one pod: a client without an answer to a bind asks for it.
 func (s *Server) pod(w http.ResponseWriter, r *http.Request) {
 	key := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
 	s.mu.Lock()

@@ -21,7 +21,7 @@ const (
 	preempt = "preempt"
 	// open lets pods arrive at a rate, whatever becomes of them.
 	open = "open"
-	// failover has two replicas, of which the one that leads is killed.
+	// failover has two replicas; the leading one is killed.
 	failover = "failover"
 
 	namespace = "bench"
@@ -54,7 +54,7 @@ type result struct {
 	Arrival *arrival `json:"arrival,omitempty"`
 	Gap     *gap     `json:"gap,omitempty"`
 	shape
-	// Evicted is how many pods went for them, in mode preempt.
+	// Evicted is how many pods were evicted for them, in mode preempt.
 	Evicted int `json:"evicted,omitempty"`
 	// EventSeconds is from the last bind until every pod's Scheduled event was there, as far as a look that begins
 	// after the last bind can show. 0 for raw contenders, and in modes preempt and failover.

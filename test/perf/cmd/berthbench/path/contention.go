@@ -18,7 +18,7 @@ type contention struct {
 	// Txns are the shards' transactions, Conflicts those that the ledger refused.
 	Txns      int `json:"txns"`
 	Conflicts int `json:"conflicts"`
-	// Lost counts what they were refused for.
+	// Lost counts the refused transactions by their reason.
 	Lost map[string]int `json:"lost"`
 	// Placed is how many pods each shard placed.
 	Placed []int `json:"placed"`
