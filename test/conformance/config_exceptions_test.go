@@ -267,8 +267,8 @@ func TestAllNodesByDefault(t *testing.T) {
 	}
 }
 
-// TestUnpreparedPlugins: the plugins that we refuse at a point without the one before are
-// those that make upstream fail every pod there.
+// TestUnpreparedPlugins: we refuse a plugin at a point without the preparing point before it exactly where upstream
+// would fail every pod.
 func TestUnpreparedPlugins(t *testing.T) {
 	quietUpstream(t)
 	for _, half := range []struct{ before, point string }{{"preFilter", "filter"}, {"preScore", "score"}} {

@@ -431,7 +431,7 @@ func nodesOf(args extenderv1.ExtenderArgs) []corev1.Node {
 	return list
 }
 
-// extendedProfile is the default profile with extenders, and what they look after left to them.
+// extendedProfile is the default profile with extenders, and with the resources that they manage left to them.
 func extendedProfile(extenders []configv1.Extender) placement.ProfileConfig {
 	p := placement.DefaultProfile(corev1.DefaultSchedulerName)
 	p.Extenders, p.Preemption = extenders, upstreamPreemption

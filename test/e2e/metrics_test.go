@@ -34,16 +34,16 @@ type family struct {
 	Buckets []float64
 }
 
-// alerted are the ALPHA metrics of kube-scheduler that people alert on.
+// alerted are the ALPHA metrics of kube-scheduler that are used in alerts.
 var alerted = []string{
 	"scheduler_plugin_execution_duration_seconds", "scheduler_scheduling_algorithm_duration_seconds",
 	"scheduler_queueing_hint_execution_duration_seconds", "scheduler_cache_size", "scheduler_goroutines",
 	"scheduler_pod_scheduled_after_flush_total",
 }
 
-// The same workload on two clusters, under kube-scheduler and under Berth: every STABLE and BETA metric
-// that one exposes, the other does, of the same type and stability, with the same labels and buckets;
-// and the resources of the same pods are the same numbers.
+// The same workload on two clusters, under kube-scheduler and under Berth: both expose the same STABLE and BETA
+// metrics, of the same type and stability, with the same labels and buckets; and the resources of the same pods are
+// the same numbers.
 func TestMetricsAreKubeSchedulers(t *testing.T) {
 	t.Parallel()
 	var upstream, ours [2]string

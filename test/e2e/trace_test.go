@@ -92,8 +92,8 @@ func (s *stack) fillers(ns, cpu, class string) {
 	s.no(err)
 }
 
-// succeeded waits until the paths of a victim and of the pod that replaces it lead to each other. Of the
-// namespace's two pods the other one is its preemptor.
+// succeeded waits until the paths of a victim and of the pod that replaces it lead to each other. The namespace's
+// other pod is its preemptor.
 func (s *stack) succeeded(collector *harness.Collector, ns, victim, preemptor string) {
 	s.Helper()
 	replacement := ""

@@ -56,8 +56,8 @@ http: %q
 jetstream { store_dir: %q, sync_interval: always }
 `
 
-// natsCluster is the rest of it, for one of several. Clients do not learn of the other servers: a test decides by
-// which path they connect.
+// natsCluster is the rest of the configuration, for one of several servers. Clients do not learn of the other
+// servers: a test decides by which path they connect.
 const natsCluster = `cluster { name: berth, listen: %q, routes: [%s], no_advertise: true }
 `
 
@@ -158,8 +158,7 @@ func (m *Members) Stop(context.Context) error {
 	return nil
 }
 
-// BackUp ends all members as a loss of power would, copies what they have to a directory, and starts them
-// again.
+// BackUp ends all members as a loss of power would, copies their data to a directory, and starts them again.
 func (m *Members) BackUp(ctx context.Context, to string) error {
 	return m.exchange(ctx, m.dir, to)
 }

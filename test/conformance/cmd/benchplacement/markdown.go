@@ -14,7 +14,7 @@ import (
 //go:embed page.md.tmpl
 var page string
 
-// markdown is the report for people.
+// markdown is the report for readers.
 func (r *report) markdown() (string, error) {
 	t, err := template.New("page").Funcs(template.FuncMap{
 		"grouped": grouped, "micros": micros, "millis": millis, "percent": percent, "ratio": ratio,
