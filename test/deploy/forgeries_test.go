@@ -18,8 +18,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 )
 
-// forgedEviction: a descheduler that asks for whatever it likes gets no pod whose disruption budget
-// forbids it: the binder claims from the budget, and sends what it may through the eviction API.
+// forgedEviction: a descheduler that requests any eviction it likes gets no pod whose disruption budget forbids it:
+// the binder claims from the budget, and sends allowed evictions through the eviction API.
 func (s *system) forgedEviction(t *testing.T) {
 	const ns = "kept"
 	s.create(&corev1.Namespace{ObjectMeta: named(ns)})

@@ -12,9 +12,8 @@ import (
 // it from and would call itself v0.0.0-master.
 const kubernetesVersion = "1.36.3"
 
-// olderVersions are the releases of older minor versions that Berth is tested
-// on besides, oldest first. The module kubernetes-1.35 pins that of 1.35, and
-// its programs have names such as kube-apiserver-1.35.
+// olderVersions are the releases of older minor versions that Berth is also tested on, oldest first. The module
+// kubernetes-1.35 pins that of 1.35, and its programs have names such as kube-apiserver-1.35.
 var olderVersions = []string{"1.34.4", "1.35.4"}
 
 // Target is one program to build.

@@ -18,7 +18,7 @@ import (
 type Spec struct {
 	// Name appears in messages and in the state file.
 	Name string
-	// Path is the program, Args what follows it on the command line.
+	// Path is the program, Args its arguments.
 	Path string
 	Args []string
 	// Env is added to the supervisor's environment.

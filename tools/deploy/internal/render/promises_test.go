@@ -249,7 +249,7 @@ var ofKubeScheduler = []string{
 	"patch resource.k8s.io/resourceclaims/binding",
 }
 
-// beyondThose are the others, by role, each with what it is for.
+// beyondThose are the other rights, each with its purpose by role.
 var beyondThose = map[string]map[string]string{
 	"create pods/eviction": {
 		"berth-binder": "evictions that disruption budgets may forbid",
