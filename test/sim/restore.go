@@ -120,7 +120,7 @@ func (w *world) breakConnections() {
 	}
 }
 
-// fail has the caller hear that there is no answer.
+// fail ends the call for the caller, without an answer.
 func (c *call) fail() { c.done, c.result, c.err = true, nil, errUnknown }
 
 // goBack makes Kubernetes what a backup has. The kubelets of nodes that it does not know register them again.
