@@ -130,7 +130,7 @@ func (k *keeper) stop(ctx context.Context) error {
 		return nil
 	}
 	if !k.mu.wasReady {
-		k.mu.running.Kill() // it may be starting, and would say that it was interrupted
+		k.mu.running.Kill() // it may be starting, and would report the interrupt
 		return nil
 	}
 	return k.mu.running.Stop(ctx)

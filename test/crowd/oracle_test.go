@@ -97,7 +97,7 @@ func (o *oracle) revision(revision int64, events []ledger.Event, fresh map[strin
 	if writes > 0 {
 		o.cost.txns, o.cost.writes = o.cost.txns+1, o.cost.writes+writes
 	}
-	// All that one transaction places is there at once: the rules hold for it as a whole.
+	// All placements of one transaction take effect at once: the rules hold for it as a whole.
 	for _, uid := range touched {
 		o.check(revision, uid)
 	}

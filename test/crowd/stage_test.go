@@ -23,12 +23,12 @@ import (
 )
 
 const (
-	// beat is how often the stage offers and binds; offerAgain is when an offer without an
-	// answer is made once more, offersAtOnce how many one shard gets in a beat.
+	// beat is how often the stage offers and binds; offerAgain is when an offer without an answer is repeated,
+	// offersAtOnce how many one shard gets in a beat.
 	beat         = 20 * time.Millisecond
 	offerAgain   = 2 * time.Second
 	offersAtOnce = 96
-	// slowestBind is how long a bind takes at most, in beats; each is as long as it likes.
+	// slowestBind is how long a bind takes at most, in beats; the actual duration is random.
 	slowestBind = 10
 	rackKey     = "example.com/rack"
 	namespace   = "d"
@@ -160,7 +160,7 @@ func apartFrom(selector *metav1.LabelSelector) *corev1.Affinity {
 	}}
 }
 
-// fact stores an object as the API server does, and keeps what the log will say of it.
+// fact stores an object as the API server does, and keeps its fact for the log.
 func (s *stage) fact(k events.Kind, o interface {
 	metav1.Object
 	Marshal() ([]byte, error)

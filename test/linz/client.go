@@ -134,7 +134,7 @@ func (c *client) read(ctx context.Context) {
 	called := c.history.now()
 	kvs, _, err := c.store.List(ctx, "")
 	if err != nil {
-		return // a read that was not answered says nothing
+		return // a read without an answer shows nothing
 	}
 	all := map[int]content{}
 	for i := range c.site.keys {
@@ -259,8 +259,8 @@ func (c *client) place(ctx context.Context, n int) error {
 	return nil
 }
 
-// commit carries a transaction out, again and again while its outcome is unknown, as the protocol
-// says: the identical one.
+// commit carries a transaction out; while its outcome is unknown, it sends the identical one again, as the protocol
+// requires.
 func (c *client) commit(ctx context.Context, txn ledger.Txn) (result ledger.TxnResult, known bool) {
 	for range 3 {
 		if result, known = c.once(ctx, txn); known || ctx.Err() != nil {

@@ -10,7 +10,7 @@ import (
 // module is the import path prefix of everything in this repository.
 const module = "github.com/berth-scheduler/berth/"
 
-// edge says where an outside package may be imported.
+// edge restricts where an outside package may be imported.
 type edge struct {
 	// prefix is an import path; it and what lies below it are meant.
 	prefix string
@@ -18,7 +18,7 @@ type edge struct {
 	except []string
 	// only are the folders that may import it. Empty: no folder may.
 	only []string
-	// tests says that _test.go files anywhere and test support may import it too.
+	// tests allows imports by _test.go files anywhere and by test support.
 	tests bool
 	// why becomes part of the message.
 	why string

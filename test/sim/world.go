@@ -292,7 +292,7 @@ func (w *world) sweep() error { return w.sweepOnce(true) }
 // sweepOnce is a sweep. With restart it starts processes which are down.
 func (w *world) sweepOnce(restart bool) error {
 	w.advance(sweepTime)
-	w.api.rv++ //
+	w.api.rv++ // another client's lease; without it a log that has lost its tail may stay silent
 	for _, p := range w.processes() {
 		if !p.base().up && restart { // a process that was draining when the faults ended is replaced, as in a rolling update
 			p.start()

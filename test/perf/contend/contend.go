@@ -11,8 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
-// Config is handed to every contender as it is. The rates are far above what any of them
-// reaches: client-go's default of 50 requests a second would measure that constant.
+// Config is given to every contender unchanged. The rates are far above the contenders' own: client-go's default of
+// 50 requests a second would measure that constant.
 const Config = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 clientConnection:

@@ -20,8 +20,8 @@ type Limit struct {
 	// Wall names a value of the same outcome: the best that this limit's value could be on that machine if the
 	// measured software cost nothing. Empty if no value gives that.
 	Wall string `json:"wall,omitempty"`
-	// Ratio says that the value compares two things within one run, so that runs on different
-	// machines can be compared by it.
+	// Ratio marks a value that compares two things within one run, so that runs on different machines can be compared
+	// by it.
 	Ratio bool `json:"ratio,omitempty"`
 	// Tolerance is by which part of the accepted value a new one may be worse; 0 is usualTolerance.
 	Tolerance float64 `json:"tolerance,omitempty"`

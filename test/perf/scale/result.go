@@ -131,7 +131,7 @@ func (w *world) result() (Result, error) {
 	return r, nil
 }
 
-// overfull looks for nodes with more pods than fit: what the ledger is there to prevent.
+// overfull looks for nodes with more pods than fit: which the ledger must prevent.
 func (w *world) overfull() error {
 	counts := map[int32]int{}
 	for _, p := range w.pods {

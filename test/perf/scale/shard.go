@@ -45,7 +45,7 @@ type output struct {
 	turns    []work.Turn
 	// tried counts searches for a node.
 	tried int
-	// more says that there is work left without input, soon that there will be after a while.
+	// more reports that there is work left without input, soon that there will be after a while.
 	more, soon bool
 }
 

@@ -29,8 +29,8 @@ type arrival struct {
 	SinceDue bench.Latency `json:"sinceDueMillis"`
 }
 
-// createAt creates pods at a rate per second, each when it is due, and says when each was. It
-// returns when all exist.
+// createAt creates pods at a rate per second, each when it is due, and returns when each was due. It returns once all
+// exist.
 func createAt(
 	ctx context.Context, client kubernetes.Interface, pods []*corev1.Pod, rate float64,
 ) (map[string]time.Time, error) {

@@ -19,7 +19,7 @@ const (
 	live    = "live"
 	drain   = "drain"
 	preempt = "preempt"
-	// open lets pods arrive at a rate, whatever becomes of them.
+	// open lets pods arrive at a rate, independently of their binds.
 	open = "open"
 	// failover has two replicas; the leading one is killed.
 	failover = "failover"
@@ -147,7 +147,7 @@ func (g *ground) measure(ctx context.Context, c contend.Contender, mode string, 
 	if mode == drain {
 		first, second = create, start
 	}
-	// 1. What is there before the clock starts.
+	// 1. The state before the clock starts.
 	if mode == preempt {
 		if err := g.stand(ctx, m.standing); err != nil {
 			return r, err
@@ -237,7 +237,8 @@ func (g *ground) used(mode string) (time.Duration, error) {
 	return harness.CPUTime(g.PIDs...)
 }
 
-// create creates the pods: at the rate in modes open and failover, and says when each was due; else as fast as it can.
+// create creates the pods: at the rate in modes open and failover, and returns when each was due; else as fast as it
+// can.
 func (g *ground) create(
 	ctx context.Context, pods []*corev1.Pod, mode string, rate float64,
 ) (due map[string]time.Time, err error) {

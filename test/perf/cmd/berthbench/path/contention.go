@@ -22,8 +22,8 @@ type contention struct {
 	Lost map[string]int `json:"lost"`
 	// Placed is how many pods each shard placed.
 	Placed []int `json:"placed"`
-	// Attempts is the bound of the last bucket with a pod in it: no pod needed more; 0 says that
-	// one needed more than the last bound.
+	// Attempts is the bound of the last bucket with a pod in it: no pod needed more; 0 means that a pod needed more
+	// than the last bound.
 	Attempts int `json:"mostAttempts"`
 }
 

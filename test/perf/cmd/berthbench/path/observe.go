@@ -93,7 +93,7 @@ type watched struct {
 	traces    string
 }
 
-// watch starts one, warm. It is there, to be ended, even on error.
+// watch starts a watched track, warm. It returns the track even on error, so that the caller can end it.
 func (m *measurement) watch(ctx context.Context, s setting) (w *watched, err error) {
 	w = &watched{}
 	if s.Observed == traces {
