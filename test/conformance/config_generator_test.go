@@ -214,8 +214,7 @@ func (g *configGenerator) queueSort() tree {
 	}
 }
 
-// plugins draws lists that a profile can run with: whatever is disabled, something sorts the
-// queue and something binds.
+// plugins draws lists that a profile can run with: whatever is disabled, a plugin sorts the queue and a plugin binds.
 func (g *configGenerator) plugins(sorting tree) tree {
 	lists := tree{}
 	if g.chance(60) {

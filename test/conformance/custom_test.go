@@ -150,7 +150,7 @@ func listen(made *plugins.Runtime, d *diary, done chan<- struct{}) {
 	}
 }
 
-// binding has a client take bindings for made.
+// binding makes a client treat bindings as successful.
 func binding(client *fake.Clientset) *fake.Clientset {
 	client.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		return a.GetSubresource() == "binding", a.(clienttesting.CreateAction).GetObject(), nil

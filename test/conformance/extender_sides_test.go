@@ -274,7 +274,7 @@ func (d *shardDriver) step(in step.Input) error {
 	return d.out.Fatal
 }
 
-// start has the shard know the cluster, hold all partitions, and be offered the pod.
+// start gives the shard the cluster's facts and all partitions, and offers it the pod.
 func (d *shardDriver) start(c *extendedCase) error {
 	session, err := d.store.OpenSession(d.ctx, time.Minute)
 	if err != nil {

@@ -23,7 +23,7 @@ type answered struct {
 	subject string
 	// body is the content that the answer needs in order to do harm, if it needs any.
 	body string
-	// by are those that may publish there anyway, and a service that would only hear itself.
+	// by are those that may publish there anyway, and a service that would only receive its own messages.
 	by []string
 }
 

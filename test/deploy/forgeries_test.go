@@ -35,7 +35,7 @@ func (s *system) forgedEviction(t *testing.T) {
 	}, metav1.CreateOptions{})
 	s.no(err)
 	s.bound(ns, 1, placedWithin)
-	// Kubernetes evicts a pod that is pending whatever a budget says.
+	// Kubernetes evicts a pod that is pending regardless of budgets.
 	s.eventually(placedWithin, "the pod runs", func(ctx context.Context) (string, error) {
 		now, err := s.client.CoreV1().Pods(ns).Get(ctx, pod.Name, metav1.GetOptions{})
 		if err != nil || now.Status.Phase == corev1.PodRunning {
@@ -77,8 +77,8 @@ func (s *system) forgedEviction(t *testing.T) {
 	}
 }
 
-// forgedReservation: a shard that reserves what no node has, for the pod that forgedPlacement left
-// pending, is found by who checks.
+// forgedReservation: a shard that reserves more than any node has, for the pod that forgedPlacement left pending, is
+// detected by the checks.
 func (s *system) forgedReservation(t *testing.T) {
 	const name = "demo-0001"
 	pod, err := s.client.CoreV1().Pods("forged").Get(t.Context(), "victim", metav1.GetOptions{})

@@ -142,7 +142,7 @@ func (s *system) arrivals(ns string) (stop func() int) {
 	}
 }
 
-// lose has a member go and returns what brings it back.
+// lose makes a member fail and returns the function that brings it back.
 func (s *system) lose(l loss, members map[string]*member) (back func()) {
 	s.Helper()
 	service, number, _ := strings.Cut(l.member, "-")

@@ -185,7 +185,7 @@ func (s *system) foreignKeys(t *testing.T) {
 			if _, _, err := store.List(t.Context(), roster.PrefixMember); err != nil {
 				t.Errorf("the %s cannot read: %v", as, err)
 			}
-			// A revision that no key ever has: nothing is written, even by who might.
+			// A revision that no key ever has: nothing is written, even by a service with the right.
 			_, err = store.Commit(t.Context(), ledger.Txn{
 				Compares: []ledger.Compare{{Key: c.key, Target: ledger.ModRevision, Revision: 1 << 60}},
 				Puts:     []ledger.Put{{Key: c.key, Value: []byte("x")}},

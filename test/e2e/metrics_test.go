@@ -155,7 +155,8 @@ func (s *stack) liveThrough(get func(path string) (string, error)) (pages [2]str
 	s.create(newPod(ns, "urgent", "3500m", ofPriority("high")))
 	s.nodeOf(ns, "urgent")
 	s.addNodes(nodeSpec{name: "node-3", capacity: "4"})
-	// The node of one of the Deployment's pods: who deschedules moves it, to the new one; elsewhere it stays.
+	// The node of one of the Deployment's pods: the descheduling side moves it, to the new one; on the other side it
+	// stays.
 	for _, pod := range s.pods(ns) {
 		if pod.Labels["app"] == "web" && pod.Spec.NodeName != "" {
 			s.taint(pod.Spec.NodeName, corev1.Taint{Key: "retired", Effect: corev1.TaintEffectNoSchedule})

@@ -153,7 +153,7 @@ func (f *fleet) restore(backup string) {
 	kit.AtEnd(f.T, func(ctx context.Context) error { return f.replay(ctx, history) })
 }
 
-// renewed waits until the ledger has a second generation that is open, and a queue says that it has begun it.
+// renewed waits until the ledger has a second generation that is open, and a queue reports that it has begun it.
 func (f *fleet) renewed() {
 	f.Helper()
 	f.eventually(renewedWithin, "the ledger begins anew", func(ctx context.Context) (string, error) {

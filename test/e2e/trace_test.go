@@ -80,7 +80,7 @@ func followPath(t *testing.T, protocol string) {
 	s.succeeded(collector, ns, victim, uid)
 }
 
-// fillers are one pod of a deployment, and whatever replaces it.
+// fillers are one pod of a deployment, and its replacements.
 func (s *stack) fillers(ns, cpu, class string) {
 	s.Helper()
 	pod := template("filler", cpu)

@@ -26,7 +26,7 @@ const (
 	noVictims = "No preemption victims found for incoming pod"
 )
 
-// upstream says that it is kube-scheduler that has to do what the lab says.
+// upstream means that kube-scheduler has to do what the lab describes.
 func (l *lab) upstream() bool { return *scheduler == kubeScheduler }
 
 // observe starts to watch evictions and deletions of pods.

@@ -112,7 +112,7 @@ func (m *Members) Start(i int) (err error) {
 	return err
 }
 
-// Healthy waits until every member says that it is well.
+// Healthy waits until every member reports that it is healthy.
 func (m *Members) Healthy(ctx context.Context) error {
 	return Eventually(ctx, readyWithin, m.kind+" is healthy", func(ctx context.Context) (string, error) {
 		for i, url := range m.healths {
@@ -136,7 +136,7 @@ func (m *Members) Pause(i int) error { return m.running[i].Signal(syscall.SIGSTO
 // Resume ends a Pause.
 func (m *Members) Resume(i int) error { return m.running[i].Signal(syscall.SIGCONT) }
 
-// Leader is the member of an etcd that leads, -1 when none says so.
+// Leader is the leading member of an etcd, -1 when no member reports one.
 func (m *Members) Leader(ctx context.Context) int {
 	for i, url := range m.URLs {
 		text, err := fetch(ctx, url+"/metrics")

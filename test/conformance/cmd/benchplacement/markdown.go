@@ -92,7 +92,7 @@ func (r *report) LowestShare() float64 {
 // quietShare is the part of the time that a process has its processor on a quiet machine.
 const quietShare = 0.95
 
-// Busy says that the machine had other things to do.
+// Busy reports that the machine had other work to do.
 func (r *report) Busy() bool { return r.LowestShare() < quietShare }
 
 // Required is the bound on resident memory, in words.

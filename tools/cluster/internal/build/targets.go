@@ -27,7 +27,7 @@ type Target struct {
 	Module string
 	// Package is the import path of the program's main package.
 	Package string
-	// Own says that the package is the module's own code, not a dependency.
+	// Own means that the package is the module's own code, not a dependency.
 	Own bool
 	// Uses are folders of other modules of this repository whose code is in the program, relative to Module.
 	Uses []string

@@ -27,7 +27,7 @@ type Spec struct {
 	LogFile string
 	// Grace is the time between SIGTERM and SIGKILL; zero means 10 s.
 	Grace time.Duration
-	// MayEnd says that the program's work can be done: status 0 is no fault.
+	// MayEnd means that the program's work can be done: status 0 is no fault.
 	MayEnd bool
 }
 

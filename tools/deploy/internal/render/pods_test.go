@@ -100,7 +100,7 @@ func forAll(v podValue) string { return v.all }
 func own(v podValue) string    { return v.own }
 func both(v podValue) string   { return v.both }
 
-// TestEveryPodTakesWhatIsForAll: whatever makes pods, in every variant.
+// TestEveryPodTakesWhatIsForAll: every workload that makes pods, in every variant.
 func TestEveryPodTakesWhatIsForAll(t *testing.T) {
 	secret := set("image.pullSecrets", parse(t, "[{name: registry}]"))
 	for _, d := range everyPod(t, podValuesAt(t, "pods", forAll), secret) {

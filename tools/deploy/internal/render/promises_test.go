@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/tools/deploy/internal/render"
 )
 
-// podSpec finds the template of whatever makes pods.
+// podSpec finds the template of any object that makes pods.
 func podSpec(o *unstructured.Unstructured) (map[string]any, bool) {
 	path := []string{"spec", "template", "spec"}
 	if o.GetKind() == "CronJob" {
