@@ -31,7 +31,7 @@ const (
 	nodes = "tools/cluster/examples/demo-nodes.yaml"
 	// members of each store.
 	members = 3
-	// restartAfter is how long a supervisor waits before it starts what has ended again.
+	// restartAfter is how long a supervisor waits before it restarts a process that has ended.
 	restartAfter = time.Second
 	// settledWithin bounds the time from the last repair until every pod is bound.
 	settledWithin = 4 * time.Minute
@@ -184,7 +184,7 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// apply lets one fault happen and returns what ends it.
+// apply makes one fault happen and returns the function that ends it.
 func (s *site) apply(ctx context.Context, f fault) (heal func() error, err error) {
 	switch f.kind {
 	case kill:

@@ -82,8 +82,7 @@ func (k *keeper) look() {
 	}
 }
 
-// endedAnew reports whether the last thing that the process said is that the ledger's store is not the
-// one that it knew.
+// endedAnew reports whether the process's last message is that the ledger's store is not the one that it knew.
 func (k *keeper) endedAnew() bool {
 	tail := strings.TrimSpace(k.mu.running.Tail())
 	return strings.Contains(tail[strings.LastIndex(tail, "\n")+1:], "ledger: the store ")
@@ -118,7 +117,7 @@ func (k *keeper) pause() (heal func() error, err error) {
 		return func() error { return nil }, nil
 	}
 	return func() error {
-		_ = paused.Signal(syscall.SIGCONT) // fails only when it was killed meanwhile
+		_ = paused.Signal(syscall.SIGCONT) // fails only if it was killed in the meantime
 		return nil
 	}, paused.Signal(syscall.SIGSTOP)
 }
@@ -131,7 +130,7 @@ func (k *keeper) stop(ctx context.Context) error {
 		return nil
 	}
 	if !k.mu.wasReady {
-		k.mu.running.Kill() // it may be starting, and would say that it was interrupted
+		k.mu.running.Kill() // it may be starting, and would report the interrupt
 		return nil
 	}
 	return k.mu.running.Stop(ctx)

@@ -22,7 +22,7 @@ import (
 const (
 	// namespace of all pods.
 	namespace = "chaos"
-	// every so often, some pods come; beyond keep, as many of those that are bound go.
+	// every so often, some pods are created; beyond keep, as many of the bound ones are deleted.
 	every = 1500 * time.Millisecond
 	some  = 12
 	keep  = 350
@@ -107,8 +107,7 @@ func (l *load) step(ctx context.Context) error {
 	return nil
 }
 
-// cordonAnother takes a node out that holds reservations, as likely as not, and gives the one
-// before back.
+// cordonAnother cordons a node, which probably holds reservations, and uncordons the previous one.
 func (l *load) cordonAnother(ctx context.Context) error {
 	if l.cordoned != "" {
 		if err := l.cordon(ctx, l.cordoned, false); err != nil {

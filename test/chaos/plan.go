@@ -40,8 +40,8 @@ const (
 	// A record that cannot be decoded appears in a stream.
 	poisonFacts     faultKind = "poison the facts"
 	poisonDecisions faultKind = "poison the decisions"
-	// All members of the etcd go for a moment, and what they have is copied; and go, and begin again on
-	// that copy.
+	// All members of the etcd are stopped for a moment, and their data is copied; or they are stopped and started
+	// again on that copy.
 	backUp  faultKind = "back the ledger up"
 	restore faultKind = "restore the ledger"
 )

@@ -39,8 +39,8 @@ func (s *site) deleteNode(ctx context.Context, name string) (heal func() error, 
 	}, nil
 }
 
-// poison appends what no reader understands: a record that is like others but for what is in it, and one
-// that has nothing of the envelope either.
+// poison appends records that no reader understands: one that is like others except for its content, and one that
+// lacks the envelope too.
 func (s *site) poison(ctx context.Context, stream eventlog.Stream) error {
 	like := events.EncodeFact(events.Fact{Kind: events.KindPod, UID: "poison", Namespace: "none", Name: "poison"})
 	if stream == eventlog.Decisions {
@@ -70,8 +70,8 @@ func (s *site) record(ctx context.Context) (err error) {
 	return err
 }
 
-// restore has the ledger begin again as it was backed up. What happened in it since is in a recording
-// that ends before; another one begins with what is back.
+// restore makes the ledger begin again from its backup. The changes since then are in a recording that ends before;
+// another one begins with the restored state.
 func (s *site) restore(ctx context.Context) error {
 	if err := s.history.Stop(ctx); err != nil {
 		return err

@@ -26,8 +26,8 @@ type configException string
 const (
 	// noAddress: an extender must have one. Upstream fails every call instead.
 	noAddress configException = "extender without an address"
-	// alphaPlugin: plugins behind alpha gates are strangers here; upstream knows them
-	// whatever the gate says, and they do nothing.
+	// alphaPlugin: plugins behind alpha gates are unknown here; upstream knows them even with the gate off, and they
+	// do nothing.
 	alphaPlugin configException = "alpha plugins"
 	// unknownDisabled: a name that is disabled must exist too. Upstream does not look.
 	unknownDisabled configException = "unknown plugin disabled"
@@ -110,7 +110,7 @@ func exceptionOfEntry(m mistake, f *fileView, g []string) configException {
 	return ""
 }
 
-// multiPointDecides reports whether a plugin runs at some point because multiPoint says so.
+// multiPointDecides reports whether a plugin runs at some point because of multiPoint.
 func multiPointDecides(p *schedulerv1.Plugins, name string) bool {
 	has := func(list []schedulerv1.Plugin, name string) bool {
 		return slices.ContainsFunc(list, func(e schedulerv1.Plugin) bool { return e.Name == name })
@@ -267,8 +267,8 @@ func TestAllNodesByDefault(t *testing.T) {
 	}
 }
 
-// TestUnpreparedPlugins: the plugins that we refuse at a point without the one before are
-// those that make upstream fail every pod there.
+// TestUnpreparedPlugins: we refuse a plugin at a point without the preparing point before it exactly where upstream
+// would fail every pod.
 func TestUnpreparedPlugins(t *testing.T) {
 	quietUpstream(t)
 	for _, half := range []struct{ before, point string }{{"preFilter", "filter"}, {"preScore", "score"}} {

@@ -51,7 +51,7 @@ func constraint(key, when string, skew int) tree {
 	return c
 }
 
-// visibleFaults leave a file readable; the others hide what else is wrong.
+// visibleFaults leave a file readable; the others hide further mistakes.
 var (
 	visibleFaults = concat(numberFaults, profileFaults, pluginFaults, argumentFaults, extenderFaults, berthFaults)
 	allFaults     = concat(visibleFaults, decodingFaults)

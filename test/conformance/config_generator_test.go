@@ -103,7 +103,7 @@ func (g *configGenerator) file() ([]byte, error) {
 	return append(data, strings.Join(g.lines, "")...), err
 }
 
-// faults puts in the one whose turn it is, after others that do not hide it.
+// faults puts in the fault of this turn, after others that do not hide it.
 func (g *configGenerator) faults(turn int) {
 	g.round = turn / len(allFaults)
 	for range g.IntN(3) {
@@ -214,8 +214,7 @@ func (g *configGenerator) queueSort() tree {
 	}
 }
 
-// plugins draws lists that a profile can run with: whatever is disabled, something sorts the
-// queue and something binds.
+// plugins draws lists that a profile can run with: whatever is disabled, a plugin sorts the queue and a plugin binds.
 func (g *configGenerator) plugins(sorting tree) tree {
 	lists := tree{}
 	if g.chance(60) {
@@ -310,7 +309,7 @@ func (g *configGenerator) wildPlugins() {
 	}
 }
 
-// profile returns one of the profiles, made if there is none.
+// profile returns one of the profiles, or makes one if there is none.
 func (g *configGenerator) profile() tree {
 	all, _ := g.root["profiles"].([]any)
 	if len(all) == 0 {
@@ -320,7 +319,7 @@ func (g *configGenerator) profile() tree {
 	return all[g.IntN(len(all))].(tree)
 }
 
-// section returns a map in a map, made if there is none.
+// section returns a map in a map, and makes it if there is none.
 func (g *configGenerator) section(in tree, key string) tree {
 	s, ok := in[key].(tree)
 	if !ok {

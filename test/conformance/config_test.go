@@ -38,9 +38,9 @@ var (
 	configSeed     = flag.Uint64("configseed", 0, "seed of the first configuration file; 0: TEST_SEED")
 )
 
-// TestConfigurations: kube-scheduler and Berth accept the same files and make the same of
-// them, and of those that they refuse they name the same fields for the same kinds of
-// mistakes. configException lists where they differ on purpose.
+// TestConfigurations: kube-scheduler and Berth accept the same files with the same results, and for the files that
+// they refuse they name the same fields for the same kinds of mistakes. configException lists the intended
+// differences.
 func TestConfigurations(t *testing.T) {
 	first := seedtest.First(t, *configSeed)
 	t.Logf("first seed %d; replay with -args -configseed=%d -configurations=%d", first, first, *configurations)
@@ -235,8 +235,7 @@ func compareAccepted(want verdict, got *berthconfig.Configuration) []string {
 	return problems
 }
 
-// expectedConnection: without limits in the file there are none (freeClient), and a
-// negative one is none.
+// expectedConnection: a file without limits, or with a negative one, means no limit (freeClient).
 func expectedConnection(want *verdict) berthconfig.ClientConnection {
 	c := want.internal.ClientConnection
 	out := berthconfig.ClientConnection{

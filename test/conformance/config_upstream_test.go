@@ -221,9 +221,8 @@ func enabledAnywhere(p *config.Plugins, name string) bool {
 	return false
 }
 
-// peel finds all that is wrong with the plugins of a profile. Building a framework stops at
-// the first; so that one is mended, and the next comes to light. Arguments are the defaults:
-// what is wrong with them is known already.
+// peel finds all mistakes about the plugins of a profile. Building a framework stops at the first mistake; peel
+// repairs it, which reveals the next. Arguments are the defaults: their mistakes are known already.
 func (l *upstreamLoader) peel(
 	ctx context.Context, file *schedulerv1.Plugins, p *config.KubeSchedulerProfile, path *field.Path,
 ) []finding {

@@ -123,7 +123,7 @@ func compareCustom(t *testing.T, seed uint64, seen map[string]int) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("seed %d: upstream (-) and ours (+) differ:\n%s\nfor %s", seed, diff, c)
 	}
-	if !want.Failed || theirs.has("Reserve") { // an error ends what is asked at the same time, or does not
+	if !want.Failed || theirs.has("Reserve") { // an error may or may not end the parallel calls
 		if diff := cmp.Diff(theirs.sorted(), mine.sorted()); diff != "" {
 			t.Errorf("seed %d: what plugins saw in upstream (-) and in ours (+) differs:\n%s\nfor %s", seed, diff, c)
 		}
@@ -150,7 +150,7 @@ func listen(made *plugins.Runtime, d *diary, done chan<- struct{}) {
 	}
 }
 
-// binding has a client take bindings for made.
+// binding makes a client treat bindings as successful.
 func binding(client *fake.Clientset) *fake.Clientset {
 	client.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		return a.GetSubresource() == "binding", a.(clienttesting.CreateAction).GetObject(), nil

@@ -23,8 +23,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// The plugins below are written as for kube-scheduler, and know of no other. They note what they are called with
-// and shown.
+// The plugins below are written as for kube-scheduler, and know of no other scheduler. They note their calls and
+// arguments.
 
 // diary holds the notes of plugins, for the side that runs them.
 type diary struct {
@@ -34,7 +34,7 @@ type diary struct {
 	handle fwk.Handle
 }
 
-// activated notes pods that are to be tried at once.
+// activated notes pods that must be tried at once.
 func (d *diary) activated(names ...string) {
 	for _, name := range names {
 		d.note("activated %s", name)
@@ -87,8 +87,8 @@ func picture(n fwk.NodeInfo) string {
 		" ", n.GetPVCRefCounts())
 }
 
-// racks lets no more than so many pods of an app into one rack: annotations "rack-limit", and "racks" for the only
-// ones.
+// racks allows a limited number of pods of an app in one rack: annotation "rack-limit" is the limit, and "racks"
+// lists the only racks allowed.
 type racks struct {
 	*diary
 	handle fwk.Handle
@@ -193,7 +193,7 @@ func (r *racks) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, e
 	}}, nil
 }
 
-// prices prefers cheap nodes: the annotation "price" of the node as its informer has it, and what is requested there.
+// prices prefers cheap nodes: the annotation "price" of the node according to its informer, and the requests on it.
 // Its arguments are the price of nodes without, and how many points the cheapest gets.
 type prices struct {
 	*diary
@@ -328,7 +328,7 @@ func (t *tickets) at(point string, state fwk.CycleState, pod *corev1.Pod, node s
 	return pod.Annotations[t.name]
 }
 
-// toActivate leaves a pod in the cycle that is to be tried when it has come so far.
+// toActivate leaves a pod in the cycle state that must be tried when this pod has reached the named point.
 func (t *tickets) toActivate(state fwk.CycleState, when string) {
 	data, err := state.Read(framework.PodsToActivateKey)
 	if err != nil {
@@ -426,7 +426,7 @@ func (t *tickets) PreBind(ctx context.Context, state fwk.CycleState, pod *corev1
 	return nil
 }
 
-// PostFilter notes what it is shown, and helps few.
+// PostFilter notes its arguments, and helps few pods.
 func (t *tickets) PostFilter(
 	_ context.Context, state fwk.CycleState, pod *corev1.Pod, verdicts fwk.NodeToStatusReader,
 ) (*fwk.PostFilterResult, *fwk.Status) {

@@ -51,7 +51,7 @@ func (c *extendedCase) upstream(ctx context.Context, extenders []configv1.Extend
 	return c.upstreamWith(ctx, configv1.KubeSchedulerConfiguration{Extenders: extenders}, nil, nil)
 }
 
-// activator notes what is put into the scheduling queue at once.
+// activator notes the pods that are put into the scheduling queue at once.
 type activator struct {
 	queue.SchedulingQueue
 	note func(names ...string)
@@ -72,8 +72,8 @@ func noteActivated(sched *upstreamscheduler.Scheduler, note func(names ...string
 	}
 }
 
-// upstreamWith does so with a configuration, and with plugins that are none of its own. Those have informers of
-// the nodes, and what they want activated is noted.
+// upstreamWith does so with a configuration, and with plugins that are none of its own. Those have informers of the
+// nodes, and the pods that they want activated are noted.
 func (c *extendedCase) upstreamWith(
 	ctx context.Context, given configv1.KubeSchedulerConfiguration, plugins runtimeregistry.Registry,
 	activated func(names ...string),
@@ -186,7 +186,7 @@ func fateOf(status *fwk.Status, nominating *fwk.NominatingInfo) fate {
 }
 
 // ours runs a shard's core for one pod, with real clients of the extenders; about answers questions about victims.
-// tied are the nodes that are as good as the one chosen.
+// tied are the nodes that are as good as the chosen one.
 func (c *extendedCase) ours(
 	t *testing.T, extenders []configv1.Extender, about func(step.Consult) step.Advice,
 ) (v fate, tied []string, err error) {
@@ -219,7 +219,7 @@ func (c *extendedCase) ours(
 	return v, d.tied(profile, pod, c, nil, v.Node), nil
 }
 
-// shardDriver does what is around a shard's core.
+// shardDriver does the work around a shard's core.
 type shardDriver struct {
 	ctx      context.Context
 	store    *mem.Store
@@ -274,7 +274,7 @@ func (d *shardDriver) step(in step.Input) error {
 	return d.out.Fatal
 }
 
-// start has the shard know the cluster, hold all partitions, and be offered the pod.
+// start gives the shard the cluster's facts and all partitions, and offers it the pod.
 func (d *shardDriver) start(c *extendedCase) error {
 	session, err := d.store.OpenSession(d.ctx, time.Minute)
 	if err != nil {
@@ -340,7 +340,7 @@ func (d *shardDriver) decide() (events.Decision, error) {
 	return events.Decision{}, fmt.Errorf("no decision: %+v", d.out)
 }
 
-// bind has the core see the pod bound, and does what it wants done then.
+// bind lets the core see the pod bound, and performs the effects that it then requests.
 func (d *shardDriver) bind(c *extendedCase, node string) error {
 	pod := c.pod.DeepCopy()
 	pod.Spec.NodeName, pod.ResourceVersion = node, "1000000" // later than all there are
@@ -366,7 +366,7 @@ func (d *shardDriver) bind(c *extendedCase, node string) error {
 	return err
 }
 
-// tied are the nodes with as many points as the one chosen.
+// tied are the nodes with the same score as the chosen one.
 func (d *shardDriver) tied(
 	profile *placement.Profile, pod *state.Pod, c *extendedCase, guidance *placement.Guidance, chosen string,
 ) []string {

@@ -81,9 +81,9 @@ type fate struct {
 	Node, Message string
 	Plugins       []string
 	Failed        bool
-	// Binder says that an extender has bound it.
+	// Binder reports that an extender has bound it.
 	Binder bool
-	// Nominated is the node that it is nominated to: others go for it there, or a plugin says so.
+	// Nominated is the node that it is nominated to: victims are evicted for it there, or a plugin nominated it.
 	Nominated string
 }
 
@@ -259,7 +259,7 @@ func extendedPod(name, cpu string) *corev1.Pod {
 	}
 }
 
-// extenderServer answers as a function of seed, extender and node, and notes who asked what.
+// extenderServer answers as a function of seed, extender and node, and notes the requests of each side.
 type extenderServer struct {
 	*httptest.Server
 	seed uint64
@@ -285,7 +285,7 @@ func newExtenderServer(t *testing.T, seed uint64) *extenderServer {
 	return s
 }
 
-// addressed gives extenders their addresses, by who asks.
+// addressed gives extenders their addresses, which differ by side.
 func (s *extenderServer) addressed(list []configv1.Extender, who string) []configv1.Extender {
 	list = slices.Clone(list)
 	for i := range list {
@@ -393,7 +393,7 @@ func (s *extenderServer) filter(name string, args extenderv1.ExtenderArgs) exten
 			r.FailedAndUnresolvableNodes[node.Name] = "never " + node.Name
 		case 2:
 			r.FailedNodes[node.Name], r.FailedAndUnresolvableNodes[node.Name] = "a", "b"
-		case 3: // says nothing
+		case 3: // an empty answer
 		default:
 			left = append(left, node.Name)
 			kept.Items = append(kept.Items, node)
@@ -431,7 +431,7 @@ func nodesOf(args extenderv1.ExtenderArgs) []corev1.Node {
 	return list
 }
 
-// extendedProfile is the default profile with extenders, and what they look after left to them.
+// extendedProfile is the default profile with extenders, and with the resources that they manage left to them.
 func extendedProfile(extenders []configv1.Extender) placement.ProfileConfig {
 	p := placement.DefaultProfile(corev1.DefaultSchedulerName)
 	p.Extenders, p.Preemption = extenders, upstreamPreemption

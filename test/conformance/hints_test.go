@@ -24,8 +24,8 @@ const hintsPerCluster = 200
 // mostExceptedHints is the share of hints, in thousandths, that may differ on purpose. (Measured: 1.)
 const mostExceptedHints = 10
 
-// TestHints: a change of the cluster wakes a pod that one plugin rejected exactly when
-// upstream's queueing hints of that plugin say so.
+// TestHints: a change of the cluster wakes a pod that one plugin rejected exactly when upstream's queueing hints of
+// that plugin do.
 func TestHints(t *testing.T) { compareAllHints(t, placementtest.Small) }
 
 // TestVolumeHints is TestHints in clusters with volumes.

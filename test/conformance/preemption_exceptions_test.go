@@ -85,8 +85,8 @@ func TestLeavingPodsAndSpread(t *testing.T) {
 	}
 }
 
-// TestSharedPortPreempted: two pods of a node have the same host port, and one may go. When
-// upstream tries what would be without that one, the port seems free.
+// TestSharedPortPreempted: two pods of a node have the same host port, and one may go. When upstream simulates the
+// removal of that pod, the port seems free.
 func TestSharedPortPreempted(t *testing.T) {
 	c := zoned(since(labelled("default", "a", "web", "one"), 1, 80), since(labelled("default", "b", "web", "one"), 2, 80))
 	c.Nodes = c.Nodes[:1]
@@ -101,9 +101,9 @@ func TestSharedPortPreempted(t *testing.T) {
 	}
 }
 
-// TestSharedClaimPreempted: two pods have a claim that is for one, because something else than a scheduler
-// put them there, and one may go. When upstream tries what would be without that one, the claim seems free.
-// So it does without a pod of another namespace whose claim has the same name.
+// TestSharedClaimPreempted: two pods share a claim that is for one pod, because something other than a scheduler put
+// them there, and one may be evicted. When upstream simulates the removal of that pod, the claim seems free. The same
+// happens when it removes a pod of another namespace whose claim has the same name.
 func TestSharedClaimPreempted(t *testing.T) {
 	t.Run("two users", func(t *testing.T) { claimSeemsFree(t, "default") })
 	t.Run("other namespace", func(t *testing.T) { claimSeemsFree(t, "team") })

@@ -65,8 +65,8 @@ func compareAllPreemptions(t *testing.T, size placementtest.Size) *preemptionTal
 	return seen
 }
 
-// preemptionTally counts what came out. forClaims are those whose pod has a claim that is for one pod, which
-// another had.
+// preemptionTally counts the outcomes. forClaims are those whose pod has a claim that is for one pod, which another
+// pod had.
 type preemptionTally struct {
 	total, preempted, inVain, ineligible, several, exceeding, limited, tied, forClaims int
 	// unanswered are attempts that end with an error of upstream's before it preempts.

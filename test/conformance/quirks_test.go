@@ -15,11 +15,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/names"
 )
 
-// Upstream's cache forgets or mixes up some of what happened, so that its answer depends on
-// the order of events and not on the cluster alone. Ours does not follow it there. So that
-// all the rest can be compared after random histories, the functions here put right what
-// upstream's memory got wrong, and nothing else; each has a test below which shows what
-// upstream says if it is left alone.
+// Upstream's cache forgets or mixes up some past events, so that its answer depends on their order and not on the
+// cluster alone. Ours does not follow it there. So that everything else can be compared after random histories, the
+// functions here correct exactly these errors in upstream's memory; each has a test below that shows upstream's
+// answer without the correction.
 
 // mendPorts: upstream keeps a set of a node's ports in use and frees a port with the first pod that is removed, even
 // if another one has it too. (Two pods with one port are not scheduled to one node, but static pods and pods with

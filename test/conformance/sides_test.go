@@ -226,8 +226,8 @@ func outcomeOf(r placement.Result) outcome {
 // limits are how many nodes the engine is asked to rank, in turn.
 var limits = []int{-1, 0, 1, 3}
 
-// engineDiff is how the engine's answer differs from the one from scratch, which has been
-// compared. A panic is a difference like others: it can be shrunk.
+// engineDiff is the difference between the engine's answer and the answer from scratch, which has been compared. A
+// panic is a difference like others: it can be shrunk.
 func (s *sides) engineDiff(in placement.Input, r placement.Result) (diff string) {
 	defer func() {
 		if p := recover(); p != nil {

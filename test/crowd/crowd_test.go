@@ -45,7 +45,7 @@ const (
 	startPatience = time.Minute
 )
 
-// size of a cluster, and of what is placed in it.
+// size of a cluster, and of its workload.
 type size struct {
 	racks, nodesPerRack int
 	// spread groups are evenly spread over the racks, apart groups have one pod in a rack; of a pair, the hermits

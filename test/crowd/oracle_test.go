@@ -12,8 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/registry"
 )
 
-// member is a pod as the oracle knows it: what it belongs to, and what the rules of the kinds
-// of groups say about it.
+// member is a pod as the oracle knows it: its group, and its part in the rules of the kinds of groups.
 type member struct {
 	kind  kind
 	group string
@@ -34,9 +33,9 @@ const (
 // maxSkew is that of spread groups.
 const maxSkew = 1
 
-// oracle follows the ledger, revision by revision, and knows nothing of guards, views or
-// shards: only who has been promised which node, and the rules as their users mean them.
-// Pods are never deleted here, so that what was promised stays.
+// oracle follows the ledger, revision by revision, and knows nothing of guards, views or shards: only which pod has
+// been promised which node, and the rules as their users mean them. Pods are never deleted here, so that promises
+// stay.
 type oracle struct {
 	pods map[string]member
 	// rack and room of each node, by UID; room in milli-CPU.
@@ -48,7 +47,7 @@ type oracle struct {
 	used   map[string]int64              // by node UID
 	shards map[string]int                // placements by shard
 	docs   map[string]ledger.NodeDoc     // by node UID
-	wrong  []string                      // what was violated
+	wrong  []string                      // violations
 	cost   struct{ txns, writes int }    // transactions that wrote to node documents or guards
 	checks map[kind]int                  // placements checked
 	bound  func(podUID string) (ok bool) // whether the stage has bound a pod
@@ -98,7 +97,7 @@ func (o *oracle) revision(revision int64, events []ledger.Event, fresh map[strin
 	if writes > 0 {
 		o.cost.txns, o.cost.writes = o.cost.txns+1, o.cost.writes+writes
 	}
-	// All that one transaction places is there at once: the rules hold for it as a whole.
+	// All placements of one transaction take effect at once: the rules hold for it as a whole.
 	for _, uid := range touched {
 		o.check(revision, uid)
 	}

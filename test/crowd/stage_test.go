@@ -23,12 +23,12 @@ import (
 )
 
 const (
-	// beat is how often the stage offers and binds; offerAgain is when an offer without an
-	// answer is made once more, offersAtOnce how many one shard gets in a beat.
+	// beat is how often the stage offers and binds; offerAgain is when an offer without an answer is repeated,
+	// offersAtOnce how many one shard gets in a beat.
 	beat         = 20 * time.Millisecond
 	offerAgain   = 2 * time.Second
 	offersAtOnce = 96
-	// slowestBind is how long a bind takes at most, in beats; each is as long as it likes.
+	// slowestBind is how long a bind takes at most, in beats; the actual duration is random.
 	slowestBind = 10
 	rackKey     = "example.com/rack"
 	namespace   = "d"
@@ -51,7 +51,7 @@ type stage struct {
 	order   []string
 	offered map[string]time.Time
 	tokens  uint64
-	// promised pods are to be bound, after so many beats.
+	// promised pods are bound after so many beats.
 	promised map[string]int
 	bound    map[string]bool
 	all      bool
@@ -160,7 +160,7 @@ func apartFrom(selector *metav1.LabelSelector) *corev1.Affinity {
 	}}
 }
 
-// fact stores an object as the API server does, and keeps what the log will say of it.
+// fact stores an object as the API server does, and keeps its fact for the log.
 func (s *stage) fact(k events.Kind, o interface {
 	metav1.Object
 	Marshal() ([]byte, error)
@@ -225,7 +225,7 @@ func (s *stage) ledger(b replica.Batch) {
 	}
 }
 
-// bind binds what was promised long enough ago.
+// bind binds pods that were promised long enough ago.
 func (s *stage) bind() {
 	for _, uid := range slices.Sorted(maps.Keys(s.promised)) {
 		if s.promised[uid]--; s.promised[uid] >= 0 {

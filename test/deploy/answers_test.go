@@ -23,7 +23,7 @@ type answered struct {
 	subject string
 	// body is the content that the answer needs in order to do harm, if it needs any.
 	body string
-	// by are those that may publish there anyway, and a service that would only hear itself.
+	// by are those that may publish there anyway, and a service that would only receive its own messages.
 	by []string
 }
 
@@ -117,7 +117,7 @@ func (a *attacker) strike(n int, v answered) {
 }
 
 // foreignAnswers: NATS checks the subject that a client publishes to, and not the one where it wants the answer. A
-// service that asks what it may ask, and names a subject that it may not publish to for the answer, does no harm.
+// service that sends an allowed request, and names for the answer a subject that it may not publish to, does no harm.
 func (s *system) foreignAnswers(t *testing.T) {
 	root := s.natsClient(t, "root")
 	js, err := root.JetStream()
@@ -150,7 +150,7 @@ func (s *system) foreignAnswers(t *testing.T) {
 	}
 }
 
-// harm names what is no longer as it was.
+// harm names the state that has changed.
 func harm(js nats.JetStreamContext, before *nats.StreamInfo, requests *nats.Subscription) string {
 	var all []string
 	streams := []string{snapshotStream}

@@ -287,8 +287,8 @@ spec: {policyName: NS, validationActions: [Deny]}
 const rehearsals = "has(object.deleteOptions) && has(object.deleteOptions.dryRun) && " +
 	"size(object.deleteOptions.dryRun) > 0"
 
-// deny has the API server refuse what is created of a resource in the run's namespace and is not allowed, and waits
-// until it refuses what try tries.
+// deny makes the API server refuse objects of a resource in the run's namespace that are created and not allowed, and
+// waits until it refuses the attempt of try.
 func (r run) deny(resource, allowed string, try func(context.Context) error) {
 	r.Helper()
 	_, err := r.kubectl(strings.NewReplacer("NS", r.ns, "RESOURCE", resource, "ALLOWED", allowed).Replace(denial),
@@ -356,7 +356,7 @@ func (b *bench) preemptsPastBudget(r run) error {
 	return r.see("urgent", "it is bound", placed)
 }
 
-// budget is on the fillers; it waits for the controller that works out what it allows.
+// budget covers the fillers; it waits for the controller that computes the allowed disruptions.
 func (r run) budget(minimum int, allows int32) {
 	r.Helper()
 	least := intstr.FromInt(minimum)

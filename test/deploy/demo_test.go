@@ -84,8 +84,8 @@ func (s *system) ledgerFlags() []string {
 	}
 }
 
-// logFlags lead an operator's command to the log, as the observer: the administrator is in the account of the streams,
-// where no service hears what is asked.
+// logFlags lead an operator's command to the log, as the observer: the administrator is in the account of the
+// streams, where no service hears requests.
 func (s *system) logFlags() []string {
 	return []string{
 		"--nats-url", strings.Join(s.stores.natsURLs(), ","), "--nats-ca-file", s.file("observer", "ca.crt"),

@@ -18,8 +18,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 )
 
-// forgedEviction: a descheduler that asks for whatever it likes gets no pod whose disruption budget
-// forbids it: the binder claims from the budget, and sends what it may through the eviction API.
+// forgedEviction: a descheduler that requests any eviction it likes gets no pod whose disruption budget forbids it:
+// the binder claims from the budget, and sends allowed evictions through the eviction API.
 func (s *system) forgedEviction(t *testing.T) {
 	const ns = "kept"
 	s.create(&corev1.Namespace{ObjectMeta: named(ns)})
@@ -35,7 +35,7 @@ func (s *system) forgedEviction(t *testing.T) {
 	}, metav1.CreateOptions{})
 	s.no(err)
 	s.bound(ns, 1, placedWithin)
-	// Kubernetes evicts a pod that is pending whatever a budget says.
+	// Kubernetes evicts a pod that is pending regardless of budgets.
 	s.eventually(placedWithin, "the pod runs", func(ctx context.Context) (string, error) {
 		now, err := s.client.CoreV1().Pods(ns).Get(ctx, pod.Name, metav1.GetOptions{})
 		if err != nil || now.Status.Phase == corev1.PodRunning {
@@ -77,8 +77,8 @@ func (s *system) forgedEviction(t *testing.T) {
 	}
 }
 
-// forgedReservation: a shard that reserves what no node has, for the pod that forgedPlacement left
-// pending, is found by who checks.
+// forgedReservation: a shard that reserves more than any node has, for the pod that forgedPlacement left pending, is
+// detected by the checks.
 func (s *system) forgedReservation(t *testing.T) {
 	const name = "demo-0001"
 	pod, err := s.client.CoreV1().Pods("forged").Get(t.Context(), "victim", metav1.GetOptions{})

@@ -87,7 +87,7 @@ func newWalk(t *testing.T) *walk {
 }
 
 // applyPolicy applies a file of deploy/k8s/components that has a MutatingAdmissionPolicy. An API server without that
-// kind refuses it, and takes what else is in the file.
+// kind refuses it, and accepts the rest of the file.
 func (w *walk) applyPolicy(file ...string) {
 	w.Helper()
 	path := filepath.Join(append([]string{programs.Root, "deploy", "k8s", "components"}, file...)...)
@@ -102,7 +102,7 @@ func (w *walk) applyPolicy(file ...string) {
 	}
 }
 
-// give has new pods of a namespace get a scheduler name: by a policy, or where there is none by themselves.
+// give makes new pods of a namespace get a scheduler name: by a policy, or directly where there is none.
 func (w *walk) give(ns, name string) {
 	w.Helper()
 	if w.policies {

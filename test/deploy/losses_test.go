@@ -142,7 +142,7 @@ func (s *system) arrivals(ns string) (stop func() int) {
 	}
 }
 
-// lose has a member go and returns what brings it back.
+// lose makes a member fail and returns the function that brings it back.
 func (s *system) lose(l loss, members map[string]*member) (back func()) {
 	s.Helper()
 	service, number, _ := strings.Cut(l.member, "-")
@@ -164,7 +164,7 @@ func (s *system) lose(l loss, members map[string]*member) (back func()) {
 		process.Kill()
 	}
 	if !store {
-		// At debug, so that noSecrets sees what is logged at most.
+		// At debug, so that noSecrets sees the most verbose log.
 		return func() { members[l.member] = s.start(service, l.member+"-again", "--log-level=debug") }
 	}
 	return func() {
@@ -181,8 +181,7 @@ var refusals = []string{
 	"permission denied", "Permissions Violation", "forbidden", "Unauthorized", "Authorization Violation",
 }
 
-// noRefusals reads the members' logs: a right that is missing may cost no more than time,
-// and would not be seen otherwise.
+// noRefusals reads the members' logs: a missing right may cost only time, and would not be noticed otherwise.
 func (s *system) noRefusals(t *testing.T, members map[string]*member) {
 	for name, m := range members {
 		raw, err := os.ReadFile(m.Log)

@@ -195,7 +195,7 @@ func TestObserver(t *testing.T) {
 	}
 }
 
-// command runs berth and returns what it writes.
+// command runs berth and returns its output.
 func (s *system) command(args ...string) string {
 	s.Helper()
 	result, err := programs.Command(s.Context(), args...)

@@ -168,7 +168,7 @@ func TestNoPermissionOfTheBinderIsSpare(t *testing.T) {
 	}
 }
 
-// needs has the binder do a step with a permission of a role, and watches it fail without.
+// needs makes the binder do a step with a permission of a role, and checks that it fails without.
 func (b *bench) needs(t *testing.T, role string, rule rbacv1.PolicyRule, one step) {
 	t.Helper()
 	begin := time.Now()

@@ -113,9 +113,8 @@ func (st *stores) lost(store string) {
 	}
 }
 
-// TestALostStoreIsRebuilt does what the runbook says when all members of a store are gone, with their
-// volumes, or come back from a backup, step by step and nothing besides: what runs stays where it is, and what
-// comes afterwards is placed.
+// TestALostStoreIsRebuilt follows the runbook for a store all of whose members are gone, with their volumes, or come
+// back from a backup, step by step and nothing else: running pods stay where they are, and later pods are placed.
 func TestALostStoreIsRebuilt(t *testing.T) {
 	s := newSystem(t, sixtyNodes)
 	s.install("overlays/ha")

@@ -61,9 +61,9 @@ func TestEverySubjectIsGiven(t *testing.T) {
 	}
 }
 
-// TestTheStreamsAnswerRequestsOnly: an account that heard what is published in the account of the streams could have
-// NATS deliver records there to a subject of its choice. And to an account that does not import this request NATS
-// gives an API of its own, which answers in addition to that of the streams' account.
+// TestTheStreamsAnswerRequestsOnly: an account that could subscribe in the account of the streams could make NATS
+// deliver records there to a subject of its choice. And to an account that does not import this request NATS gives an
+// API of its own, which answers in addition to that of the streams' account.
 func TestTheStreamsAnswerRequestsOnly(t *testing.T) {
 	rights := read(t, storesOf)
 	_, account, _ := strings.Cut(rights, "berth-log {")
@@ -84,7 +84,7 @@ func TestTheStreamsAnswerRequestsOnly(t *testing.T) {
 	}
 }
 
-// operators are keys that people write, as etcd's root, and no service.
+// operators are keys that operators write, as etcd's root, and no service.
 var operators = []string{"pause/"}
 
 // TestEveryKeyOfTheLedgerHasAWriter: a new one is refused by etcd until a role has it.

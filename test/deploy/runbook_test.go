@@ -24,7 +24,7 @@ var oneLineEach = strings.NewReplacer("\\\n  ", "", "\n  ", " ")
 // needsPods are commands of kubectl that take a pod that runs.
 var needsPods = regexp.MustCompile(` (exec|wait|logs|delete) `)
 
-// runbook runs on the API server what a block of docs/runbook.md says, without what takes a pod that runs. The block is
+// runbook runs a block of docs/runbook.md on the API server, without commands that need a running pod. The block is
 // the one that contains a text.
 func (s *system) runbook(contains string) {
 	s.Helper()

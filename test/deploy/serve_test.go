@@ -33,7 +33,7 @@ export BERTH_LEDGER='%s'
 export BERTH_LOG='%s'
 `
 
-// TestServe starts what TestDemoAsShipped does, and leaves it to people until they interrupt it.
+// TestServe starts the same system as TestDemoAsShipped, and leaves it to its users until they interrupt it.
 func TestServe(t *testing.T) {
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
@@ -78,7 +78,7 @@ func alone(t *testing.T, path string) {
 	}
 }
 
-// pid writes a member's process id where people find it.
+// pid writes a member's process id to a file for users.
 func (s *system) pid(name string, id int) {
 	s.Helper()
 	s.no(os.WriteFile(filepath.Join(s.dir, name+".pid"), []byte(strconv.Itoa(id)+"\n"), 0o644))

@@ -113,7 +113,7 @@ func decision(kind events.DecisionKind, pod events.PodRef) []eventlog.Message {
 	})}
 }
 
-// foreignWords: what one service may say, no other may.
+// foreignWords: no service may publish what only another service may.
 func (s *system) foreignWords(t *testing.T) {
 	nobody := events.PodRef{UID: "nobody", Namespace: "none", Name: "none"}
 	fact := []eventlog.Message{events.EncodeFact(events.Fact{Kind: events.KindPod, UID: "nobody"})}
@@ -147,7 +147,7 @@ func (s *system) foreignWords(t *testing.T) {
 	}
 }
 
-// foreignKeys: what one service writes in the ledger, no other may, and all read.
+// foreignKeys: no service may write the keys of another in the ledger, and all may read them.
 func (s *system) foreignKeys(t *testing.T) {
 	for _, c := range []struct {
 		key string
@@ -185,7 +185,7 @@ func (s *system) foreignKeys(t *testing.T) {
 			if _, _, err := store.List(t.Context(), roster.PrefixMember); err != nil {
 				t.Errorf("the %s cannot read: %v", as, err)
 			}
-			// A revision that no key ever has: nothing is written, even by who might.
+			// A revision that no key ever has: nothing is written, even by a service with the right.
 			_, err = store.Commit(t.Context(), ledger.Txn{
 				Compares: []ledger.Compare{{Key: c.key, Target: ledger.ModRevision, Revision: 1 << 60}},
 				Puts:     []ledger.Put{{Key: c.key, Value: []byte("x")}},

@@ -71,7 +71,7 @@ func (s *system) natsClient(t *testing.T, as string) *nats.Conn {
 	return c
 }
 
-// denied reports whether the server refused what was sent before.
+// denied reports whether the server refused the previous message.
 func denied(t *testing.T, c *nats.Conn) bool {
 	t.Helper()
 	if err := c.FlushTimeout(refusedWithin); err != nil && !errors.Is(err, nats.ErrPermissionViolation) {
@@ -167,7 +167,7 @@ func (s *system) forgedFact(t *testing.T) {
 	s.no(shard.Stop(t.Context()))
 }
 
-// foreignInboxes tries to hear what is for others, answers of the server to other services among them.
+// foreignInboxes tries to receive messages for others, answers of the server to other services among them.
 func (s *system) foreignInboxes(t *testing.T) {
 	heard := map[string][]string{"_INBOX.>": nil, "_INBOX.x": nil}
 	for subject, by := range heardBy {

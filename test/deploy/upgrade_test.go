@@ -20,7 +20,7 @@ var (
 	previousBerth = flag.String("previous-berth", "", "the berth of that version")
 )
 
-// installations are the kustomizations, and values files of the same names, that people install and upgrade.
+// installations are the kustomizations, and values files of the same names, that users install and upgrade.
 var installations = []string{"ha", "second-scheduler", "replace-default", "descheduler-job", "descheduler-cronjob"}
 
 // program runs a program against the cluster, and ends the test if it fails.
@@ -36,7 +36,7 @@ func (s *system) program(name string, args ...string) string {
 	return string(out)
 }
 
-// nothingLeft waits until the cluster has no object of Berth, of whatever kind.
+// nothingLeft waits until the cluster has no object of Berth, of any kind.
 func (s *system) nothingLeft() {
 	s.Helper()
 	kinds := strings.Fields(s.program("kubectl", "api-resources", "--verbs=list", "-o", "name"))
@@ -89,9 +89,9 @@ func TestChartIsUpgraded(t *testing.T) {
 	}
 }
 
-// TestPeersGetAnAuthority does what docs/upgrade.md says for stores whose members had no authority of their own: one
-// member after the other is replaced, twice, and both stores take writes after each. In the end no certificate of a
-// service is one of a member. NATS begins with empty volumes where that page says so.
+// TestPeersGetAnAuthority follows docs/upgrade.md for stores whose members had no authority of their own: one member
+// after the other is replaced, twice, and both stores take writes after each. In the end no certificate of a service
+// is one of a member. NATS begins with empty volumes where that page requires it.
 func TestPeersGetAnAuthority(t *testing.T) {
 	s := newSystem(t, "")
 	before, err := s.kubectl("", "kustomize", filepath.Join(*previous, "k8s", "overlays", "ha"))

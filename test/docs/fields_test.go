@@ -39,7 +39,7 @@ type fileTypes struct {
 	heading string
 	// dirs are the folders of their packages: of the repository, or "module:folder" of one that it uses.
 	dirs []string
-	// begin are the types with which a reader starts; arguments says that all named ...Args are.
+	// begin are the types with which a reader starts; arguments means that all named ...Args are.
 	begin     []string
 	arguments bool
 }

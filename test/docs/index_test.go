@@ -37,7 +37,7 @@ func TestMissingPagesOfTheIndexAreFound(t *testing.T) {
 	}
 }
 
-// checkIndex returns what is wrong with the index, by page.
+// checkIndex returns the problems of the index, by page.
 func checkIndex(t *testing.T, top fs.FS) (wrong []string) {
 	t.Helper()
 	times := map[string]int{}

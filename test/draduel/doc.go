@@ -9,5 +9,5 @@
 //
 // When everything is bound, all pods are deleted, and devices that are still in a claim then have leaked.
 //
-// Run it with `make dra-duel`. Start reading at account.go (what is counted), then duel.play.
+// Run it with `make dra-duel`. Start reading at account.go (the counts), then duel.play.
 package draduel

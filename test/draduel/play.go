@@ -20,8 +20,8 @@ import (
 
 const (
 	shards = 4
-	// stillFor is how long nothing more has to be bound before the play counts as over: longer than
-	// the longest pause after a failed attempt.
+	// stillFor is how long no further pod may be bound before the play ends: longer than the longest pause after a
+	// failed attempt.
 	stillFor = 20 * time.Second
 	// lookEvery is how often the number of bound pods is looked at.
 	lookEvery = 500 * time.Millisecond
@@ -149,7 +149,7 @@ func (d *duel) breaks(ctx context.Context, bound int) error {
 	return nil
 }
 
-// fill lets all pods come at once, waits until no more are bound, counts, and empties the cluster.
+// fill creates all pods at once, waits until no more are bound, counts, and empties the cluster.
 func (d *duel) fill(ctx context.Context) (r result, err error) {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -175,8 +175,8 @@ func (d *duel) fill(ctx context.Context) (r result, err error) {
 	return r, err
 }
 
-// settle returns when everything is bound that has to be, or nothing more is: with devices given away
-// twice there are pods left over for which no scheduler finds one.
+// settle returns when every pod that has to be bound is bound, or when binds have stopped: with devices given away
+// twice, pods are left over for which no scheduler finds one.
 func (d *duel) settle(ctx context.Context, seen *harness.Binds, began time.Time) (time.Duration, error) {
 	want, last, at := d.pods()+d.exclusive, -1, began
 	for {

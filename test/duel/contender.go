@@ -44,7 +44,7 @@ profiles:
 // contender is a way to schedule and to deschedule.
 type contender struct {
 	name string
-	// start returns when everything is ready. The ground ends what was started, even after an error.
+	// start returns when everything is ready. The ground ends the started processes, even after an error.
 	start func(ctx context.Context, g *contend.Ground) error
 }
 

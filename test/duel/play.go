@@ -17,8 +17,8 @@ import (
 	"github.com/berth-scheduler/berth/test/perf/contend"
 )
 
-// settle is how long nothing arrives at the end, so that what was begun can end: the slowest pod takes eight seconds
-// to stop, and the longest pause after an attempt is ten.
+// settle is how long no pod arrives at the end, so that everything in progress can end: the slowest pod takes eight
+// seconds to stop, and the longest pause after an attempt is ten.
 const settle = 30 * time.Second
 
 // duel is all plays.
@@ -33,7 +33,7 @@ type result struct {
 	seed      int64
 	// arrived pods, and those of them that were bound at some time.
 	arrived, bound int
-	// waiting are those that wait in the end, with what they say.
+	// waiting are the pods that wait in the end, with their messages.
 	waiting []string
 	// evictions of any kind, and those for another pod.
 	evictions, preempted int

@@ -23,7 +23,7 @@ func (r result) String() string {
 		r.arrived, r.bound, len(r.waiting), r.evictions, r.preempted, strings.Join(parts, ", "))
 }
 
-// report prints the report, and writes it to the file if there is to be one.
+// report prints the report, and writes it to the file if one is wanted.
 func (d *duel) report(ctx context.Context, results []result) error {
 	head, err := bench.NewHead(ctx, d.programs)
 	if err != nil {

@@ -124,7 +124,7 @@ func (c *churn) come(round int) {
 	c.budgetsAllow(1)
 	c.create(newPods(c.ns, "urgent", spots, "1500m", selecting(lab, spot), ofPriority("high"))...)
 	c.replace()
-	// The victims are gone; what stays, the holders and the urgent pods are left.
+	// The victims are gone; the holders and the urgent pods are left.
 	c.bound(c.ns, 2+2*spots, placedWithin)
 	for i := range spots {
 		c.nodeOf(c.ns, fmt.Sprintf("urgent-%04d", i))
@@ -158,7 +158,7 @@ func (c *churn) budgetsAllow(n int32) {
 	})
 }
 
-// replace has a node go and another one of its name come, with a pod on each.
+// replace deletes a node and registers another one of its name, with a pod on each.
 func (c *churn) replace() {
 	c.Helper()
 	c.deletePods(c.ns, "replaced")
@@ -168,7 +168,8 @@ func (c *churn) replace() {
 	c.nodeOf(c.ns, "replaced")
 }
 
-// documented checks that what has come has documents: else it could not be collected.
+// documented checks that the objects of this round have documents: otherwise the test of their collection would be
+// void.
 func (c *churn) documented(round int) {
 	c.Helper()
 	size, err := c.etcd.Size(c.Context())
@@ -181,7 +182,7 @@ func (c *churn) documented(round int) {
 	}
 }
 
-// leave deletes what has come in a round, and waits until neither Kubernetes nor a promise has any of it.
+// leave deletes the objects of a round, and waits until they are gone from Kubernetes and from all promises.
 func (c *churn) leave() {
 	c.Helper()
 	coming := metav1.ListOptions{FieldSelector: "metadata.name!=lasting,metadata.name!=replaced"}
@@ -205,7 +206,7 @@ func (c *churn) leave() {
 	c.handedOver()
 }
 
-// collected waits until the ledger holds again what it held before the first round.
+// collected waits until the ledger is as it was before the first round.
 func (c *churn) collected(round int) {
 	c.Helper()
 	begin := time.Now()

@@ -115,8 +115,7 @@ func TestCostOfAPlacement(t *testing.T) {
 	}
 }
 
-// However many pods have come and gone, the ledger holds what is in flight, and a small
-// document for each node.
+// However many pods have come and gone, the ledger holds only the pods in flight, and a small document for each node.
 func TestLedgerDoesNotGrow(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, sixtyNodes)

@@ -124,8 +124,7 @@ func needingLicence(p *corev1.Pod) {
 	p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "EDITION", Value: "full"}}
 }
 
-// An extender decides where the pods go that ask for what it manages, and binds them; other pods it never
-// hears of.
+// An extender decides on the nodes of pods that request its resource, and binds them; it never receives other pods.
 func TestExtender(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, "")

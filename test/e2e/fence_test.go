@@ -27,8 +27,8 @@ const frozen = "this namespace is frozen"
 const reportedWithin = 2 * time.Minute
 
 // A tenant's policies deny binds and every change of pods. Reservations are taken back all the same, because a fence
-// changes the pod's status; where that is denied too, the pod's owner and the operator see what is denied. When the
-// policies go, the pod is bound.
+// changes the pod's status; where that is denied too, the pod's owner and the operator see the denial. When the
+// policies are deleted, the pod is bound.
 func TestFenceUnderPolicies(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, "")

@@ -115,7 +115,7 @@ type order struct {
 	transactions int
 }
 
-// placements reads the history of the ledger: who was placed where, in what order.
+// placements reads the history of the ledger: which pods were placed where, in what order.
 func (s *stack) placements(history []ledger.Event, pods []corev1.Pod) order {
 	s.Helper()
 	apps := map[string]string{}

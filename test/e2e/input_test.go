@@ -17,8 +17,8 @@ import (
 // refusedWithin bounds how long `berth up` may take to refuse its command line.
 const refusedWithin = 30 * time.Second
 
-// Bad input is refused in one line that names the flag or file, the field and what is accepted;
-// the exit code is not zero and nothing stays behind.
+// Bad input is refused in one line that names the flag or file, the field and the accepted values; the exit code is
+// not zero and nothing is left behind.
 func TestBadInputIsRefusedInOneLine(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, "")

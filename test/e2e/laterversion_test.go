@@ -66,7 +66,7 @@ func TestFieldsOfALaterVersionStay(t *testing.T) {
 	s.audit()
 }
 
-// laterMember writes as a later version would, and watches what becomes of it.
+// laterMember writes as a later version would, and observes the fate of its fields.
 type laterMember struct {
 	store ledger.Store
 	// known is every value as it is.
@@ -107,7 +107,7 @@ func (l *laterMember) run(ctx context.Context) error {
 	}
 }
 
-// look holds a new value against the one before.
+// look compares a new value with the previous one.
 func (l *laterMember) look(ev ledger.Event) {
 	before := l.known[ev.Key]
 	delete(l.known, ev.Key)

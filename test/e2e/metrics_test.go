@@ -34,16 +34,16 @@ type family struct {
 	Buckets []float64
 }
 
-// alerted are the ALPHA metrics of kube-scheduler that people alert on.
+// alerted are the ALPHA metrics of kube-scheduler that are used in alerts.
 var alerted = []string{
 	"scheduler_plugin_execution_duration_seconds", "scheduler_scheduling_algorithm_duration_seconds",
 	"scheduler_queueing_hint_execution_duration_seconds", "scheduler_cache_size", "scheduler_goroutines",
 	"scheduler_pod_scheduled_after_flush_total",
 }
 
-// The same workload on two clusters, under kube-scheduler and under Berth: every STABLE and BETA metric
-// that one exposes, the other does, of the same type and stability, with the same labels and buckets;
-// and the resources of the same pods are the same numbers.
+// The same workload on two clusters, under kube-scheduler and under Berth: both expose the same STABLE and BETA
+// metrics, of the same type and stability, with the same labels and buckets; and the resources of the same pods are
+// the same numbers.
 func TestMetricsAreKubeSchedulers(t *testing.T) {
 	t.Parallel()
 	var upstream, ours [2]string
@@ -155,7 +155,8 @@ func (s *stack) liveThrough(get func(path string) (string, error)) (pages [2]str
 	s.create(newPod(ns, "urgent", "3500m", ofPriority("high")))
 	s.nodeOf(ns, "urgent")
 	s.addNodes(nodeSpec{name: "node-3", capacity: "4"})
-	// The node of one of the Deployment's pods: who deschedules moves it, to the new one; elsewhere it stays.
+	// The node of one of the Deployment's pods: the descheduling side moves it, to the new one; on the other side it
+	// stays.
 	for _, pod := range s.pods(ns) {
 		if pod.Labels["app"] == "web" && pod.Spec.NodeName != "" {
 			s.taint(pod.Spec.NodeName, corev1.Taint{Key: "retired", Effect: corev1.TaintEffectNoSchedule})

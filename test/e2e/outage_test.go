@@ -20,7 +20,7 @@ import (
 const (
 	// awayFor is how long a dependency is away: longer than the leases of members last.
 	awayFor = 15 * time.Second
-	// noticedWithin bounds the time until every process that needs it says so.
+	// noticedWithin bounds the time until every process that needs it reports the outage.
 	noticedWithin = 30 * time.Second
 	// waiting are the pods that come while it is away.
 	waiting = 60

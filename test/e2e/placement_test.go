@@ -192,7 +192,7 @@ func userNode(s *stack, ns string) {
 			s.Errorf("%s: node %q, deleted %v: it was not Berth's to touch", name, pod.Spec.NodeName, pod.DeletionTimestamp)
 		}
 	}
-	// The user overcommitted the node on purpose; the audit would say so for ever.
+	// The user overcommitted the node on purpose; the audit would report that for ever.
 	s.deletePods(ns, "user-0", "user-1")
 	s.nodeOf(ns, "late")
 }

@@ -18,10 +18,10 @@ import (
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
-// A program with plugins compiled in schedules by a profile that names them: pods that need a licence go where
-// there are any, two shards give away no more than there are, each has its number before it is bound, and other pods go
-// anywhere. Pods of a group wait for each other, with their places held. One plugin binds by itself. The
-// program without the plugins refuses the profile.
+// A program with plugins compiled in schedules by a profile that names them: pods that need a licence are placed on
+// nodes that have some, two shards assign no more than exist, each pod has its number before it is bound, and other
+// pods are placed anywhere. Pods of a group wait for each other, with their places held. One plugin binds by itself.
+// The program without the plugins refuses the profile.
 func TestPlugin(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, "")
@@ -101,7 +101,7 @@ func (s *stack) brought(ns string) {
 // group creates two pods of a group of three, whose places are held until the third comes.
 func (s *stack) group(ns string) {
 	s.Helper()
-	// Each has a node of its own: who loses a race gives up its place, and the others theirs.
+	// Each has a node of its own: a pod that loses a race gives up its place, and the others theirs.
 	grouped := func(i int) *corev1.Pod {
 		node := fmt.Sprintf("together-%d", i)
 		s.addNodes(nodeSpec{name: node})

@@ -73,7 +73,7 @@ func TestImportantPodGetsAPlace(t *testing.T) {
 // lingering keeps a deleted pod there until letGo.
 func lingering(p *corev1.Pod) { p.Finalizers = []string{"berth.dev/lingers"} }
 
-// letGo lets the one pod with a prefix go that is being deleted, and returns it.
+// letGo finishes the deletion of the one terminating pod with a prefix, and returns it.
 func (s *stack) letGo(ns, prefix string) corev1.Pod {
 	s.Helper()
 	var victim corev1.Pod

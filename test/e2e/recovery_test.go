@@ -21,8 +21,8 @@ const (
 	recoveredWithin = 2 * time.Minute
 )
 
-// Berth may be killed in the middle of a burst: started again on the same data it resumes. It may be stopped:
-// started on an empty directory it rebuilds what it needs. No pod is lost, none bound twice.
+// Berth may be killed in the middle of a burst: started again on the same data it resumes. It may be stopped: started
+// on an empty directory it rebuilds its state. No pod is lost, none bound twice.
 func TestRestartInTheMiddleOfABurst(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, sixtyNodes)

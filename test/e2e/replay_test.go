@@ -113,7 +113,7 @@ func nodesFile(t *testing.T, n int) string {
 	return path
 }
 
-// mixedPods are pods of which most are plain and the others have rules about nodes or each other.
+// mixedPods are mostly plain pods; the others have rules about nodes or each other.
 func mixedPods(ns string, n int) []*corev1.Pod {
 	pods := make([]*corev1.Pod, n)
 	for i := range pods {

@@ -109,7 +109,7 @@ func admit(pod *corev1.Pod) {
 	pod.Status.Phase = corev1.PodPending
 }
 
-// newReplayed starts what makes records: a queue, two shards and a binder on stores of their own.
+// newReplayed starts the producers of records: a queue, two shards and a binder on stores of their own.
 func newReplayed(s *stack, args ...string) *fleet {
 	s.Helper()
 	f := &fleet{stack: s, members: map[string]*harness.Berth{}}

@@ -25,7 +25,7 @@ const (
 	// When the backup is taken, running pods are bound and pending ones are not; lateComers fill the cluster
 	// afterwards.
 	running, pending, lateComers = 36, 8, smallNodes*slots - 36 - 8
-	// ended pods of those that ran are deleted after the backup, and successors come.
+	// ended is how many running pods are deleted after the backup, successors how many pods come then.
 	ended, successors = 12, 16
 	// renewedWithin bounds the time from the restart of the API server until the ledger has begun a new generation,
 	// which takes half a minute.
@@ -72,7 +72,7 @@ func TestKubernetesIsRestoredFromABackup(t *testing.T) {
 	s.audit()
 }
 
-// backUpWithPending takes a backup while pods are pending, and returns where the others are.
+// backUpWithPending takes a backup while pods are pending, and returns the nodes of the bound ones.
 func (s *stack) backUpWithPending(f *fleet, ns string) map[types.UID]string {
 	s.Helper()
 	placed := s.places(ns)
@@ -153,7 +153,7 @@ func (f *fleet) restore(backup string) {
 	kit.AtEnd(f.T, func(ctx context.Context) error { return f.replay(ctx, history) })
 }
 
-// renewed waits until the ledger has a second generation that is open, and a queue says that it has begun it.
+// renewed waits until the ledger has a second generation that is open, and a queue reports that it has begun it.
 func (f *fleet) renewed() {
 	f.Helper()
 	f.eventually(renewedWithin, "the ledger begins anew", func(ctx context.Context) (string, error) {

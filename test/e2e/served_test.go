@@ -15,8 +15,8 @@ import (
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
-// An API server without claims to devices: Berth says so once, places pods that name none, and lets those
-// that do wait, with the reason in their condition. Nothing asks for what is not there again and again.
+// An API server without the API of device claims: Berth reports that once, places pods without claims, and lets pods
+// with claims wait, with the reason in their condition. It does not request the missing API again and again.
 func TestWithoutDevices(t *testing.T) {
 	t.Parallel()
 	const group = "resource.k8s.io/v1"

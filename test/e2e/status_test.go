@@ -79,7 +79,7 @@ func TestStatusAndLogLevel(t *testing.T) {
 	})
 }
 
-// asPlugin runs the program as kubectl does, who finds it by its name.
+// asPlugin runs the program as kubectl does, which finds it by its name.
 func (s *stack) asPlugin(want, data string) {
 	s.Helper()
 	dir := filepath.Join(s.dir, "plugins")

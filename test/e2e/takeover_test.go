@@ -25,12 +25,11 @@ const (
 	// slowly is how many requests a second the first leader makes, so that it dies with its
 	// work half done; halfDone is how many binds it makes.
 	slowly, halfDone = 10, 60
-	// lateBy is how far the standby's watch of pods is behind: it leads before it has seen
-	// what the leader did.
+	// lateBy is how far the standby's watch of pods is behind: it leads before it has seen the leader's binds.
 	lateBy = 10 * time.Second
 )
 
-// slow is a configuration file for the one who dies.
+// slow is a configuration file for the scheduler that dies.
 func (s *stack) slow(name, kubeconfig string, election bool) string {
 	text := fmt.Sprintf(`apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -121,8 +120,8 @@ func (s *stack) settleDown(seen *harness.Binds) {
 	})
 }
 
-// berthLeaderAndStandby starts two of each service. The second of those that read the API server
-// read late; what it returns kills the first of each.
+// berthLeaderAndStandby starts two of each service. The second of each service that reads the API server reads late;
+// the returned function kills the first of each.
 func (s *stack) berthLeaderAndStandby(late string) (kill func()) {
 	s.Helper()
 	f := &fleet{stack: s, members: map[string]*harness.Berth{}}

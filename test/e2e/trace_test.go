@@ -80,7 +80,7 @@ func followPath(t *testing.T, protocol string) {
 	s.succeeded(collector, ns, victim, uid)
 }
 
-// fillers are one pod of a deployment, and whatever replaces it.
+// fillers are one pod of a deployment, and its replacements.
 func (s *stack) fillers(ns, cpu, class string) {
 	s.Helper()
 	pod := template("filler", cpu)
@@ -92,8 +92,8 @@ func (s *stack) fillers(ns, cpu, class string) {
 	s.no(err)
 }
 
-// succeeded waits until the paths of a victim and of the pod that replaces it lead to each other. Of the
-// namespace's two pods the other one is its preemptor.
+// succeeded waits until the paths of a victim and of the pod that replaces it lead to each other. The namespace's
+// other pod is its preemptor.
 func (s *stack) succeeded(collector *harness.Collector, ns, victim, preemptor string) {
 	s.Helper()
 	replacement := ""

@@ -15,8 +15,8 @@ import (
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
-// A pod that fits nowhere says so in kube-scheduler's words, in its condition and in an event;
-// it is bound soon after a node appears that fits, and only then.
+// A pod that fits nowhere reports that in kube-scheduler's words, in its condition and in an event; it is bound soon
+// after a node appears that fits, and only then.
 func TestUnschedulablePodSaysWhyAndBindsWhenANodeFits(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, sixtyNodes)

@@ -52,11 +52,11 @@ type mixed struct {
 	running map[string][]string
 }
 
-// Two versions run mixed while pods arrive all the time, on a ledger that the earlier one has begun: each
-// service alone is of the other version, in both directions, then all are replaced one by one, go back,
-// and are replaced again. In every mix pods are placed, a pod preempts another, the descheduler moves one,
-// and a node is deleted and registers again. In the end every pod is bound, none was bound twice, and the
-// history of the ledger breaks no promise. Both versions say so.
+// Two versions run mixed while pods arrive all the time, on a ledger that the earlier one has begun: each service
+// alone is of the other version, in both directions, then all are upgraded one by one, rolled back, and upgraded
+// again. In every mix pods are placed, a pod preempts another, the descheduler moves one, and a node is deleted and
+// registers again. In the end every pod is bound, none was bound twice, and the history of the ledger breaks no
+// promise. Both versions confirm that.
 func TestMixedVersionsUnderLoad(t *testing.T) {
 	if *previousBerth == "" {
 		t.Fatal("-previous is empty, want the berth of an earlier commit: make upgrade-check")
@@ -263,8 +263,8 @@ func (m *mixed) deschedules() {
 	taint(`null`)
 }
 
-// registersAgain deletes the same node in every mix, with a pod on it, and has it come back under its name.
-// Of the pods that come for it those that fit are bound, and no more.
+// registersAgain deletes the same node in every mix, with a pod on it, and registers it again under its name. Of the
+// pods created for it exactly those that fit are bound.
 func (m *mixed) registersAgain() {
 	m.Helper()
 	const name, room = "again", 3

@@ -162,7 +162,7 @@ func (s *stack) serveMetrics(namespace string, busy map[string]bool) (asked *ato
 	return asked
 }
 
-// metricsOf answers one path; nil if it is none of metrics.k8s.io.
+// metricsOf answers one path; nil if the path does not belong to metrics.k8s.io.
 func (s *stack) metricsOf(ctx context.Context, path, namespace string, busy map[string]bool) (any, error) {
 	typed := func(kind string) metav1.TypeMeta {
 		return metav1.TypeMeta{APIVersion: "metrics.k8s.io/v1beta1", Kind: kind}

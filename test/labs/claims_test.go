@@ -23,7 +23,7 @@ func volumes(l *lab) {
 		}
 		return fmt.Sprintf("%d", len(list.Items)), nil
 	})
-	l.next() // what they are
+	l.next() // the claims
 	l.next() // claims of 5Gi and of 50Gi
 	l.standsOn("database", "volumes-b")
 	l.pending(named("archive"), 1, "0/3 nodes are available: 3 node(s) did not have enough free storage.")
@@ -67,7 +67,7 @@ func (l *lab) standsOn(pod, node string) {
 func devices(l *lab) {
 	l.next()
 	l.schedulable(2)
-	l.next() // what there is
+	l.next() // the devices
 	l.devicesWith(4, "published", func(resourcev1.Device) bool { return true })
 	l.next() // a large one, or a small one
 	l.standsOn("picky", "dra-a")

@@ -165,7 +165,7 @@ func (l *lab) zones() map[string]string {
 	return zones
 }
 
-// counted compares counts of pods with what was expected.
+// counted compares counts of pods with the expected ones.
 func (l *lab) counted(what string, got, want map[string]int) {
 	l.Helper()
 	if !maps.Equal(got, want) {
@@ -191,8 +191,7 @@ func (l *lab) now() string {
 	return list.ResourceVersion
 }
 
-// firstDeleted waits for the first pod that was deleted after a resourceVersion and returns what
-// it was like at its end.
+// firstDeleted waits for the first pod that was deleted after a resourceVersion and returns its final state.
 func (l *lab) firstDeleted(since string) *corev1.Pod {
 	l.Helper()
 	ctx, cancel := context.WithTimeout(l.Context(), within)

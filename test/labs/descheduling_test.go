@@ -49,8 +49,8 @@ func (l *lab) planned(evict int) string {
 	return output
 }
 
-// uncordoned waits until shards know that nodes take pods: the log has it then, and what is planned
-// from it counts with them. The API server's answer to kubectl is some milliseconds earlier.
+// uncordoned waits until shards know that nodes take pods: the log has it then, and plans made from the log take it
+// into account. The API server's answer to kubectl is some milliseconds earlier.
 func (l *lab) uncordoned(nodes ...string) {
 	l.Helper()
 	for _, node := range nodes {
@@ -412,8 +412,8 @@ func (l *lab) noneDuringRollout(name string) {
 	}
 }
 
-// rounds checks that the evictions of an owner come in rounds of no more than most, the cooldown
-// apart at least, and that no pod was asked for twice.
+// rounds checks that the evictions of an owner come in rounds of no more than most, the cooldown apart at least, and
+// that no eviction was requested twice.
 func (l *lab) rounds(cooldown time.Duration, most int) {
 	l.Helper()
 	type round struct {

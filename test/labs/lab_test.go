@@ -46,7 +46,7 @@ type lab struct {
 	client     kubernetes.Interface
 	// left are the blocks of the README that did not run yet.
 	left []block
-	// limit is how long one block, or what has to happen after it, may take.
+	// limit bounds the time of one block, or of its consequences.
 	limit time.Duration
 	// first is the block that started Berth.
 	first block
@@ -184,7 +184,7 @@ func (l *lab) replay(ctx context.Context, history *harness.History) error {
 	return nil
 }
 
-// next runs the README's next block and returns what it prints.
+// next runs the README's next block and returns its output.
 func (l *lab) next() string {
 	l.Helper()
 	if len(l.left) == 0 {

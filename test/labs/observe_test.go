@@ -13,7 +13,7 @@ import (
 // recordedWithin bounds how far the ledger's history may be behind the decisions in the log.
 const recordedWithin = 10 * time.Second
 
-// showsSoon runs the README's next block until it prints something: what is recorded is a moment behind.
+// showsSoon runs the README's next block until it prints something: records are a moment behind.
 func (l *lab) showsSoon(want string) {
 	l.Helper()
 	left := l.left
@@ -26,7 +26,7 @@ func (l *lab) showsSoon(want string) {
 	})
 }
 
-// shows runs the README's next block and checks what it prints, blanks aside.
+// shows runs the README's next block and checks its output, ignoring blanks.
 func (l *lab) shows(want ...string) {
 	l.Helper()
 	got := blank.ReplaceAllString(l.next(), " ")

@@ -19,17 +19,17 @@ import (
 // they check that it fails as their pages say.
 
 const (
-	// quiet is how long nothing must happen for the last word to have been spoken. The
-	// descheduler makes some passes in it, and a pod in backoff comes back once at least.
+	// quiet is how long nothing may happen until a state counts as final. The descheduler makes some passes in it,
+	// and a pod in backoff is tried again once at least.
 	quiet = 15 * time.Second
 	// noVictims is kube-scheduler's message when it has found no victims.
 	noVictims = "No preemption victims found for incoming pod"
 )
 
-// upstream says that it is kube-scheduler that has to do what the lab says.
+// upstream means that kube-scheduler has to do what the lab describes.
 func (l *lab) upstream() bool { return *scheduler == kubeScheduler }
 
-// observe starts to watch what is done to pods.
+// observe starts to watch evictions and deletions of pods.
 func (l *lab) observe() *observe.Observer {
 	l.Helper()
 	o, err := observe.Start(l.Context(), l.client)
@@ -62,8 +62,8 @@ func (l *lab) wantEvicted(o *observe.Observer, want ...string) {
 	})
 }
 
-// clean waits until the observer finds nothing wrong. What was exceeded or evicted twice stays so;
-// what was evicted for nothing may turn out to have been for something.
+// clean waits until the observer reports no violation. A budget that was exceeded or a pod evicted twice remains a
+// violation; an eviction that looks useless may still turn out to have been useful.
 func (l *lab) clean(o *observe.Observer) {
 	l.Helper()
 	l.eventually(within, "the observer finds nothing wrong", func(context.Context) (string, error) {

@@ -78,9 +78,9 @@ type client struct {
 	// known is what the client last saw, by key; epochs are those of the partitions it believes to hold.
 	known  map[string]ledger.KV
 	epochs map[int32]int64
-	// versions numbers what is written, over all clients, so that no value is written twice.
+	// versions numbers the written values, over all clients, so that no value is written twice.
 	versions *atomic.Uint64
-	// behind: what it knows of documents and names has been refused.
+	// behind: a transaction on its view of documents and names has been refused.
 	behind bool
 	// broken lists violations that reads have shown.
 	broken []string
@@ -134,7 +134,7 @@ func (c *client) read(ctx context.Context) {
 	called := c.history.now()
 	kvs, _, err := c.store.List(ctx, "")
 	if err != nil {
-		return // a read that was not answered says nothing
+		return // a read without an answer shows nothing
 	}
 	all := map[int]content{}
 	for i := range c.site.keys {
@@ -160,9 +160,8 @@ func (c *client) learn(kvs []ledger.KV, keys map[int]content) {
 	}
 }
 
-// lost takes over what a refused transaction has shown: who owns partitions. What nodes' documents and names
-// are is read, all of it at once, before anything is done again: one of them alone says nothing of the
-// others.
+// lost applies the owners of partitions that a refused transaction has shown. Nodes' documents and names are read
+// again, all of them at once, before the next operation: one of them alone says nothing about the others.
 func (c *client) lost(kvs []ledger.KV, keys map[int]content) {
 	owners := map[int]content{}
 	for i := range keys {
@@ -260,8 +259,8 @@ func (c *client) place(ctx context.Context, n int) error {
 	return nil
 }
 
-// commit carries a transaction out, again and again while its outcome is unknown, as the protocol
-// says: the identical one.
+// commit carries a transaction out; while its outcome is unknown, it sends the identical one again, as the protocol
+// requires.
 func (c *client) commit(ctx context.Context, txn ledger.Txn) (result ledger.TxnResult, known bool) {
 	for range 3 {
 		if result, known = c.once(ctx, txn); known || ctx.Err() != nil {

@@ -32,9 +32,9 @@ type picture [keysPerRound]content
 // operation is the input of one step: a transaction, a read of all keys, or the end of a lease.
 type operation struct {
 	kind opKind
-	// Of a transaction: what it compares and puts (0: deletes), by key.
+	// Of a transaction: the values that it compares and puts (0: deletes), by key.
 	compares, puts map[int]content
-	// Of the end of a lease: the key on it, and what it held.
+	// Of the end of a lease: the key on it, and its value.
 	key  int
 	held content
 }

@@ -75,12 +75,12 @@ func NewAccount() *Account {
 	}
 }
 
-// Excuse says that a pod, by namespace and name, leaves because the observer's own side wants it.
+// Excuse excuses a pod, by namespace and name, that the observer's own side deletes.
 func (a *Account) Excuse(namespace, name string) { a.excused[namespace+"/"+name] = true }
 
 func (a *Account) isExcused(p *pod) bool { return a.excused[p.namespace+"/"+p.name] }
 
-// Budget notes a disruption budget as it is now.
+// Budget notes the present state of a disruption budget.
 func (a *Account) Budget(b *policyv1.PodDisruptionBudget) error {
 	selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 	if err != nil {
@@ -92,7 +92,7 @@ func (a *Account) Budget(b *policyv1.PodDisruptionBudget) error {
 	return nil
 }
 
-// Pod notes a pod as it is now; gone says that this is the last of it.
+// Pod notes the present state of a pod; gone marks its last state.
 func (a *Account) Pod(now *corev1.Pod, gone bool) {
 	p, known := a.pods[string(now.UID)]
 	if !known {
@@ -180,8 +180,8 @@ func (a *Account) Bound(prefix string) int {
 	return n
 }
 
-// Findings is all that is wrong so far, as far as the watches have come. Whether an eviction was
-// for nothing can only be said when whatever happens has happened.
+// Findings returns all violations up to the present state of the watches. Whether an eviction was for nothing is
+// known only at the end.
 func (a *Account) Findings() []Finding {
 	found := slices.Clone(a.exceeded)
 	byVictim := map[string][]claim{}

@@ -2,7 +2,7 @@ package rules
 
 import "regexp"
 
-// The debts: what was there before its ceiling.
+// The debts: excesses that existed before their ceiling.
 var (
 	methodDebt = debt{}
 	lineDebt   = debt{}

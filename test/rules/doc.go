@@ -1,10 +1,9 @@
-// Package rules is the house rules of this repository as code: what may import what, how long
-// things may get, what may not be called where, which words stay out of the text.
+// Package rules is the house rules of this repository as code: which imports are allowed, how long functions and
+// files may get, which calls are forbidden where, which words stay out of the text.
 //
-// Load reads the whole checkout once into a Repo (a syntax tree per Go file, the lines of every
-// other text file); each Rule is a pure function from a Repo to findings. All runs every rule
-// and takes waivers into account. The test TestHouseRules fails on the first finding that is
-// not waived and prints how many waivers there are, by rule.
+// Load reads the whole checkout once into a Repo (a syntax tree per Go file, the lines of every other text file);
+// each Rule is a pure function from a Repo to findings. All runs every rule and takes waivers into account. The test
+// TestHouseRules fails on the first finding that is not waived and prints how many waivers there are, by rule.
 //
 // A waiver is a comment on the offending line, or on a line of its own just above it:
 //

@@ -10,7 +10,7 @@ import (
 // module is the import path prefix of everything in this repository.
 const module = "github.com/berth-scheduler/berth/"
 
-// edge says where an outside package may be imported.
+// edge restricts where an outside package may be imported.
 type edge struct {
 	// prefix is an import path; it and what lies below it are meant.
 	prefix string
@@ -18,7 +18,7 @@ type edge struct {
 	except []string
 	// only are the folders that may import it. Empty: no folder may.
 	only []string
-	// tests says that _test.go files anywhere and test support may import it too.
+	// tests allows imports by _test.go files anywhere and by test support.
 	tests bool
 	// why becomes part of the message.
 	why string
@@ -114,7 +114,7 @@ var layers = []layer{
 	// How long an answer is waited for is about neither.
 	{dir: "pkg/events/jetstream", mayImport: []string{"pkg/events", "pkg/adaptivetimeout"}},
 	{dir: "pkg/events", mayImport: []string{"pkg/events"}},
-	// The loop knows no domain: what it drives is a parameter.
+	// The loop knows no domain: it is parameterized by the code that it drives.
 	{dir: "pkg/driver", mayImport: []string{"pkg/driver", "pkg/telemetry"}},
 	{dir: "pkg/telemetry", mayImport: []string{"pkg/telemetry", "pkg/events"}},
 	{dir: "pkg/state", mayImport: []string{"pkg/state", "pkg/events"}},

@@ -17,7 +17,7 @@ type Measure struct {
 	// Value is the figure, Where the place that has it (empty if it is one of the whole).
 	Value float64
 	Where string
-	// Standard is the figure that the code must not exceed, or with AtLeast the one that it must reach.
+	// Standard is the figure that the code must not exceed, or must reach with AtLeast.
 	Standard float64
 	AtLeast  bool
 	// Debt is the figure that is allowed until the standard is met; 0 for none. It may only get better.

@@ -32,7 +32,7 @@ type pureRoom struct {
 	may []string
 }
 
-// decisionRooms match the folders of the services that decide: services/*/decide and what is below them.
+// decisionRooms match the folders of the services that decide: services/*/decide and the folders below them.
 const decisionRooms = "services/*/decide"
 
 // pureRooms are the decision cores. Test files may do anything.

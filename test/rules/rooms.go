@@ -69,7 +69,7 @@ type quantity struct {
 	n    int
 }
 
-// measured finds what is above a ceiling, or above its debt.
+// measured finds the quantities above a ceiling, or above their debt.
 func measured(all map[string]quantity, most int, owed debt, what string) []Finding {
 	var found []Finding
 	for _, of := range slices.Sorted(maps.Keys(all)) {
@@ -82,8 +82,8 @@ func measured(all map[string]quantity, most int, owed debt, what string) []Findi
 	return found
 }
 
-// PaidDebts lists what is allowed in debts.go and is owed no more: a debt may only shrink, and is lowered when a tenth
-// of it has been paid.
+// PaidDebts lists debts that debts.go allows and that no longer exist: a debt may only shrink, and is lowered when a
+// tenth of it has been paid.
 func PaidDebts(repo *Repo) (paid []string) {
 	for _, d := range []struct {
 		owed debt

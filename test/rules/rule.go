@@ -21,7 +21,7 @@ type Rule struct {
 type Finding struct {
 	// Rule is the name of the rule.
 	Rule string
-	// Path and Line say where; Line counts from 1.
+	// Path and Line are the location; Line counts from 1.
 	Path string
 	Line int
 	// Detail describes the finding; Why is the rule's unless the check has a better one.

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// vagueNames say nothing about what a package is for.
+// vagueNames do not describe the purpose of a package.
 var vagueNames = []string{
 	"base", "common", "helper", "helpers", "misc", "shared", "structs", "types", "util", "utils",
 }

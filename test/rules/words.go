@@ -12,7 +12,7 @@ type word struct {
 	form *regexp.Regexp
 }
 
-// words are spelled so that this file does not contain what it looks for.
+// words are spelled so that this file does not contain the words that it looks for.
 var words = []word{
 	{"note to self", regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X|HA` + `CK)\b`)},
 	{"bare ticket number", regexp.MustCompile(`(?:^|[\s(\[])#` + `[0-9]+\b`)},

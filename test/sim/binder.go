@@ -36,8 +36,8 @@ type binder struct {
 const (
 	bindDeadline = 6 * time.Second
 	idleDocument = time.Second
-	// evictionHang is how long an eviction may still arrive: requests that are older are dropped
-	// (lateLimit), whatever the clocks of binders say of it.
+	// evictionHang is how long an eviction may still arrive: older requests are dropped (lateLimit), independently of
+	// the binders' clocks.
 	evictionHang = 12 * time.Second
 	lateLimit    = 10 * time.Second
 	// evictWithin is shorter than the difference, by more than the drift of the clocks in that time.

@@ -70,8 +70,8 @@ func Wanted() []string {
 	return out
 }
 
-// hit counts something that has happened. Of crashes only the points that matter count:
-// reads, and calls that a later life repeats as they are.
+// hit counts an event. Of crashes only the points that matter count: reads, and calls that a later life repeats
+// unchanged.
 func (w *world) hit(what string) {
 	if wantedSet[what] {
 		w.report.Hits[what]++

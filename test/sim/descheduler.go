@@ -127,7 +127,7 @@ func (d *descheduler) stepLead() error {
 			Puts:     []ledger.Put{{Key: key, Value: []byte(d.member()), Lease: d.id}},
 		}, func(_ ledger.TxnResult, err error) error {
 			if err != nil {
-				d.candidate = 0 // not known: once more
+				d.candidate = 0 // not known: try again
 			}
 			return nil
 		})

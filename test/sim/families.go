@@ -21,7 +21,7 @@ import (
 type family string
 
 const (
-	// ordinary: whatever chance brings.
+	// ordinary: events are left to chance.
 	ordinary family = "ordinary"
 	// contested: the nodes are full, pods of many priorities want the same places, budgets run out while pods are on
 	// their way out, and the processes that evict them die first.
@@ -246,7 +246,7 @@ func newBudget(app string, stay intstr.IntOrString) *policyv1.PodDisruptionBudge
 	}
 }
 
-// ambush is something that hurts right after a transaction, and how likely it is there.
+// ambush is a harmful event right after a transaction, with its probability.
 type ambush struct {
 	percent int
 	spring  func(w *world, p *proc, t ledger.Txn)

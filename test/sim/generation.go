@@ -137,7 +137,7 @@ func (w *world) floor() (f ledger.Floor) {
 type renewal struct {
 	next    identity.Generation
 	cleared time.Time
-	// factsAfter is the FactsAfter of the next one, whatever a mutant writes.
+	// factsAfter is the FactsAfter of the next generation, even if a mutant writes another.
 	factsAfter uint64
 }
 

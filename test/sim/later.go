@@ -135,7 +135,7 @@ func (o *oracle) checkParts(all []part, known laterFields) {
 	}
 }
 
-// plainly is a document without the fields of a later version, which that may write as it likes.
+// plainly is a document without the fields of a later version, which a later version may write as it likes.
 func plainly(d ledger.NodeDoc) ledger.NodeDoc {
 	d.Later, d.Entries = "", slices.Clone(d.Entries)
 	for i := range d.Entries {

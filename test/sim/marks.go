@@ -11,8 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
-// The marks that binders leave on pods, and what kube-apiserver says of annotations: their size is looked at when a pod
-// is written, but for binds.
+// The marks that binders leave on pods, and kube-apiserver's check of annotations: it checks their size when a pod is
+// written, except for binds.
 
 // factOf returns an object in the form in which the queue publishes it.
 func factOf(o metav1.Object) metav1.Object {

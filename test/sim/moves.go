@@ -50,7 +50,7 @@ func (o *oracle) placeTaken(place keptPlace, m ledger.Entry, came []ledger.Entry
 	for i, e := range came {
 		p, ok := o.w.api.pod(e.PodUID)
 		switch {
-		case !ok: // it is gone, and its sender has not heard of that
+		case !ok: // it is deleted, and its sender has not observed that
 		case sameOwner(p, place.victim):
 			o.w.hit("place of a move taken over")
 		case e.Priority > m.Priority:

@@ -69,9 +69,9 @@ type switches struct {
 	// lostTail: shards and binders read on past lost facts. noBarrier: a start does not wait for
 	// the end of the log. factsFirst: it reads facts before the ledger.
 	lostTail, noBarrier, factsFirst bool
-	// unsettledClaims: a fence leaves the claims of the reservation as they are.
+	// unsettledClaims: a fence leaves the claims of the reservation unchanged.
 	unsettledClaims bool
-	// earlyOwner: a shard takes itself for the owner of a partition when a lost compare says so.
+	// earlyOwner: a shard considers itself the owner of a partition as soon as a lost compare shows that.
 	earlyOwner bool
 	// factsBefore: after Kubernetes was restored members may act on the facts of before.
 	factsBefore bool
@@ -83,7 +83,7 @@ type switches struct {
 
 func (m Mutant) mutes(invariant string) bool { return slices.Contains(m.muted, invariant) }
 
-// Mutants are all of them. Each has to be found.
+// Mutants lists all mutants. Each has to be found.
 func Mutants() []Mutant {
 	return slices.Concat(ledgerMutants(), fenceMutants(), guardMutants(), logMutants(), startMutants(),
 		evictionMutants(), moveMutants(), claimMutants(), deviceMutants(), turnMutants(),
@@ -465,7 +465,7 @@ func countedTwice(s *streams, records []eventlog.Record) []eventlog.Record {
 	return out
 }
 
-// objectProgress makes every fact claim what its object's own resourceVersion says.
+// objectProgress makes every fact claim its object's own resourceVersion as progress.
 func objectProgress(_ *streams, records []eventlog.Record) []eventlog.Record {
 	out := slices.Clone(records)
 	for i, r := range out {

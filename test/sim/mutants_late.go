@@ -5,7 +5,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 )
 
-// lateMutants are about members that hear late of the ledger.
+// lateMutants are about members that read the ledger late.
 func lateMutants() []Mutant {
 	return []Mutant{
 		{

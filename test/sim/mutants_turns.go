@@ -106,7 +106,7 @@ func withTwins(kv ledger.KV) ledger.KV {
 	return kv
 }
 
-// farAway is a resourceVersion that no facts get to.
+// farAway is a resourceVersion that no facts reach.
 const farAway = 1 << 62
 
 // named gives the reservations that a shard writes again back to their pods.

@@ -98,7 +98,7 @@ func (w *world) observe(c *committed) {
 	}
 }
 
-// checkEpochs is S11: whatever says under which epoch it was decided commits only in that.
+// checkEpochs is S11: a change that names the epoch in which it was decided commits only in that epoch.
 func (o *oracle) checkEpochs(c *committed) {
 	for _, cmp := range c.txn.Compares {
 		p, ok := roster.ParseOwn(cmp.Key)
@@ -210,7 +210,7 @@ type stands struct {
 	since uint64
 }
 
-// standing lists all of them: a pod that is not bound as often as it is reserved.
+// standing lists all of them: an unbound pod once for each of its reservations.
 func (o *oracle) standing() []stands {
 	nodes := map[string]*corev1.Node{}
 	for _, n := range o.w.api.nodes() {

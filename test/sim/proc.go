@@ -49,7 +49,7 @@ type troubles struct {
 	stopped time.Duration
 	// blind: its streams are silent, slow: its calls do not get through; its lease lives.
 	blind, slow time.Duration
-	// deaf: it hears nothing of the ledger.
+	// deaf: until then it receives nothing of the ledger.
 	deaf time.Duration
 	cut  [dependencies]time.Duration
 }
@@ -109,7 +109,7 @@ func (p *proc) keep() {
 	now := p.clock()
 	switch {
 	case p.id != 0 && !w.leases.alive(p.id):
-		// The server says so.
+		// The server reports that.
 		w.hit("lease lost, rejoined")
 		p.lease = lease{}
 	case p.id == 0:

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
 )
 
-// promises is the ledger as it is stored, key by key. Nothing of the product reads it for the oracle but
-// the wire format: what counts, where it counts and how often is decided here once more.
+// promises is the ledger as it is stored, key by key. The oracle shares only the wire format with the product: it
+// decides independently what counts, where it counts and how often.
 type promises struct {
 	docs map[string]*ledgerpb.NodeDoc
 	// names maps each node name to the UID of the present node of that name.
@@ -185,7 +185,7 @@ func (o *oracle) checkPromises(before, now *ledgerpb.NodeDoc, c *committed) {
 	}
 }
 
-// checkOnce is S3 and I1: a pod has one reservation, in whatever documents.
+// checkOnce is S3 and I1: a pod has one reservation, over all documents.
 func (o *oracle) checkOnce() {
 	all := o.promised.reservations()
 	for _, uid := range slices.Sorted(maps.Keys(all)) {

@@ -67,8 +67,7 @@ type round struct {
 	log    *factLog
 	out    chan events.Fact
 	stores map[events.Kind]queueintake.KindStore
-	// watched is the resourceVersion each kind's watch has reached; a kind that is not in it
-	// has to be listed.
+	// watched is the resourceVersion each kind's watch has reached; a kind that it lacks has to be listed.
 	watched map[events.Kind]uint64
 	// connected is the life of the API server that each kind's watch is of.
 	connected map[events.Kind]int
@@ -209,7 +208,7 @@ func (q *queueReplica) stepLead() error {
 			Puts:     []ledger.Put{{Key: q.candidacy(), Value: []byte(q.member()), Lease: q.id}},
 		}, func(_ ledger.TxnResult, err error) error {
 			if err != nil {
-				q.candidate = 0 // not known: once more
+				q.candidate = 0 // not known: try again
 			}
 			return nil
 		})

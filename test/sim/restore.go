@@ -18,7 +18,7 @@ import (
 
 // kubernetes is the state of the API server's storage as a whole.
 type kubernetes struct {
-	// goesBack: Kubernetes will be restored before the ledger's store is lost, if either happens.
+	// goesBack: Kubernetes is restored in this run, before the loss of the ledger's store, if that happens.
 	goesBack bool
 	kept     *keptAPI
 	// lives is how often the API server has been started again: connections end with each life.
@@ -120,7 +120,7 @@ func (w *world) breakConnections() {
 	}
 }
 
-// fail has the caller hear that there is no answer.
+// fail ends the call for the caller, without an answer.
 func (c *call) fail() { c.done, c.result, c.err = true, nil, errUnknown }
 
 // goBack makes Kubernetes what a backup has. The kubelets of nodes that it does not know register them again.

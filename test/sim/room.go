@@ -62,7 +62,7 @@ type knowledge map[string]uint64
 // one of that name has had since the version which the sender knew.
 func (o *oracle) believed(name, podUID string, c *committed) int64 {
 	if !o.resized[name] || c != nil && c.knowsAll {
-		return 0 // as it is
+		return 0 // unchanged
 	}
 	knew := uint64(0)
 	if c != nil {

@@ -81,7 +81,7 @@ func terms(p *corev1.Pod, app string, n int) {
 	}}
 }
 
-// immense: no transaction can place the pod, whatever there is room for.
+// immense: no transaction can place the pod, even with enough capacity.
 func immense(p *corev1.Pod) bool {
 	return len(p.Spec.Containers[0].Ports) >= immensePorts || len(repelled(p)) >= immenseTerms
 }
@@ -172,7 +172,7 @@ func (c *cluster) shrink(w *world) {
 	}
 }
 
-// checkTold is S20: nothing is published as gone that is there, however large it is.
+// checkTold is S20: no existing object is published as deleted, however large it is.
 func (w *world) checkTold(msgs []eventlog.Message) {
 	if w.cluster.family != sized {
 		return

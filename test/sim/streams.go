@@ -121,7 +121,7 @@ func (s *streams) readFacts() (follow.Batch, bool, error) {
 	return s.take(from)
 }
 
-// take reads on from a sequence that is there, some way.
+// take reads some records, from an existing sequence on.
 func (s *streams) take(from uint64) (follow.Batch, bool, error) {
 	w := s.p.w
 	records, err := w.records(eventlog.Facts, from)

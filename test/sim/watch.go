@@ -66,7 +66,7 @@ func (q *queueReplica) watch(kind events.Kind, at uint64) error {
 	}
 	for _, c := range changes {
 		if err := tell(store, c); err != nil {
-			return nil // the round has failed, and says so
+			return nil // the round has failed, and reports that
 		}
 		r.watched[kind] = c.rv
 	}
@@ -89,7 +89,7 @@ func (q *queueReplica) list(kind events.Kind) error {
 	w, r := q.w, q.round
 	rv := w.api.rv
 	if err := r.stores[kind].Replace(w.api.list(kind), strconv.FormatUint(rv, 10)); err != nil {
-		return nil // the round has failed, and says so
+		return nil // the round has failed, and reports that
 	}
 	r.watched[kind], r.connected[kind] = rv, w.lives
 	return nil

@@ -126,8 +126,7 @@ const (
 	healTime = 4 * flushAfter
 )
 
-// Run plays one seed. The error is a broken promise, or says that the simulation itself does
-// not work.
+// Run plays one seed. The error is a broken promise, or reports that the simulation itself does not work.
 func Run(ctx context.Context, o Options) (Report, error) {
 	w, err := newWorld(ctx, o)
 	if err != nil {
@@ -290,10 +289,10 @@ func (w *world) queueConfig(member string) queuecore.Config {
 // sweep lets every process do everything once, and everything under way arrive.
 func (w *world) sweep() error { return w.sweepOnce(true) }
 
-// sweepOnce is a sweep that starts processes which are down, if restart says so.
+// sweepOnce is a sweep. With restart it starts processes which are down.
 func (w *world) sweepOnce(restart bool) error {
 	w.advance(sweepTime)
-	w.api.rv++ //
+	w.api.rv++ // another client's lease; without it a log that has lost its tail may stay silent
 	for _, p := range w.processes() {
 		if !p.base().up && restart { // a process that was draining when the faults ended is replaced, as in a rolling update
 			p.start()

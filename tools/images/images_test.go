@@ -60,7 +60,7 @@ func build(t *testing.T, root string) string {
 	return filepath.Join(f.out, oci.LayoutDir)
 }
 
-// TestTheSameSourceGivesTheSameDigest in whatever folder it lies, and another source another.
+// TestTheSameSourceGivesTheSameDigest: in every folder, and another source gives another digest.
 func TestTheSameSourceGivesTheSameDigest(t *testing.T) {
 	first, reports, err := verify.Layout(build(t, newTree(t, standIn)))
 	if err != nil {

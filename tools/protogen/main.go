@@ -140,7 +140,7 @@ func checkGoPackage(file *descriptorpb.FileDescriptorProto) error {
 	return nil
 }
 
-// compare fails with the names of all files whose content is not what would be generated.
+// compare fails with the names of all files whose content differs from the generated one.
 func compare(root string, code []*pluginpb.CodeGeneratorResponse_File, out io.Writer) error {
 	var stale []string
 	for _, file := range code {

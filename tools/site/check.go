@@ -26,7 +26,7 @@ type Site struct {
 	Repository string
 }
 
-// Check returns what is wrong, sorted by page. An error is a site that cannot be read.
+// Check returns the problems found, sorted by page. An error is a site that cannot be read.
 func (s Site) Check() ([]string, error) {
 	pages, err := readPages(s.Files)
 	if err != nil {
@@ -60,7 +60,7 @@ func (s Site) Check() ([]string, error) {
 	return slices.Compact(wrong), nil
 }
 
-// follow returns the file of the site that a reference leads to, empty for one elsewhere, and what is wrong with it.
+// follow returns the file of the site that a reference leads to, empty for one elsewhere, and its problem.
 func (s Site) follow(pages map[string]*page, from string, ref reference) (to, problem string) {
 	parsed, err := url.Parse(ref.target)
 	if err != nil {

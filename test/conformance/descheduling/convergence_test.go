@@ -18,8 +18,8 @@ import (
 var loops = flag.Int("loops", 0, "how many freshly drawn clusters to compare in a closed loop; 0: a fixed list")
 
 const (
-	// fixedLoops is how many clusters the fixed list has, by seeds from 1; and how many are drawn
-	// for what must hold of each.
+	// fixedLoops is how many clusters the fixed list has, by seeds from 1; and how many are drawn for the properties
+	// that each must have.
 	fixedLoops = 200
 	// loopCycles is how long a loop may take.
 	loopCycles = 30

@@ -103,7 +103,7 @@ func TestWhatUpstreamMayDo(t *testing.T) {
 		args, limits   tree
 		want           string
 	}{
-		// Sizes 0, 4, 4: the first of the two large domains, whichever it is, gives two and the other one.
+		// Sizes 0, 4, 4: the first of the two large domains, whichever it is, gives two pods and the second one pod.
 		{"spread", policy.PluginTopologySpread, plain(4, 4, 0).with(spread), tree{}, nil, "p02 p03 p13, p03 p12 p13"},
 		{"spread, one at most", policy.PluginTopologySpread, plain(4, 4, 0).with(spread), tree{}, one,
 			"p02, p03, p12, p13"},
@@ -111,7 +111,7 @@ func TestWhatUpstreamMayDo(t *testing.T) {
 			tree{"maxNoOfPodsToEvictPerNode": 1}, "p02 p13, p03 p12, p03 p13"},
 		{"spread among equals", policy.PluginTopologySpread, plain(3, 0).with(spread).with(alike), tree{}, nil,
 			"p00, p01, p02"},
-		// Each node keeps two of eight: the two last go, of one node as of the other.
+		// Each node keeps two of eight: the last two of each node are evicted.
 		{"duplicates", policy.PluginDuplicates, plain(4, 4, 0, 0), tree{}, nil, "p02 p03 p12 p13"},
 		{"duplicates, one at most", policy.PluginDuplicates, plain(4, 4, 0, 0), tree{}, one, "p02, p12"},
 		{"anti-affinity", policy.PluginInterPodAntiAffinity, plain(3, 0).with(repelled), tree{}, nil, "p00 p01"},
@@ -171,7 +171,7 @@ func TestTamperedAnswersAreDenied(t *testing.T) {
 			c := drawCase(seed, strategy)
 			c.drawn = unlimited(c.drawn)
 			theirs := o.ask(t, c.w, c.drawn)
-			equals := c.w.ties && strategy != policy.PluginTooManyRestarts // which evicts all of those
+			equals := c.w.ties && strategy != policy.PluginTooManyRestarts // which evicts all equals
 			if equals || len(theirs.evicted) == 0 || len(theirs.twice) > 0 || theirs.failed {
 				continue
 			}

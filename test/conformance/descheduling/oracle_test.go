@@ -38,8 +38,8 @@ import (
 	"sigs.k8s.io/descheduler/pkg/framework/profile"
 )
 
-// oracle is upstream with clients of its own that record evictions. It is used by one test
-// at a time; what it says is about one world, set by run.
+// oracle is upstream with clients of its own that record evictions. It is used by one test at a time; its answers are
+// about one world, set by run.
 type oracle struct {
 	client  *fake.Clientset
 	metrics *metricsfake.Clientset

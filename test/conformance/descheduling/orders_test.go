@@ -198,7 +198,8 @@ func restartsApart(p *corev1.Pod, rank int) {
 	p.Status.ContainerStatuses[0].RestartCount += int32(rank)
 }
 
-// priorityApart keeps the side of every threshold: none is below nothing, and what is critical stays.
+// priorityApart keeps every priority on its side of each threshold: no priority is below zero, and a critical one
+// stays critical.
 func priorityApart(was *int32, rank, of int) *int32 {
 	var priority int32
 	switch {
@@ -326,8 +327,8 @@ type blockWalk struct {
 	once     bool
 }
 
-// from reports whether the blocks left can evict the sequence from a place on. owner is the one upstream
-// is at. A block that evicts nothing comes as late as it can, when the limits refuse the most.
+// from reports whether the remaining blocks can evict the sequence from a position on. owner is the owner that
+// upstream is at. A block that evicts nothing comes as late as possible, when the limits refuse the most.
 func (w *blockWalk) from(at int, left []*block, owner string, limits *quota) bool {
 	if at == len(w.sequence) && w.idle(at, left, limits) {
 		return true

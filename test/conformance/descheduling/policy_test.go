@@ -25,7 +25,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/seedtest"
 )
 
-// fault is a mistake, or something that is none, put into a policy.
+// fault is a mistake, or a change that is no mistake, put into a policy.
 type fault struct {
 	name string
 	put  func(s source, doc tree)
@@ -64,8 +64,7 @@ func setTop(key string, value any) func(source, tree) {
 	return func(_ source, doc tree) { doc[key] = value }
 }
 
-// faults go into policies of any strategy: where a key is none of its arguments, that is
-// the mistake.
+// faults are added to policies of any strategy: where a key is none of its arguments, that is the mistake.
 var faults = []fault{
 	{name: "unknown argument", put: setArg("podProtections", tree{})},
 	{name: "unknown key at the top", put: setTop("maxPods", 3)},
@@ -150,8 +149,8 @@ var faults = []fault{
 	{name: "no profiles", put: setTop("profiles", []any{})},
 }
 
-// TestPolicies: a file that upstream loads means the same to us, and what it refuses we
-// refuse in its words.
+// TestPolicies: a file that upstream loads means the same to us, and a file that upstream refuses we refuse with its
+// messages.
 func TestPolicies(t *testing.T) {
 	o, first := newOracle(t), firstSeed(t)
 	strategies := slices.Sorted(maps.Keys(drawers))

@@ -53,7 +53,7 @@ type spreadModel struct {
 // spreadConstraint is one constraint of a namespace that is not balanced.
 type spreadConstraint struct {
 	domains []*spreadDomain
-	// gives is how many pods go from each place in the order of sizes.
+	// gives is how many pods are evicted from each position in the order of sizes.
 	gives []int
 }
 
@@ -159,7 +159,7 @@ func (m *spreadModel) may(d *spreadDomain, p *corev1.Pod) bool {
 		m.final.refuses(p) != ""
 }
 
-// subsets tries to choose n of equals, as many as can be of those evicted, until one choice does.
+// subsets tries to choose n of equals, as many as possible of the evicted ones, until a choice works.
 func (m *spreadModel) subsets(
 	equals []*corev1.Pod, n int, try func([]*corev1.Pod) bool, d *spreadDomain,
 ) bool {

@@ -39,8 +39,8 @@ const (
 	// upstream's than the one it gave. (Measured over 22,000 cases: 3.5 of topology spread, 1.8 of duplicates,
 	// 1.4 of low utilization, less of the others.)
 	mostChance = 15
-	// mostExcepted is that of cases in which ours may be none of upstream's answers, but what they would
-	// be if a pod asked for twice counted once. (Measured: 0.14 of node affinity, none of the others.)
+	// mostExcepted is that of cases in which ours may be none of upstream's answers, but equals one if a pod whose
+	// eviction is requested twice counts once. (Measured: 0.14 of node affinity, none of the others.)
 	mostExcepted = 3
 	// manyCases is how many a run must have for its shares to mean something, enoughCases how many so that none
 	// strays by a quarter: 1,000 of each strategy.

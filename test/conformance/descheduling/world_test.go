@@ -68,7 +68,7 @@ func drawWorld(s source, strategy string) *world {
 	ratios := s.Perm(100)
 	for i, n := range w.nodes {
 		w.nodeUse[n.Name] = [2]int64{s.Int64N(16000), s.Int64N(32 << 30)}
-		// In the middle of a whole percent: upstream cuts the rest off, and no two nodes are to be equal.
+		// In the middle of a whole percent: upstream truncates, and no two nodes may be equal.
 		w.ratios[n.Name] = (float64(ratios[i]) + 0.5) / 100
 	}
 	for range s.between(4, 9) {

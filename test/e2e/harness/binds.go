@@ -24,7 +24,7 @@ type Binds struct {
 		sync.Mutex
 		created, bound map[types.UID]time.Time
 		nodes          map[types.UID]string
-		// wrong lists what must not be.
+		// wrong lists violations.
 		wrong []string
 		err   error
 	}

@@ -19,8 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// unlimited switches client-go's own rate limiting off: what is measured and tested is Berth,
-// not the tests' client.
+// unlimited switches client-go's own rate limiting off: the tests measure Berth, not their client.
 const unlimited = -1
 
 // ClusterConfig describes the cluster to start.
@@ -127,7 +126,7 @@ func (p Programs) drive(ctx context.Context, args ...string) (driverState, error
 	return state, nil
 }
 
-// Stop ends every process of the cluster and of what was started against it.
+// Stop ends every process of the cluster and of everything started against it.
 func (c *Cluster) Stop(ctx context.Context) error { return c.programs.down(ctx, c.Dir) }
 
 func (p Programs) down(ctx context.Context, dir string) error {

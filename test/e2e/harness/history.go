@@ -40,7 +40,7 @@ type LedgerSize struct {
 	// Keys and Bytes of all that is in it, keys included; Entries are reservations, claims and
 	// pins in the documents of nodes.
 	Keys, Bytes, Entries int
-	// Under counts the keys by what they begin with.
+	// Under counts the keys by their prefixes.
 	Under    KeyCounts
 	Revision int64
 }

@@ -66,7 +66,7 @@ type lateRead struct {
 	err  error
 }
 
-// lateBody delivers what it reads after a while, in order.
+// lateBody delivers its input after a delay, in order.
 type lateBody struct {
 	ctx   context.Context //nolint:containedctx // a reader has no other way to end with the test
 	from  io.ReadCloser

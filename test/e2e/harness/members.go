@@ -56,8 +56,8 @@ http: %q
 jetstream { store_dir: %q, sync_interval: always }
 `
 
-// natsCluster is the rest of it, for one of several. Clients do not learn of the other servers: a test decides by
-// which path they connect.
+// natsCluster is the rest of the configuration, for one of several servers. Clients do not learn of the other
+// servers: a test decides by which path they connect.
 const natsCluster = `cluster { name: berth, listen: %q, routes: [%s], no_advertise: true }
 `
 
@@ -112,7 +112,7 @@ func (m *Members) Start(i int) (err error) {
 	return err
 }
 
-// Healthy waits until every member says that it is well.
+// Healthy waits until every member reports that it is healthy.
 func (m *Members) Healthy(ctx context.Context) error {
 	return Eventually(ctx, readyWithin, m.kind+" is healthy", func(ctx context.Context) (string, error) {
 		for i, url := range m.healths {
@@ -136,7 +136,7 @@ func (m *Members) Pause(i int) error { return m.running[i].Signal(syscall.SIGSTO
 // Resume ends a Pause.
 func (m *Members) Resume(i int) error { return m.running[i].Signal(syscall.SIGCONT) }
 
-// Leader is the member of an etcd that leads, -1 when none says so.
+// Leader is the leading member of an etcd, -1 when no member reports one.
 func (m *Members) Leader(ctx context.Context) int {
 	for i, url := range m.URLs {
 		text, err := fetch(ctx, url+"/metrics")
@@ -158,8 +158,7 @@ func (m *Members) Stop(context.Context) error {
 	return nil
 }
 
-// BackUp ends all members as a loss of power would, copies what they have to a directory, and starts them
-// again.
+// BackUp ends all members as a loss of power would, copies their data to a directory, and starts them again.
 func (m *Members) BackUp(ctx context.Context, to string) error {
 	return m.exchange(ctx, m.dir, to)
 }

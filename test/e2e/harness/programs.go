@@ -20,8 +20,8 @@ type Programs struct {
 	Cluster, Berth string
 	// Env is added to the environment of every Berth that is started, each as name=value.
 	Env []string
-	// Kubernetes is the minor version of the clusters, such as 1.35, and of kube-scheduler; empty for the one that
-	// most tests run on.
+	// Kubernetes is the minor version of the clusters, such as 1.35, and of kube-scheduler; empty for the version
+	// that most tests run on.
 	Kubernetes string
 }
 

@@ -12,8 +12,8 @@ import (
 // pollEvery is how often Eventually looks.
 const pollEvery = 100 * time.Millisecond
 
-// Eventually polls until check says that nothing is missing any more. An error of check ends
-// the wait; what was missing last is part of the error when time is up.
+// Eventually polls until check returns nothing missing. An error of check ends the wait; what was missing last is
+// part of the error when time is up.
 func Eventually(
 	ctx context.Context, limit time.Duration, what string, check func(context.Context) (missing string, err error),
 ) error {

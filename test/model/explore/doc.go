@@ -5,5 +5,5 @@
 // possible next steps, and a check of a state.
 //
 // Run is for models of up to some million states. RunCompact is for larger ones: it keeps fingerprints instead of
-// states, and the model says which states behave alike.
+// states, and the model defines which states behave alike.
 package explore

@@ -40,7 +40,7 @@ func (m *model) next(w world, step func(string, world)) {
 	}
 }
 
-// idle says that a shard has no pod to place.
+// idle reports whether a shard has no pod to place.
 func (m *model) idle(i int) bool {
 	for _, p := range m.pods {
 		if p.shard == i {
@@ -159,7 +159,7 @@ func (m *model) refuse(w world, i int, step func(string, world)) {
 	step(fmt.Sprintf("shard %d: pod %d is refused", i, done-1), w)
 }
 
-// holds reports whether everything a placement compares is as it was.
+// holds reports whether everything a placement compares is unchanged.
 func (m *model) holds(w *world, c pick) bool {
 	end := w.ledger.len()
 	if w.ledger.registry(end) != int(c.registry) && !m.without("compare of the registry") {

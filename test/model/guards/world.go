@@ -158,8 +158,8 @@ type shard struct {
 	ledger, facts uint8
 	// own is the revision of its last placement, of which it knows by the answer.
 	own uint8
-	// ahead is up to where it takes guards for read that it has not: always 0 unless an
-	// ablation says so.
+	// ahead is the revision up to which it takes unread guards for read: always 0 without an ablation that changes
+	// it.
 	ahead uint8
 	// flight is on its way to the ledger; next was decided while it was, and counts it.
 	flight, next pick

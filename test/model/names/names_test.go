@@ -76,8 +76,8 @@ func TestEachPartIsNeeded(t *testing.T) {
 	})
 }
 
-// What older documents have counts as long as they are there, and T16 hands it on before it deletes them.
-// So T15 would not have to.
+// The high-waters of older documents count as long as these exist, and T16 hands them on before it deletes the
+// documents. So T15 would not have to.
 func TestDoubledParts(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(scenarios())) {
 		r := explored(t, scenarios()[name], "high-waters that T15 hands on")

@@ -34,7 +34,7 @@ type ledger struct {
 	floorPods uint8
 }
 
-// shard is one, as far behind as it is.
+// shard is one shard, with its delayed view.
 type shard struct {
 	// node has the name, by its facts; progress is that of its facts about pods.
 	node, progress uint8
@@ -87,7 +87,7 @@ func (w *world) wrote(by int, keys uint8) {
 	}
 }
 
-// know takes keys as they are now.
+// know updates keys to their present state.
 func (s *shard) know(now *ledger, keys uint8) {
 	s.moved, s.gone = s.moved&^keys, s.gone&^keys
 	for uid := 1; uid < maxUIDs; uid++ {

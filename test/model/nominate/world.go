@@ -27,7 +27,7 @@ type spec struct {
 	blocked uint8
 	// needs are pods (bits) that it may only be placed with, wherever they run.
 	needs uint8
-	// foreign: another scheduler binds it, to the first of its nodes, whatever is there.
+	// foreign: another scheduler binds it, to the first of its nodes, regardless of capacity.
 	foreign bool
 }
 

@@ -122,7 +122,7 @@ func (k *keyer) read(i, n int) {
 // level is how many of the levels a resourceVersion has reached.
 func (k *keyer) level(rv uint8) byte { return byte(bits.OnesCount64(k.levels & (2<<rv - 1))) }
 
-// newest is the bit of a sight that says that it shows the pod's last version.
+// newest is the bit of a sight that marks the pod's last version.
 const newest = 8
 
 func (k *keyer) sight(s sight, of *pod) byte {

@@ -68,7 +68,7 @@ func (m *model) used(w *world, i, n int) int {
 func (m *model) commit(w *world, i, p, n int) bool {
 	d := &w.docs[n]
 	if m.without("compare of the document") {
-		// The compare says that no key has been created since the shard has read the node's.
+		// The compare shows that no key has been created since the shard has read the node's.
 		for q := range m.owner {
 			if d.entries[q].state != none && w.shards[i].docs[n].entries>>q&1 == 0 {
 				return false
@@ -94,8 +94,8 @@ func (m *model) hint(w *world, p, n int) {
 	}
 }
 
-// moved says that a document has changed, by shard i or (-1) by a binder: what others have
-// decided on it loses its compare.
+// moved notes that a document has changed, by shard i or (-1) by a binder: decisions of others on it lose their
+// compare.
 func (w *world) moved(m *model, n, i int) {
 	if m.without("commit on the revision decided on") {
 		return

@@ -50,7 +50,7 @@ func Parse(s Subcommand, args ...string) error {
 	return c.Execute()
 }
 
-// Contenders adds the flag with the names of those who run; more explains names that are not rivals.
+// Contenders adds the flag with the names of the contenders to run; more explains names that are not rivals.
 func Contenders(set *pflag.FlagSet, names *[]string, defaults []string, more string) {
 	set.StringSliceVar(names, "contenders", defaults, "who runs, separated by commas"+more)
 }

@@ -27,7 +27,7 @@ type Head struct {
 	Berth string `json:"berth"`
 }
 
-// NewHead asks Berth for its version and describes the machine as it is now.
+// NewHead asks Berth for its version and describes the machine in its present state.
 func NewHead(ctx context.Context, programs harness.Programs) (Head, error) {
 	version, err := programs.Command(ctx, "version")
 	return Head{

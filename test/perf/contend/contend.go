@@ -11,8 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
-// Config is handed to every contender as it is. The rates are far above what any of them
-// reaches: client-go's default of 50 requests a second would measure that constant.
+// Config is given to every contender unchanged. The rates are far above the contenders' own: client-go's default of
+// 50 requests a second would measure that constant.
 const Config = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 clientConnection:
@@ -39,10 +39,10 @@ const PeerVersion = "kube-scheduler v1.36.3"
 // Contender is one way to schedule pods.
 type Contender struct {
 	Name string
-	// Start returns when the contender is ready. The ground ends what was started, even after an error.
+	// Start returns when the contender is ready. The ground ends the started processes, even after an error.
 	Start func(context.Context, *Ground) error
-	// StartPair starts two replicas that share the work or take over from each other; kill ends the one that leads, as
-	// a crash would. Nil for contenders that have no such thing.
+	// StartPair starts two replicas that share the work or take over from each other; kill ends the leading replica,
+	// as a crash would. Nil for contenders without replicas.
 	StartPair func(context.Context, *Ground) (kill func(), err error)
 	// Raw contenders bind the pods that exist when they start, or that arrive. They are no rivals but an upper bound.
 	Raw bool

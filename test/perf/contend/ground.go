@@ -34,7 +34,7 @@ type Ground struct {
 	// PIDs are the contender's processes, stores of its own included: Berth in one process has them inside,
 	// so leaving them out elsewhere would not compare like with like.
 	PIDs []int
-	// stops end what was started, in reverse order.
+	// stops end the started processes, in reverse order.
 	stops []func(context.Context) error
 }
 
@@ -109,7 +109,7 @@ func (g *Ground) Audit(ctx context.Context) ([]corev1.Pod, error) {
 	return pods, nil
 }
 
-// Stop ends what was added, the last first.
+// Stop ends the added processes, the last first.
 func (g *Ground) Stop(ctx context.Context) error {
 	var errs []error
 	for _, stop := range slices.Backward(g.stops) {

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
-// leadsWithin bounds the time until a replica that is alone leads, and until another says that it would.
+// leadsWithin bounds the time until a replica that is alone leads, and until another reports that it is a candidate.
 const leadsWithin = time.Minute
 
 // startKubeSchedulers starts two with upstream's own leader election, whose times are its defaults: a lease of 15 s,

@@ -34,7 +34,7 @@ func raws() []Contender {
 	return list
 }
 
-// startRaw binds what is there, or what comes, in the background.
+// startRaw binds existing pods, or arriving ones, in the background.
 func startRaw(ctx context.Context, g *Ground, clients int) error {
 	access := rest.CopyConfig(g.Cluster.Rest)
 	access.ContentType = "application/vnd.kubernetes.protobuf"
@@ -71,7 +71,7 @@ func startRaw(ctx context.Context, g *Ground, clients int) error {
 	return nil
 }
 
-// rawPods are those that are there, or those that come until end is called.
+// rawPods are the existing pods, or those that are created until end is called.
 func rawPods(ctx context.Context, client kubernetes.Interface, g *Ground) (
 	pods iter.Seq[*corev1.Pod], end func(), err error,
 ) {

@@ -11,7 +11,7 @@ import (
 type Limit struct {
 	Part  string `json:"part"`
 	Value string `json:"value"`
-	// Says is the measure in words, Unit what follows the number.
+	// Says describes the measure, Unit follows the number.
 	Says string `json:"says"`
 	Unit string `json:"unit,omitempty"`
 	// AtLeast or AtMost is the bound; exactly one is set.
@@ -20,8 +20,8 @@ type Limit struct {
 	// Wall names a value of the same outcome: the best that this limit's value could be on that machine if the
 	// measured software cost nothing. Empty if no value gives that.
 	Wall string `json:"wall,omitempty"`
-	// Ratio says that the value compares two things within one run, so that runs on different
-	// machines can be compared by it.
+	// Ratio marks a value that compares two things within one run, so that runs on different machines can be compared
+	// by it.
 	Ratio bool `json:"ratio,omitempty"`
 	// Tolerance is by which part of the accepted value a new one may be worse; 0 is usualTolerance.
 	Tolerance float64 `json:"tolerance,omitempty"`
@@ -63,7 +63,7 @@ func ReadLimits(path string) ([]Limit, error) {
 	return limits, nil
 }
 
-// Judge reports whether an outcome keeps the limit, and what was seen. A part that has not run is nil.
+// Judge reports whether an outcome keeps the limit, and returns the value. A part that has not run is nil.
 func (l Limit) Judge(o *Outcome) (State, float64) {
 	switch {
 	case o == nil:

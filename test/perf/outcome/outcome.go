@@ -21,7 +21,7 @@ type Outcome struct {
 	Time    time.Time `json:"time"`
 	Command string    `json:"command"`
 	Machine Machine   `json:"machine"`
-	// Versions of what was measured, in words, by program.
+	// Versions describes the versions of the measured programs, by program.
 	Versions map[string]string `json:"versions"`
 	// Runs is how many runs each number is the median of.
 	Runs int `json:"runs"`
@@ -33,7 +33,7 @@ type Outcome struct {
 	Failure string `json:"failure,omitempty"`
 }
 
-// Table is for people; cells are formatted already.
+// Table is for readers; cells are formatted already.
 type Table struct {
 	Title string     `json:"title"`
 	Head  []string   `json:"head"`

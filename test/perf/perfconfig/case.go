@@ -88,8 +88,8 @@ func names[T any](list []T, name func(T) string) string {
 	return strings.Join(all, ", ")
 }
 
-// Resolve is the workload's operations: parameters are numbers, paths are files, and what is
-// optional has its default. Counts are multiplied by scale, so that 0.5 halves them; none becomes 0.
+// Resolve is the workload's operations: parameters are numbers, paths are files, and optional parameters have their
+// defaults. Counts are multiplied by scale, so that 0.5 halves them; none becomes 0.
 func (c Case) Resolve(w Workload, scale float64) ([]Op, error) {
 	if c.SchedulerConfigPath != "" {
 		return nil, fmt.Errorf("%s/%s: schedulerConfigPath: %s: schedulers run as they are configured, want none",

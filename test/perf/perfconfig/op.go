@@ -52,7 +52,7 @@ type Op struct {
 	Opcode     string `json:"opcode"`
 	Count      int    `json:"count"`
 	CountParam string `json:"countParam"`
-	// Namespace of what is made or deleted, Namespaces those that are waited for or measured.
+	// Namespace is the namespace of created or deleted objects, Namespaces are those that are waited for or measured.
 	Namespace  string   `json:"namespace"`
 	Namespaces []string `json:"namespaces"`
 

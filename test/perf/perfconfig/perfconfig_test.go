@@ -121,8 +121,8 @@ func TestUnknownFieldIsNamed(t *testing.T) {
 	}
 }
 
-// TestDriver: upstream's operation that gives nodes devices takes its count from a parameter, and is refused
-// without what it needs.
+// TestDriver: upstream's operation that gives nodes devices takes its count from a parameter, and is refused without
+// its requirements.
 func TestDriver(t *testing.T) {
 	op := Op{Opcode: CreateDriver, Driver: Driver{
 		DriverName: "d", NodePattern: "with-*", MaxClaimsPerNodeParam: "$each",

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// clock is virtual time: what is due next happens next, and of what is due at the same time, what was
+// clock is virtual time: the next event is the one due first, and of events due at the same time, the one that was
 // put in first.
 type clock struct {
 	now   time.Duration

@@ -109,7 +109,7 @@ func (e *engine) step(in input, now time.Duration) (output, error) {
 	return out, nil
 }
 
-// facts makes the core's facts of those of the stream. All shards share what one of them has made.
+// facts makes the core's facts of those of the stream. The shards share the facts, which the first of them makes.
 func (e *engine) facts(list []fact) ([]events.SequencedFact, error) {
 	var facts []events.SequencedFact
 	for _, f := range list {

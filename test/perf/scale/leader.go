@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// fact is one change of a pod: that it is there (node -1), or that it is bound.
+// fact is one change of a pod: its creation (node -1), or its bind.
 type fact struct {
 	pod, node int32
 	version   uint64

@@ -23,14 +23,14 @@ type Result struct {
 	Conflicts int `json:"conflicts"`
 	Searches  int `json:"searches"`
 	Age       Age `json:"age"`
-	// Wall is the process that is busy most, of those of its kind the first, and Busy how much of
-	// its time. Utilisation is that by kind, of the busiest of each.
+	// Wall is the busiest process, of those of its kind the first, and Busy how much of its time it is busy.
+	// Utilisation is that by kind, of the busiest of each.
 	Wall        string             `json:"wall"`
 	Busy        float64            `json:"busy"`
 	Utilisation map[string]float64 `json:"utilisation"`
 	// Micros is processor time a pod by kind of process, in microseconds.
 	Micros map[string]float64 `json:"microsPerPod"`
-	// MemoryBytes is a shard's, by what was measured of one.
+	// MemoryBytes is a shard's memory, extrapolated from a measured shard.
 	MemoryBytes float64 `json:"memoryBytes"`
 }
 
@@ -131,7 +131,7 @@ func (w *world) result() (Result, error) {
 	return r, nil
 }
 
-// overfull looks for nodes with more pods than fit: what the ledger is there to prevent.
+// overfull looks for nodes with more pods than fit: which the ledger must prevent.
 func (w *world) overfull() error {
 	counts := map[int32]int{}
 	for _, p := range w.pods {

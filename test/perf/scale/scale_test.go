@@ -79,7 +79,7 @@ func TestNoProcessDoesMoreThanItCan(t *testing.T) {
 	}
 }
 
-// The utilisation law: where a process is the wall, its service time says the rate.
+// The utilisation law: where a process is the wall, its service time determines the rate.
 func TestTheWallSaysTheRate(t *testing.T) {
 	for kind, slow := range map[string]string{"binder": costBinder, "queue": costQueueOffer} {
 		c := maps.Clone(costs(t))

@@ -10,7 +10,7 @@ import (
 
 // Workloads.
 const (
-	// Plain pods go to the home nodes of their shard first.
+	// Plain pods prefer the home nodes of their shard.
 	Plain = "plain"
 	// Leaning pods would rather be in their zone, so that every shard looks at all nodes.
 	Leaning = "leaning"
@@ -39,8 +39,8 @@ type Scenario struct {
 	Seed uint64 `json:"seed"`
 }
 
-// Split is how much there is of what is one in a plain installation. The nodes are split into as many
-// ranges, the shards with their home nodes and their pods into as many groups.
+// Split counts the parts that a plain installation has once. The nodes are split into as many ranges, the shards with
+// their home nodes and their pods into as many groups.
 type Split struct {
 	// Ledgers are etcd clusters, each with a range of the nodes.
 	Ledgers int `json:"ledgers"`
@@ -62,7 +62,7 @@ const (
 	mostEngineNodes = 1_000_000
 )
 
-// Validate names the field, its value and what is accepted.
+// Validate returns an error with the field, its value and the accepted values.
 func (s Scenario) Validate() error {
 	wrong := func(field string, value any, want string) error {
 		return fmt.Errorf("scale: %s: %v: want %s", field, value, want)

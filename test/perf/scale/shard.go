@@ -45,7 +45,7 @@ type output struct {
 	turns    []work.Turn
 	// tried counts searches for a node.
 	tried int
-	// more says that there is work left without input, soon that there will be after a while.
+	// more reports that there is work left without input, soon that there will be after a while.
 	more, soon bool
 }
 
@@ -137,7 +137,7 @@ func (w *world) perSearch() float64 {
 	return w.costs[costDecisionNode].Micros * 1000 * float64(nodes)
 }
 
-// gather takes what has come in; some reports whether there is something.
+// gather takes the inputs that have arrived; some reports whether there are any.
 func (s *shard) gather() (in input, docs, facts int, some bool) {
 	w := s.world
 	in = input{
@@ -211,7 +211,7 @@ func (s *shard) noteAge(decisions int) {
 			continue
 		}
 		for _, r := range w.stores[i].history[c.taken:] {
-			if r.shard != s.id { // what it did itself it knows from the answer
+			if r.shard != s.id { // its own changes it knows from the answer
 				ledgerAge = max(ledgerAge, w.now-r.at)
 				behind++
 			}

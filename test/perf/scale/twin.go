@@ -59,8 +59,8 @@ type twinFlight struct {
 // try is one offer being worked on.
 type try struct {
 	offer
-	// basis is the revision of the node's document that it was decided on, and in flight the one
-	// that the transaction compares.
+	// basis is the revision of the node's document that it was decided on, and in flight the revision that the
+	// transaction compares.
 	node, basis int32
 	losses      int
 	others      []move // from is the node, to the revision of its document
@@ -295,8 +295,8 @@ func (t *twin) unstage(a *try) {
 	t.set(a.node, t.count[a.node]-1)
 }
 
-// submit sends what is staged for a ledger if nothing is in flight there. What has moved since it was
-// decided, other than by this shard's own last transaction, is decided again.
+// submit sends the staged pods for a ledger if nothing is in flight there. Those whose document has changed since the
+// decision, other than by this shard's own last transaction, are decided again.
 func (t *twin) submit(store int, out *output) {
 	if t.flights[store] != nil {
 		return
@@ -325,7 +325,7 @@ func (t *twin) submit(store int, out *output) {
 	out.commits = append(out.commits, decided{id: f.id, commit: t.commit(store, f)})
 }
 
-// commit compares the documents of all nodes in a flight, and writes what they will have.
+// commit compares the documents of all nodes in a flight, and writes their new contents.
 func (t *twin) commit(store int, f *twinFlight) commit {
 	c := commit{store: store}
 	more := map[int32]uint16{}

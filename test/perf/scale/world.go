@@ -23,10 +23,10 @@ const (
 	backoff, mostAttempts = time.Second, 10
 	// mostVirtual bounds a run in its own time.
 	mostVirtual = time.Hour
-	// Widths are how many processors a process keeps busy at most. A queue reads its watch, writes to
-	// the log and decides in goroutines of their own, of which the busiest has 27% of its profile (of
-	// bench path). etcd reaches 30,000 reservations/s of what is costs.yaml's 125 µs each: on four.
-	// Binders and NATS do much at the same time, too.
+	// Widths are how many processors a process keeps busy at most. A queue reads its watch, writes to the log and
+	// decides in goroutines of their own, of which the busiest has 27% of its profile (of bench path). etcd reaches
+	// 30,000 reservations/s, of 125 µs each by costs.yaml: on four processors. Binders and NATS do much at the same
+	// time, too.
 	queueWidth, binderWidth, etcdWidth, natsWidth, sinkWidth = 3, 4, 4, 4, 2
 )
 
@@ -124,7 +124,7 @@ func (w *world) build() error {
 		w.binders = append(w.binders, w.machine.process(fmt.Sprintf("binder-%d", i), binderWidth))
 	}
 	w.api = w.machine.process("API server", sinkWidth)
-	if w.BindsPerSecond > 0 { // it is on other machines, and one after the other is as good a server as any
+	if w.BindsPerSecond > 0 { // it runs on other machines, and one server models it well enough
 		w.api = (&machine{clock: &w.clock, free: -1}).process("API server", 1)
 	}
 	w.fleet = newFleet(w.Scenario)
@@ -230,7 +230,7 @@ func (w *world) readers(part int) (n int) {
 // hop is one way through the network, and being scheduled at its end.
 func (w *world) hop() time.Duration { return w.jitter(delayHop) }
 
-// jitter is a delay between three quarters and five quarters of what was measured.
+// jitter is a delay between three quarters and five quarters of the measured one.
 func (w *world) jitter(name string) time.Duration {
 	return time.Duration((0.75 + 0.5*w.rng.Float64()) * float64(w.costs.of(name, 1)))
 }
@@ -293,7 +293,7 @@ func (w *world) refuse(i int32) {
 	w.pods[i].attempts = mostAttempts
 }
 
-// everything are all processes, for finding the one that is busy most.
+// everything lists all processes, to find the busiest.
 func (w *world) everything() []*process {
 	all := slices.Clone(w.binders)
 	for _, s := range w.stores {

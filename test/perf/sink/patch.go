@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// patch merges a condition, or whatever is said of it, into the status of a pod, and annotations into the pod, as
+// patch merges a condition, or a part of one, into the status of a pod, and annotations into the pod, as
 // kube-apiserver does.
 func (s *Server) patch(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, mostBody))

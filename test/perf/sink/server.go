@@ -46,7 +46,7 @@ users:
 type Server struct {
 	http   *httptest.Server
 	encode codec
-	// events counts what was posted to events.k8s.io.
+	// events counts the events posted to events.k8s.io.
 	events atomic.Int64
 
 	mu struct {
@@ -130,7 +130,7 @@ func (s *Server) AddNodes(nodes []*corev1.Node) error {
 	return nil
 }
 
-// AddPods adds pods, which become the server's, and says when all that were not bound are.
+// AddPods adds pods, which become the server's, and reports when all unbound ones have been bound.
 func (s *Server) AddPods(pods []*corev1.Pod) (bound <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,7 +184,7 @@ func (s *Server) Strange() map[string]int {
 	return out
 }
 
-// Objects are all nodes and pods as they are now.
+// Objects are all nodes and pods in their present state.
 func (s *Server) Objects() (nodes []corev1.Node, pods []corev1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -262,7 +262,7 @@ func (s *Server) event(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body) // a client that is gone does not matter
 }
 
-// pod is one pod as it is now: who had no answer to a bind asks for it.
+// pod returns the present state of one pod: a client without an answer to a bind asks for it.
 func (s *Server) pod(w http.ResponseWriter, r *http.Request) {
 	key := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
 	s.mu.Lock()
@@ -280,7 +280,7 @@ func (s *Server) namespace(w http.ResponseWriter, r *http.Request) {
 		ObjectMeta: metav1.ObjectMeta{Name: r.PathValue("name"), UID: clusterUID, ResourceVersion: "1"}})
 }
 
-// ofVersion says that it serves Kubernetes 1.36.
+// ofVersion reports that the server is Kubernetes 1.36.
 func (s *Server) ofVersion(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = io.WriteString(w, `{"major": "1", "minor": "36", "gitVersion": "v1.36.0"}`) // no client, no answer

@@ -113,7 +113,7 @@ func bind(ctx context.Context, client kubernetes.Interface, name string) error {
 	}, metav1.CreateOptions{})
 }
 
-// TestNoPodIsBoundTwice: nor one that is not there, nor one of another UID.
+// TestNoPodIsBoundTwice: nor is a pod bound that does not exist, or that has another UID.
 func TestNoPodIsBoundTwice(t *testing.T) {
 	s, client := started(t)
 	if _, err := s.AddPods([]*corev1.Pod{pod("a")}); err != nil {
@@ -168,7 +168,7 @@ func TestConditionsAreMerged(t *testing.T) {
 	}
 }
 
-// TestKindsAreTold: clients that ask which kinds there are hear of all that can be listed.
+// TestKindsAreTold: clients that use discovery learn of all kinds that can be listed.
 func TestKindsAreTold(t *testing.T) {
 	s, client := started(t)
 	list, err := client.Discovery().ServerResourcesForGroupVersion("storage.k8s.io/v1")

@@ -26,7 +26,7 @@ type ours struct {
 	sequence uint64
 	// index is kept as a shard keeps it.
 	index devices.Index
-	// The pod to decide about, its claim, and what came of it.
+	// The pod to decide about, its claim, and the outcome.
 	pod    *state.Pod
 	claim  *resourcev1.ResourceClaim
 	chosen *state.NodeInfo

@@ -35,7 +35,7 @@ type upstream struct {
 	snapshot  *cache.Snapshot
 	claims    func(name string) (*resourcev1.ResourceClaim, error)
 	logger    klog.Logger
-	// pending is the pod to decide about, and then what came of it.
+	// pending is the pod to decide about, and then its outcome.
 	pending *framework.QueuedPodInfo
 	state   *framework.CycleState
 }

@@ -89,8 +89,8 @@ func TestDisagreementIsFound(t *testing.T) {
 	}
 }
 
-// The page says that batching is on and not used: a pod without a signature is never
-// batched. Where that changes, the page is wrong.
+// The page states that batching is on and not used: a pod without a signature is never batched. Where that changes,
+// the page is wrong.
 func TestBatchingIsNotUsed(t *testing.T) {
 	if !utilfeature.DefaultFeatureGate.Enabled(features.OpportunisticBatching) {
 		t.Error("batching is off by default")

@@ -14,7 +14,7 @@ import (
 //go:embed page.md.tmpl
 var page string
 
-// markdown is the report for people.
+// markdown is the report for readers.
 func (r *report) markdown() (string, error) {
 	t, err := template.New("page").Funcs(template.FuncMap{
 		"grouped": grouped, "micros": micros, "millis": millis, "percent": percent, "ratio": ratio,
@@ -92,7 +92,7 @@ func (r *report) LowestShare() float64 {
 // quietShare is the part of the time that a process has its processor on a quiet machine.
 const quietShare = 0.95
 
-// Busy says that the machine had other things to do.
+// Busy reports that the machine had other work to do.
 func (r *report) Busy() bool { return r.LowestShare() < quietShare }
 
 // Required is the bound on resident memory, in words.

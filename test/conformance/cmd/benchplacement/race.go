@@ -20,7 +20,7 @@ type contender interface {
 	accept(ctx context.Context, pod *corev1.Pod) error
 	// decide places the pod accepted longest ago, and counts it on its node.
 	decide(ctx context.Context) (node string, err error)
-	// change applies what happened to a node.
+	// change applies an event of a node.
 	change(e placementbench.NodeEvent) error
 }
 

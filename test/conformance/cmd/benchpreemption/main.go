@@ -1,13 +1,12 @@
-// Command benchpreemption measures preemption by the placement engine and by kube-scheduler's
-// own code on the same objects, one after the other in one process on one processor.
+// Command benchpreemption measures preemption by the placement engine and by kube-scheduler's own code on the same
+// objects, one after the other in one process on one processor.
 //
-// For each workload of placementbench.Crowds, pods arrive one by one in a cluster without room.
-// Timed is the whole of one attempt: the search that finds no node, the search for victims,
-// and counting the victims as gone and the pod as placed. Nothing is killed and nothing waits.
+// For each workload of placementbench.Crowds, pods arrive one by one in a cluster without room. A complete attempt is
+// timed: the search that finds no node, the search for victims, and the update that counts the victims as gone and
+// the pod as placed. No pod is killed and nothing waits.
 //
-// kube-scheduler runs at its defaults, which try a tenth of the nodes but not fewer than 100,
-// and once over all nodes; the engine always tries all nodes, with budgets respected, keepers
-// and victims on other nodes as by default.
+// kube-scheduler runs at its defaults, which try a tenth of the nodes but not fewer than 100, and once over all
+// nodes; the engine always tries all nodes, with budgets respected, keepers and victims on other nodes as by default.
 //
 // Run it with `make bench-preemption`. Start reading at measure, then upstream.preempt.
 package main

@@ -78,8 +78,8 @@ func statusCommand() *cobra.Command {
 	return cmd
 }
 
-// verdict compares what was recorded with what lives: a supervisor that was
-// killed had no chance to record its end.
+// verdict compares the recorded state with the live processes: a supervisor that was killed had no chance to record
+// its end.
 func verdict(dir string, state session.State, alive bool) error {
 	switch {
 	case !alive:

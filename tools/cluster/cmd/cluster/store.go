@@ -94,7 +94,7 @@ func startNATS(ctx context.Context, s *session.Session, layout build.Layout, por
 	})
 }
 
-// chosen replaces the first free port by the one the user asked for.
+// chosen replaces the first free port by the port that the user requested.
 func chosen(free []int, wanted int) []int {
 	if wanted != 0 {
 		free[0] = wanted

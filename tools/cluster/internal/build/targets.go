@@ -12,9 +12,8 @@ import (
 // it from and would call itself v0.0.0-master.
 const kubernetesVersion = "1.36.3"
 
-// olderVersions are the releases of older minor versions that Berth is tested
-// on besides, oldest first. The module kubernetes-1.35 pins that of 1.35, and
-// its programs have names such as kube-apiserver-1.35.
+// olderVersions are the releases of older minor versions that Berth is also tested on, oldest first. The module
+// kubernetes-1.35 pins that of 1.35, and its programs have names such as kube-apiserver-1.35.
 var olderVersions = []string{"1.34.4", "1.35.4"}
 
 // Target is one program to build.
@@ -28,7 +27,7 @@ type Target struct {
 	Module string
 	// Package is the import path of the program's main package.
 	Package string
-	// Own says that the package is the module's own code, not a dependency.
+	// Own means that the package is the module's own code, not a dependency.
 	Own bool
 	// Uses are folders of other modules of this repository whose code is in the program, relative to Module.
 	Uses []string

@@ -62,7 +62,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate names the field that is wrong and what it accepts.
+// Validate returns an error with the invalid field and its accepted values.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	if c.Kubernetes != "" && !slices.Contains(build.Minors(), c.Kubernetes) {

@@ -76,8 +76,8 @@ func (d Driver) slice(node *corev1.Node) (*resourcev1.ResourceSlice, error) {
 	}, nil
 }
 
-// publish makes the slice that is there, or none, the one that is wanted. A pool that changes gets a
-// new generation, so that readers never take devices of two for one pool.
+// publish replaces the existing slice, if any, by the wanted one. A pool that changes gets a new generation, so that
+// readers never combine the devices of two generations.
 func (d Driver) publish(ctx context.Context, wanted, there *resourcev1.ResourceSlice) error {
 	client := d.Client.ResourceV1().ResourceSlices()
 	var err error

@@ -18,7 +18,7 @@ import (
 type Spec struct {
 	// Name appears in messages and in the state file.
 	Name string
-	// Path is the program, Args what follows it on the command line.
+	// Path is the program, Args its arguments.
 	Path string
 	Args []string
 	// Env is added to the supervisor's environment.
@@ -27,7 +27,7 @@ type Spec struct {
 	LogFile string
 	// Grace is the time between SIGTERM and SIGKILL; zero means 10 s.
 	Grace time.Duration
-	// MayEnd says that the program's work can be done: status 0 is no fault.
+	// MayEnd means that the program's work can be done: status 0 is no fault.
 	MayEnd bool
 }
 

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// ErrLocked says that processes of a directory are running.
+// ErrLocked reports that processes of a directory are running.
 var ErrLocked = errors.New("already in use by running processes")
 
 // Lock is the mark of a directory whose processes run.

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// selectedNode is how a scheduler names the node for which a volume is to be made.
+	// selectedNode is the annotation with which a scheduler names the node for a volume.
 	selectedNode = "volume.kubernetes.io/selected-node"
 	// provisionedBy is the annotation with the maker of a volume.
 	provisionedBy = "pv.kubernetes.io/provisioned-by"
@@ -62,7 +62,7 @@ func (p Provisioner) pass(ctx context.Context) error {
 	return failed
 }
 
-// look reads what there is, if there are classes to serve.
+// look reads the cluster, if there are classes to serve.
 func (p Provisioner) look(ctx context.Context) (view, error) {
 	v := view{classes: map[string]*storagev1.StorageClass{}}
 	classes, err := p.Client.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{})

@@ -90,7 +90,7 @@ func owned(node *corev1.Node) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
 }
 
-// capacities publishes what is left on a node, for each class.
+// capacities publishes the remaining capacity of a node, for each class.
 func (p Provisioner) capacities(ctx context.Context, v view, node *corev1.Node) error {
 	text := node.Annotations[p.Name+"/"+AnnotationCapacity]
 	if text == "" {

@@ -23,7 +23,7 @@ const readyWithin = 2 * time.Minute
 type Program struct {
 	// Ports is how many free TCP ports it needs.
 	Ports int
-	// Fixed says that the user chose a port: if it is taken, that is the answer.
+	// Fixed means that the user chose a port: if it is taken, that is an error.
 	Fixed bool
 	// Spec describes the child once the ports are known; its log file is set
 	// by the session.

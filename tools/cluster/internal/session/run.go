@@ -23,8 +23,7 @@ type Options struct {
 	Owners []int
 	// Detach leaves the session running in the background once it is ready.
 	Detach bool
-	// Out receives the state as JSON when the session is ready, Progress the
-	// lines for people.
+	// Out receives the state as JSON when the session is ready, Progress the messages for users.
 	Out, Progress io.Writer
 }
 
@@ -168,7 +167,7 @@ func (s *Session) takeDown(why error) error {
 	return errors.Join(append(errs, s.State.save())...)
 }
 
-// Say writes one line for people.
+// Say writes one message for users.
 func (s *Session) Say(format string, args ...any) {
 	fmt.Fprintf(s.progress, "cluster: "+format+"\n", args...)
 }

@@ -24,7 +24,7 @@ func shell(name, script string) Program {
 
 const forever = "exec sleep 1000"
 
-// run runs a session to its end and returns what it said and its last state.
+// run runs a session to its end and returns its messages and its last state.
 func run(t *testing.T, opts Options, start Start) (string, State, error) {
 	t.Helper()
 	var progress, out bytes.Buffer

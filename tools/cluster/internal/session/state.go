@@ -44,7 +44,7 @@ type State struct {
 
 // Cluster is the part of a state that only a cluster has.
 type Cluster struct {
-	// Server is the API server's URL, Version what it says it is.
+	// Server is the API server's URL, Version the version that it reports.
 	Server  string `json:"server"`
 	Version string `json:"version"`
 	// Kubernetes is the older minor version that was asked for, empty for none.

@@ -58,10 +58,9 @@ func Stop(ctx context.Context, dir string) error {
 	return nil
 }
 
-// waitReaped waits a little until the ids are gone too. A process gives up its
-// files, and with them the lock, just before it ends, and then stays visible
-// until its parent has taken note. Ids that stay are no error: who adopts a
-// detached supervisor may be slow, and an id may have been given out again.
+// waitReaped waits a little until the ids are gone too. A process gives up its files, and with them the lock, just
+// before it ends, and then stays visible until its parent has taken note. Ids that stay are no error: the process
+// that adopts a detached supervisor may be slow, and an id may have been reused.
 func waitReaped(ctx context.Context, pids []int) {
 	ctx, cancel := context.WithTimeout(ctx, reapedWithin)
 	defer cancel()

@@ -17,7 +17,7 @@ const generatedHeader = "# Generated from deploy/helm/berth by `make deploy-gene
 // ErrStale: a generated file is not what the chart gives.
 var ErrStale = errors.New("stale, run make deploy-generate")
 
-// output is one generated file: its path below the top of the repository, and what makes its text.
+// output is one generated file: its path below the top of the repository, and the function that makes its text.
 type output struct {
 	path    string
 	content func(root string) (string, error)

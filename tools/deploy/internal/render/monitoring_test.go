@@ -33,7 +33,7 @@ func TestMonitoringIsFound(t *testing.T) {
 	}
 }
 
-// TestServiceMonitor: what it says of its targets, which stay in Berth's namespace.
+// TestServiceMonitor checks a ServiceMonitor's description of its targets, which stay in Berth's namespace.
 func TestServiceMonitor(t *testing.T) {
 	given := parse(t, `{enabled: true, namespace: monitoring, interval: 30s, scrapeTimeout: 20s,
 		relabelings: [{action: labeldrop, regex: pod}], metricRelabelings: [{action: drop, regex: x}]}`)

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/tools/deploy/internal/render"
 )
 
-// podValue is a value that all pods take: what is given for all of them, what one component says, and what comes of
-// both where the template has it.
+// podValue is a value that all pods take: the value given for all of them, one component's own, the result of both,
+// and the path in the template where the result lands.
 type podValue struct{ all, own, both, lands string }
 
 // Entries that begin with "test" are distinguished from the chart's own.
@@ -76,7 +76,7 @@ func ofTest(t *testing.T, value any) any {
 	return given
 }
 
-// checkPodValues compares what a template has of each value with what is wanted.
+// checkPodValues compares a template's values with the wanted ones.
 func checkPodValues(t *testing.T, where string, template object, want func(podValue) string) {
 	t.Helper()
 	for name, v := range podValues {
@@ -100,7 +100,7 @@ func forAll(v podValue) string { return v.all }
 func own(v podValue) string    { return v.own }
 func both(v podValue) string   { return v.both }
 
-// TestEveryPodTakesWhatIsForAll: whatever makes pods, in every variant.
+// TestEveryPodTakesWhatIsForAll: every workload that makes pods, in every variant.
 func TestEveryPodTakesWhatIsForAll(t *testing.T) {
 	secret := set("image.pullSecrets", parse(t, "[{name: registry}]"))
 	for _, d := range everyPod(t, podValuesAt(t, "pods", forAll), secret) {

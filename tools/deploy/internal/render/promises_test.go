@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/tools/deploy/internal/render"
 )
 
-// podSpec finds the template of whatever makes pods.
+// podSpec finds the template of any object that makes pods.
 func podSpec(o *unstructured.Unstructured) (map[string]any, bool) {
 	path := []string{"spec", "template", "spec"}
 	if o.GetKind() == "CronJob" {
@@ -249,7 +249,7 @@ var ofKubeScheduler = []string{
 	"patch resource.k8s.io/resourceclaims/binding",
 }
 
-// beyondThose are the others, by role, each with what it is for.
+// beyondThose are the other rights, each with its purpose by role.
 var beyondThose = map[string]map[string]string{
 	"create pods/eviction": {
 		"berth-binder": "evictions that disruption budgets may forbid",

@@ -156,7 +156,7 @@ func (r *valuesReference) row(value section) (string, error) {
 // closed reports whether the object's values are listed one by one.
 func (s *valueSchema) closed() bool { return s.Ref == "" && string(s.AdditionalProperties) == "false" }
 
-// accepted is the type in words, with what else is demanded of a value.
+// accepted describes the type, with the other demands on a value.
 func (s *valueSchema) accepted() string {
 	switch {
 	case len(s.Enum) > 0:

@@ -262,7 +262,7 @@ func TestEveryOverlayIsAVariant(t *testing.T) {
 	}
 }
 
-// TestBadValuesAreRefused: the schema names the value and what is accepted.
+// TestBadValuesAreRefused: the schema names the value and the accepted ones.
 func TestBadValuesAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		set  map[string]any

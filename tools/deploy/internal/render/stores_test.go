@@ -101,7 +101,7 @@ func checkMembers(t *testing.T, objects []*unstructured.Unstructured, store stri
 	}
 }
 
-// checkClient: whatever is not a store reaches all members of those it uses.
+// checkClient: every workload that is not a store reaches all members of the stores it uses.
 func checkClient(t *testing.T, workload string, pod object, want map[string]string) {
 	t.Helper()
 	if strings.HasPrefix(workload, "StatefulSet/") || workload == "CronJob/etcd-defragment" {
@@ -131,7 +131,7 @@ func TestStoresThatExist(t *testing.T) {
 	}
 }
 
-// TestStorageClasses: a store's own, or the one for all.
+// TestStorageClasses: a store's own class, or the common one.
 func TestStorageClasses(t *testing.T) {
 	own := with(set("stores.etcd.storageClassName", "fast"), set("stores.nats.storageClassName", "large"))
 	all := set("stores.storageClassName", "usual")

@@ -39,7 +39,7 @@ func set(path string, value any) object {
 	return value.(object)
 }
 
-// with is the sum of some values. It shares nothing with them, for the renderer adds to what it is given.
+// with is the sum of some values. It shares nothing with them, for the renderer adds to its input.
 func with(all ...object) object {
 	sum := object{}
 	for _, values := range all {
@@ -149,7 +149,7 @@ func everyPod(t *testing.T, values ...object) (all []deployed) {
 	return all
 }
 
-// TestEveryWorkloadIsKnown: the tests of values that are for all pods go through workloads.
+// TestEveryWorkloadIsKnown: the tests of values that are for all pods iterate over workloads.
 func TestEveryWorkloadIsKnown(t *testing.T) {
 	for _, d := range everyPod(t) {
 		if !slices.ContainsFunc(workloads, func(w workload) bool { return w.name == d.workload }) {

@@ -28,7 +28,7 @@ func Variants() []Variant {
 // Base is the variant that the others add to.
 const Base = "base"
 
-// file is one generated file of deploy/k8s: what one template gives with some values.
+// file is one generated file of deploy/k8s: the result of one template with some values.
 type file struct {
 	path, template string
 	variant        Variant

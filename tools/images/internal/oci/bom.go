@@ -16,8 +16,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// billOfMaterials lists what the program was linked from, as the Go linker recorded it in
-// the program itself: not what go.mod asked for, but what is in there.
+// billOfMaterials lists the modules that the program was linked from, as the Go linker recorded them in the program
+// itself: not the requirements of go.mod, but the actual content.
 func (r Release) billOfMaterials(p Platform) ([]byte, error) {
 	info, err := buildinfo.ReadFile(p.File)
 	if err != nil {

@@ -41,7 +41,7 @@ type Release struct {
 	Created time.Time
 }
 
-// labels are the annotations of the image specification that say something about Berth.
+// labels are the annotations of the image specification that describe Berth.
 func (r Release) labels() map[string]string {
 	return map[string]string{
 		"org.opencontainers.image.title":       "berth",

@@ -32,8 +32,8 @@ const LayoutDir = "layout"
 // BOMFile is the name of a platform's bill of materials next to the layout.
 func BOMFile(arch string) string { return "berth-linux-" + arch + ".cdx.json" }
 
-// Write replaces what is in dir by a layout of the release and the bills of materials, and
-// returns the digest of the index: the name of all of it.
+// Write replaces the content of dir by a layout of the release and the bills of materials, and returns the digest of
+// the index, which identifies all of it.
 func Write(dir string, r Release, platforms []Platform) (v1.Hash, error) {
 	target := filepath.Join(dir, LayoutDir)
 	if err := os.RemoveAll(target); err != nil {

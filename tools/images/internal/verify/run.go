@@ -18,9 +18,9 @@ import (
 // runTimeout bounds a run: both commands end by themselves, at once.
 const runTimeout = 30 * time.Second
 
-// run unpacks the files and runs the program with them as its root and with the image's
-// user: `version` has to name the release, and a start without stores has to fail with one
-// line that names the flags. It says nothing of architectures that are not this machine's.
+// run unpacks the files and runs the program with them as its root and with the image's user: `version` must name the
+// release, and a start without stores must fail with one line that names the flags. It does not check architectures
+// other than this machine's.
 func run(files map[string]file, arch, version string) (string, error) {
 	if runtime.GOOS != "linux" || arch != runtime.GOARCH {
 		return "", nil

@@ -13,11 +13,11 @@ import (
 	"github.com/berth-scheduler/berth/test/perf/bench"
 )
 
-// arrivals is how many creations may be under way. An API server that is slow for a moment makes
-// them many, and must not make the next ones late; far above that, what would be measured is memory.
+// arrivals is how many creations may be under way. A slow moment of the API server causes many of them, which must
+// not delay later ones; a limit far above that would measure memory.
 const arrivals = 512
 
-// arrival is how pods arrived in mode open, and whether what was asked for could be had.
+// arrival is how pods arrived in mode open, and whether the requested rate was achieved.
 type arrival struct {
 	// Rate is the requested rate, Arrived the rate at which the watch saw pods appear, per second.
 	Rate    float64 `json:"rate"`
@@ -29,8 +29,8 @@ type arrival struct {
 	SinceDue bench.Latency `json:"sinceDueMillis"`
 }
 
-// createAt creates pods at a rate per second, each when it is due, and says when each was. It
-// returns when all exist.
+// createAt creates pods at a rate per second, each when it is due, and returns when each was due. It returns once all
+// exist.
 func createAt(
 	ctx context.Context, client kubernetes.Interface, pods []*corev1.Pod, rate float64,
 ) (map[string]time.Time, error) {

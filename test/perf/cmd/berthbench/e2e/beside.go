@@ -19,8 +19,8 @@ const (
 	beside = "beside"
 	// besideWithin bounds the wait until it is as it should be.
 	besideWithin = 5 * time.Minute
-	// leaveEvery is the time between two pods that go. Each leaves room that could, for all
-	// that is known without trying, help every blocked pod.
+	// leaveEvery is the time between two deletions. Each frees capacity that might help every blocked pod, as only an
+	// attempt can show.
 	leaveEvery = 10 * time.Millisecond
 )
 

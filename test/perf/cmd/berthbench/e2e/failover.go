@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// killAfter is the part of the pods that has arrived when the leader is killed: those after it show what becomes of
-	// those who come meanwhile, and how long it takes until nothing is left of it.
+	// killAfter is the part of the pods that has arrived when the leader is killed: those after it show the effect on
+	// pods that arrive during the failover, and how long the effect lasts.
 	killAfter = 1. / 3
 	// waitsLong is how long a pod waits that would not have without the kill.
 	waitsLong = time.Second
@@ -23,7 +23,7 @@ const (
 type gap struct {
 	// SilenceSeconds is the longest time without a bind from then on.
 	SilenceSeconds float64 `json:"silenceSeconds"`
-	// LongestWaitSeconds is the longest from a pod's appearance to its bind, of those that were bound later.
+	// LongestWaitSeconds is the longest time from a pod's appearance to its bind, of the pods bound after the kill.
 	LongestWaitSeconds float64 `json:"longestWaitSeconds"`
 	// Delayed is how many pods waited for more than waitsLong, RecoveredSeconds from then until the last of them was
 	// bound, 0 for none.
@@ -52,7 +52,7 @@ func (g *ground) createAndKill(
 	}
 }
 
-// gap returns what became of pods after the kill; nil without one.
+// gap returns the effect of the kill on pods; nil without a kill.
 func (p podTimes) gap(killed time.Time) *gap {
 	if killed.IsZero() {
 		return nil

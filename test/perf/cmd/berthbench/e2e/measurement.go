@@ -19,9 +19,9 @@ const (
 	live    = "live"
 	drain   = "drain"
 	preempt = "preempt"
-	// open lets pods arrive at a rate, whatever becomes of them.
+	// open lets pods arrive at a rate, independently of their binds.
 	open = "open"
-	// failover has two replicas, of which the one that leads is killed.
+	// failover has two replicas; the leading one is killed.
 	failover = "failover"
 
 	namespace = "bench"
@@ -54,7 +54,7 @@ type result struct {
 	Arrival *arrival `json:"arrival,omitempty"`
 	Gap     *gap     `json:"gap,omitempty"`
 	shape
-	// Evicted is how many pods went for them, in mode preempt.
+	// Evicted is how many pods were evicted for them, in mode preempt.
 	Evicted int `json:"evicted,omitempty"`
 	// EventSeconds is from the last bind until every pod's Scheduled event was there, as far as a look that begins
 	// after the last bind can show. 0 for raw contenders, and in modes preempt and failover.
@@ -147,7 +147,7 @@ func (g *ground) measure(ctx context.Context, c contend.Contender, mode string, 
 	if mode == drain {
 		first, second = create, start
 	}
-	// 1. What is there before the clock starts.
+	// 1. The state before the clock starts.
 	if mode == preempt {
 		if err := g.stand(ctx, m.standing); err != nil {
 			return r, err
@@ -237,7 +237,8 @@ func (g *ground) used(mode string) (time.Duration, error) {
 	return harness.CPUTime(g.PIDs...)
 }
 
-// create creates the pods: at the rate in modes open and failover, and says when each was due; else as fast as it can.
+// create creates the pods: at the rate in modes open and failover, and returns when each was due; else as fast as it
+// can.
 func (g *ground) create(
 	ctx context.Context, pods []*corev1.Pod, mode string, rate float64,
 ) (due map[string]time.Time, err error) {

@@ -81,7 +81,7 @@ func gapOf(r *result) *gap {
 	return r.Gap
 }
 
-// bestRaw is the fastest of those that only bind, nil without one.
+// bestRaw is the fastest of the contenders that only bind, nil without one.
 func bestRaw(rows []result) (best *result) {
 	for i := range rows {
 		if contend.IsRaw(rows[i].Contender) && (best == nil || rows[i].PodsPerSecond > best.PodsPerSecond) {
@@ -127,7 +127,7 @@ var inWords = map[string]string{
 	failover: "the replica that leads is killed",
 }
 
-// plots are the curves of the run in the middle of each contender; of those that only bind, the fastest.
+// plots are the curves of each contender's median run; of the contenders that only bind, the fastest.
 func plots(mode string, rows []result) []outcome.Plot {
 	raw := bestRaw(rows)
 	progress := outcome.Plot{

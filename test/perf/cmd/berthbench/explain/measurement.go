@@ -20,7 +20,7 @@ import (
 
 const namespace = "bench"
 
-// measurement is the command line with the programs it needs, and what was measured.
+// measurement is the command line with the programs it needs, and the measured values.
 type measurement struct {
 	options
 	programs harness.Programs

@@ -1,6 +1,6 @@
-// Package full runs the whole table of what Berth must reach, part by part, each by the
-// subcommand that measures it, and says row by row what was seen. A part leaves its outcome in a directory of its
-// own and stays there until the part runs again, so parts can be run alone, on different days.
+// Package full runs the complete table of Berth's targets, part by part, each by the subcommand that measures it, and
+// reports the result of each row. A part leaves its outcome in a directory of its own until the part runs again, so
+// parts can be run alone, on different days.
 //
 //	berthbench full run [part...]     run parts, all when none is named; then the table
 //	berthbench full table             the table of what there is

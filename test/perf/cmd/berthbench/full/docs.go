@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/test/perf/outcome"
 )
 
-// head is the page up to the summary, tail what follows the parts.
+// head is the page up to the summary, tail the page after the parts.
 //
 //go:embed head.txt
 var head string
@@ -22,8 +22,8 @@ var head string
 //go:embed tail.txt
 var tail string
 
-// writeDocs writes the page, of each part's accepted outcome or a newer one that did not fail, and
-// what its plots show.
+// writeDocs writes the page, from each part's accepted outcome or a newer one that did not fail, and the images of
+// its plots.
 func writeDocs(_ context.Context, o options, limits []outcome.Limit) error {
 	of, err := readAll(o.acceptedPath)
 	if err != nil {

@@ -52,7 +52,7 @@ func TestSummarySaysWhatWasNotRun(t *testing.T) {
 	}
 }
 
-// What got worse is said, and what failed; what is as good is not.
+// Values that got worse are reported, and failures; unchanged values are not.
 func TestCheckSaysWhatGotWorse(t *testing.T) {
 	dir := t.TempDir()
 	o := options{out: filepath.Join(dir, "new"), accepted: filepath.Join(dir, "accepted"), parts: parts}
@@ -86,7 +86,7 @@ func TestCheckSaysWhatGotWorse(t *testing.T) {
 	}
 }
 
-// A part whose program fails leaves a failure behind, not what was there before.
+// A part whose program fails leaves a failure behind, not its earlier outcome.
 func TestFailedPartIsToldAsFailed(t *testing.T) {
 	dir := t.TempDir()
 	o := options{out: filepath.Join(dir, "out"), program: filepath.Join(dir, "berthbench"), runs: 1}

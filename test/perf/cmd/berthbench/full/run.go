@@ -53,7 +53,7 @@ func (o options) one(ctx context.Context, p part) error {
 	return err
 }
 
-// printTable prints what was seen, row by row.
+// printTable prints the results, row by row.
 func printTable(_ context.Context, o options, limits []outcome.Limit) error {
 	seen, err := o.measured()
 	if err != nil {
@@ -63,7 +63,7 @@ func printTable(_ context.Context, o options, limits []outcome.Limit) error {
 	return nil
 }
 
-// summary is the table of limits with what was seen of each, Markdown.
+// summary is the table of limits with the results of each, Markdown.
 func summary(limits []outcome.Limit, seen map[string]*outcome.Outcome) string {
 	var b strings.Builder
 	b.WriteString("| part | measure | target | seen | relative to the target | verdict | wall |\n" +
@@ -88,7 +88,7 @@ func summary(limits []outcome.Limit, seen map[string]*outcome.Outcome) string {
 	return b.String()
 }
 
-// check compares what there is with what was accepted.
+// check compares the present outcomes with the accepted ones.
 func check(_ context.Context, o options, limits []outcome.Limit) error {
 	now, err := o.measured()
 	if err != nil {

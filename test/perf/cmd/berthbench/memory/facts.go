@@ -146,7 +146,7 @@ func (l *factLog) Read(_ context.Context, s eventlog.Stream, from uint64) (event
 	return &factReader{log: l, next: from, closed: make(chan struct{})}, nil
 }
 
-// factReader reads what is there and then waits for ever.
+// factReader reads all facts and then waits for ever.
 type factReader struct {
 	log    *factLog
 	next   uint64

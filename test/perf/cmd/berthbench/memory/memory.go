@@ -13,8 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/test/perf/bench"
 )
 
-// settledReading reads the memory after a while without changes. What is live it finds out
-// afterwards, so that its own garbage collection does not help the other numbers.
+// settledReading reads the memory after a while without changes. It measures the live heap last, so that its own
+// garbage collection does not affect the other numbers.
 func settledReading(ctx context.Context, after time.Duration) (reading, error) {
 	if err := bench.Pause(ctx, after); err != nil {
 		return reading{}, err

@@ -18,12 +18,12 @@ type contention struct {
 	// Txns are the shards' transactions, Conflicts those that the ledger refused.
 	Txns      int `json:"txns"`
 	Conflicts int `json:"conflicts"`
-	// Lost counts what they were refused for.
+	// Lost counts the refused transactions by their reason.
 	Lost map[string]int `json:"lost"`
 	// Placed is how many pods each shard placed.
 	Placed []int `json:"placed"`
-	// Attempts is the bound of the last bucket with a pod in it: no pod needed more; 0 says that
-	// one needed more than the last bound.
+	// Attempts is the bound of the last bucket with a pod in it: no pod needed more; 0 means that a pod needed more
+	// than the last bound.
 	Attempts int `json:"mostAttempts"`
 }
 

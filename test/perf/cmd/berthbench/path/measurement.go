@@ -201,7 +201,7 @@ func used(members []member) (map[string]time.Duration, error) {
 	return sum, err
 }
 
-// check looks at what was bound, and at what Berth asked for that the sink does not serve.
+// check checks the bound pods, and that Berth sent no requests that the sink does not serve.
 func check(api *sink.Server, want int) error {
 	nodes, pods := api.Objects()
 	if bound, _ := api.Bound(); bound != want {

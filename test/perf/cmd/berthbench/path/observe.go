@@ -46,9 +46,9 @@ const (
 // wholeTrace are the spans of a plain pod's trace: none is missing in a complete one.
 var wholeTrace = []string{"pod", "seen", "queued", "attempt", "filter", "score", "reserve", "bind", "HTTP POST"}
 
-// observe has one Berth for each way to be observed, all at the same time, and lets pods arrive at one
-// after the other: what a machine does changes within seconds by more than what is looked for, so what
-// is compared has to be moments apart. Those that get no pods cost next to nothing.
+// observe runs one Berth for each way to be observed, all at the same time, and creates pods for one after the other:
+// the state of a machine changes within seconds by more than the cost to be measured, so that compared runs must be
+// moments apart. A Berth without pods costs next to nothing.
 func (m *measurement) observe(ctx context.Context) (results []result, err error) {
 	ctx, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
@@ -65,7 +65,7 @@ func (m *measurement) observe(ctx context.Context) (results []result, err error)
 			return nil, err
 		}
 	}
-	// Who comes before whom changes through all orders: what one leaves to be done slows the next.
+	// The order cycles through all permutations: the aftermath of one run slows the next.
 	orders := combin.Permutations(len(all), len(all))
 	for round := range m.runs {
 		for _, i := range orders[round%len(orders)] {
@@ -93,7 +93,7 @@ type watched struct {
 	traces    string
 }
 
-// watch starts one, warm. It is there, to be ended, even on error.
+// watch starts a watched track, warm. It returns the track even on error, so that the caller can end it.
 func (m *measurement) watch(ctx context.Context, s setting) (w *watched, err error) {
 	w = &watched{}
 	if s.Observed == traces {
@@ -111,7 +111,7 @@ func (m *measurement) watch(ctx context.Context, s setting) (w *watched, err err
 	return w, w.arrive(ctx, "warm", m.warm)
 }
 
-// account ends the processes and adds to their results what is known at the end only.
+// account ends the processes and adds to their results the values that are known only at the end.
 func (w *watched) account(ctx context.Context, results []result) error {
 	c, err := w.contention(ctx)
 	if err != nil {
@@ -124,7 +124,7 @@ func (w *watched) account(ctx context.Context, results []result) error {
 		return err
 	}
 	received, whole := 0, 0
-	if w.collector != nil { // all services have ended, and sent what they had
+	if w.collector != nil { // all services have ended, and sent their spans
 		spans, err := w.collector.Spans()
 		if err != nil {
 			return err
@@ -139,7 +139,7 @@ func (w *watched) account(ctx context.Context, results []result) error {
 	return nil
 }
 
-// end ends what runs and removes what was written.
+// end stops the processes and removes the written files.
 func (w *watched) end(ctx context.Context) (err error) {
 	if w.track != nil {
 		err = w.Close(ctx)
@@ -153,7 +153,7 @@ func (w *watched) end(ctx context.Context) (err error) {
 	return err
 }
 
-// sendTo makes what is started next send its traces, and returns how to end that.
+// sendTo makes processes that are started next send their traces, and returns how to end that.
 func sendTo(c *harness.Collector, ratio float64) (restore func()) {
 	env := map[string]string{
 		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://" + c.GRPC, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",

@@ -15,8 +15,8 @@ import (
 // profileSeconds is how long processes are profiled, from the arrival of the pods on.
 const profileSeconds = 10
 
-// profile starts a profile of each process that serves them, and returns what waits for their
-// end and saves what was allocated since the start: two files for each in the report's directory.
+// profile starts a profile of each process that serves them, and returns a function that waits for their end and
+// saves the allocations since the start: two files for each in the report's directory.
 func (o options) profile(ctx context.Context, members []member) (wait func() error) {
 	if !o.profiling {
 		return func() error { return nil }

@@ -54,7 +54,7 @@ func (m *measurement) open(ctx context.Context, s setting) (t *track, err error)
 		t.add(member{service: name, pids: store.PIDs}, store.Stop)
 		t.urls[name] = store.URL
 	}
-	// The others are ready once the queue's facts are there.
+	// The other services are ready once the queue's facts exist.
 	for _, replicas := range []struct {
 		service string
 		n       int

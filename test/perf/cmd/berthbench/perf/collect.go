@@ -34,8 +34,8 @@ func (s *stage) collect(namespaces []string) (*collection, error) {
 	return c, nil
 }
 
-// finish adds what was bound since to the result. A workload that collects several times is
-// reported as the sum of the times and the pods, with the latencies of the last.
+// finish adds the pods bound since then to the result. A workload that collects several times is reported as the sum
+// of the times and the pods, with the latencies of the last.
 func (c *collection) finish(r *result) error {
 	cpu, err := harness.CPUTime(c.stage.PIDs...)
 	if err != nil {

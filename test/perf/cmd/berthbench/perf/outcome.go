@@ -7,9 +7,9 @@ import (
 	"github.com/berth-scheduler/berth/test/perf/outcome"
 )
 
-// outcome is the report for the summary of all measurements. Values are called
-// contender.name; with several workloads, a limit is about the one that keeps it least. A contender's
-// wallRatio is where its ratio would be had its own processes taken no time, all else being as it was.
+// outcome is the report for the summary of all measurements. Values are called contender.name; with several
+// workloads, a limit is about the worst one. A contender's wallRatio is its ratio if its own processes had taken no
+// time, everything else being equal.
 func (r report) outcome(runs int) outcome.Outcome {
 	o := r.Outcome(runs)
 	o.Versions["kube-scheduler"] = contend.PeerVersion

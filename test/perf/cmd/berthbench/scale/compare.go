@@ -177,7 +177,7 @@ func (o options) like(r realReport, shards int) scale.Scenario {
 func (o options) rule(ctx context.Context, r realReport, costs scale.Costs) (scale.Costs, string, error) {
 	fewest := r.settings()[0]
 	s := o.like(r, fewest)
-	s.Engine = false // what is decided makes no difference to what a pod costs
+	s.Engine = false // a pod costs the same whatever is decided
 	m, err := play(ctx, s, costs)
 	if err != nil {
 		return nil, "", err
@@ -207,7 +207,7 @@ func compared(r realReport, shards int, was seen, m scale.Result, slower float64
 	}
 }
 
-// apart is an error if the model is further from what was seen than is allowed.
+// apart returns an error if the model differs from the measurement by more than is allowed.
 func apart(r realReport, shards int, was seen, m scale.Result) error {
 	var errs []error
 	if off := math.Abs(m.PodsPerSecond/was.rate - 1); off > rateTolerance {

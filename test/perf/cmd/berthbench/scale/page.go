@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/test/perf/outcome"
 )
 
-// head is the page up to the tables, tail what follows them.
+// head is the page up to the tables, tail the page after them.
 //
 //go:embed head.txt
 var pageHead string

@@ -52,7 +52,7 @@ func (w *watch) outcome(s steady, head bench.Head) outcome.Outcome {
 	return o
 }
 
-// growth is by how many percent memory grew after the warm-up, and what it was then.
+// growth is the growth of memory after the warm-up in percent, and its value then.
 func (s steady) growth() (percent, settled float64) {
 	rest := s.samples[int(float64(len(s.samples))*warmShare):]
 	part := max(1, int(float64(len(rest))*endShare))
