@@ -51,9 +51,9 @@ func NewWatch() *Watch {
 	}
 }
 
-// RecordDecision records one decision of the log, which was stored at that time. Decisions must arrive in the order of the
-// log. A bind ends the series of its pod: what happened before it was resolved. workload is that of the pod as the
-// facts show it; only evictions need it.
+// RecordDecision records one decision of the log, which was stored at that time. Decisions must arrive in the order
+// of the log. A bind ends the series of its pod: what happened before it was resolved. workload is that of the pod as
+// the facts show it; only evictions need it.
 func (w *Watch) RecordDecision(d events.Decision, at time.Time, workload Workload) {
 	pod := d.Pod.Namespace + "/" + d.Pod.Name
 	switch d.Kind {

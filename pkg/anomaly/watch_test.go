@@ -71,7 +71,8 @@ func TestPreemptionInVain(t *testing.T) {
 func TestPreemptedAgain(t *testing.T) {
 	w := NewWatch()
 	for i := range 100 {
-		w.RecordDecision(decision(events.DecisionEvicted, fmt.Sprint("first-", i)), at(1), Workload{Owner: "web", Created: at(0)})
+		d := decision(events.DecisionEvicted, fmt.Sprint("first-", i))
+		w.RecordDecision(d, at(1), Workload{Owner: "web", Created: at(0)})
 	}
 	wantFound(t, w.Findings(at(1), nil, nil), map[Rule]int{})
 	for i := 2; i < 4; i++ {

@@ -39,8 +39,8 @@
 //
 // An error ends the loop without a drain, and Run returns it. It comes from Source.Next (an input that cannot be
 // decoded) or from Sink.Execute. A core does not return errors: what it cannot continue after is part of its result,
-// and the sink turns that into an error. An error of the sink after the end of the lifetime is only its consequence and is
-// dropped.
+// and the sink turns that into an error. An error of the sink after the end of the lifetime is only its consequence
+// and is dropped.
 //
 // # What a crash leaves
 //

@@ -80,9 +80,9 @@ type Fact struct {
 	TraceParent string
 }
 
-// StartsFromScratch reports whether nothing before f counts: the facts that follow describe everything that exists, for readers
-// without any state. Such a fact is the begin of an epoch that names itself as the one before it, which no other
-// fact can.
+// StartsFromScratch reports whether nothing before f counts: the facts that follow describe everything that exists,
+// for readers without any state. Such a fact is the begin of an epoch that names itself as the one before it, which
+// no other fact can.
 func (f *Fact) StartsFromScratch() bool {
 	return f.Op == OpEpochBegin && f.Epoch > 0 && f.Progress == f.Epoch
 }

@@ -84,8 +84,8 @@ type Entry struct {
 	Priority                int32
 	// PodRV is the pod's resourceVersion that the decision used: the bind's precondition.
 	PodRV uint64
-	// PlacementHash is state.Pod.PlacementHash of that version: any other version with the same hash may be bound as well. It is 0 if
-	// it is not known, as in entries that members of versions without the field have written.
+	// PlacementHash is state.Pod.PlacementHash of that version: any other version with the same hash may be bound as
+	// well. It is 0 if it is not known, as in entries that members of versions without the field have written.
 	PlacementHash uint64
 	Token         Token
 	// Shard is the member that made the entry. On a claim that is Evicting, it is the member that sends the

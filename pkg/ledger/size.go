@@ -204,7 +204,8 @@ func (e *Entry) Bytes() int {
 		fixedFieldBytes(8, uint64(e.Token)) + textBytes(9, len(e.Shard)) + textBytes(10, len(e.SchedulerName)) +
 		numberBytes(12, uint64(e.NonZeroCPU)) + numberBytes(13, uint64(e.NonZeroMemory)) +
 		boolBytes(15, e.Wanted) + textBytes(16, len(e.Gang)) + textBytes(17, len(e.Plan)) +
-		numberBytes(30, uint64(uint32(e.GroupPartition))) + fixedFieldBytes(31, e.PlacementHash) + boolBytes(33, e.Delegated) +
+		numberBytes(30, uint64(uint32(e.GroupPartition))) + fixedFieldBytes(31, e.PlacementHash) +
+		boolBytes(33, e.Delegated) +
 		numberBytes(34, uint64(e.Cause)) + numberBytes(35, uint64(e.NotAfterMillis())) + len(e.Later)
 	for name, amount := range e.Requests {
 		n += partBytes(11, textBytes(1, len(name))+numberBytes(2, uint64(amount)))

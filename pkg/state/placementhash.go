@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// PlacementHash returns a hash of what a decision may have examined of the pod: two versions of a pod with the same hash
-// need the same placement. metadata.generation stands for the spec; labels change without it. Status, annotations
+// PlacementHash returns a hash of what a decision may have examined of the pod: two versions of a pod with the same
+// hash need the same placement. metadata.generation stands for the spec; labels change without it. Status, annotations
 // and owners do not count. It is never 0, and the same in every process and release (it is written to the ledger).
 // It uses a cryptographic hash: a user who may change a pod must not be able to hide the change.
 func (p *Pod) PlacementHash() uint64 {

@@ -290,7 +290,8 @@ func LedgerRenewed() { ledgerRenewed.Inc() }
 // LedgerClosed sets whether the ledger is starting a new generation, in which nothing is placed, bound or evicted.
 func LedgerClosed(yes bool) { ledgerClosed.Set(oneIf(yes)) }
 
-// Unreadable counts one item in a stream of the log that a service cannot read. Use package unreadable, which also logs it.
+// Unreadable counts one item in a stream of the log that a service cannot read. Use package unreadable, which also
+// logs it.
 func Unreadable(service string, stream eventlog.Stream) {
 	unreadable.WithLabelValues(service, string(stream)).Inc()
 }

@@ -251,7 +251,8 @@ func TestKubernetesThatWentBackUnderALeaderThatDied(t *testing.T) {
 	v = w.generation(next.Number + 1)
 	w.eventually("the facts are told", func() bool { return v.Permits(w.epoch()) })
 	_, facts := w.replay()
-	if !slices.ContainsFunc(facts, func(f events.SequencedFact) bool { return f.Epoch > before && f.StartsFromScratch() }) {
+	restarts := func(f events.SequencedFact) bool { return f.Epoch > before && f.StartsFromScratch() }
+	if !slices.ContainsFunc(facts, restarts) {
 		t.Error("facts of before were told on")
 	}
 }

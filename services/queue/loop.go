@@ -239,8 +239,8 @@ func (l *loop) Publish(bool) {
 	l.applied, l.pending = feed.Step{}, false
 }
 
-// exportGauges reports the sizes of the pools, if this replica leads, and whether the ledger is closed. Only a leader reports
-// pools, so that each pod counts once in the sum over the replicas.
+// exportGauges reports the sizes of the pools, if this replica leads, and whether the ledger is closed. Only a leader
+// reports pools, so that each pod counts once in the sum over the replicas.
 func (l *loop) exportGauges() {
 	telemetry.LedgerClosed(!l.holds.View().Permits(l.queue.applied.Position().Epoch))
 	if l.leads {

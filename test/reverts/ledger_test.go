@@ -154,7 +154,8 @@ var ledger = []revert{
 		bug: 120, taken: "A budget that nothing was claimed from is claimed by its status alone.",
 		edits: []edit{{
 			"pkg/ledger/view/budgets.go", "r := b.byStatus(pdb)\n\tb.countPods(&r, pdb)",
-			"r := b.byStatus(pdb)\n\tif r.Doc.Revision > 0 || len(r.Doc.HW) > 0 || b.ledger.Plans().HasVictimsIn(pdb.Namespace) {\n" +
+			"r := b.byStatus(pdb)\n\tif r.Doc.Revision > 0 || len(r.Doc.HW) > 0 || " +
+				"b.ledger.Plans().HasVictimsIn(pdb.Namespace) {\n" +
 				"\t\tb.countPods(&r, pdb)\n\t}",
 		}},
 		fails: []failing{{"pkg/ledger/view", "TestRoomOfAStatusThatIsOld"}},

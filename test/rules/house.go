@@ -72,7 +72,7 @@ func (h *house) functions() []Measure {
 		{Name: "functions: lines, 99 of 100", Value: lines(0.99), Standard: 45},
 		{Name: "functions: lines, longest", Value: lines(1), Standard: maxFunctionLines},
 		{Name: "functions: cyclomatic complexity, 99 of 100", Value: branches(0.99), Standard: 15},
-		{Name: "functions: cyclomatic complexity, highest", Value: branches(1), Standard: 24, Debt: branchDebt},
+		{Name: "functions: cyclomatic complexity, highest", Value: branches(1), Standard: 24},
 		{Name: "assignments wider than two, per 1,000 functions", Value: wide, Standard: 2},
 	}
 }
@@ -91,7 +91,7 @@ func (h *house) rooms() []Measure {
 func (h *house) comments() []Measure {
 	share, documented := share100(h.commented, h.lines), share100(h.documented, h.exported)
 	m := []Measure{
-		{Name: "comment lines, per 100 lines", Value: share, Standard: 18, AtLeast: true, Debt: commentDebt},
+		{Name: "comment lines, per 100 lines", Value: share, Standard: 18, AtLeast: true},
 		{Name: "exported names with a comment, per 100", Value: documented, Standard: 98, AtLeast: true},
 	}
 	for _, p := range phrases {

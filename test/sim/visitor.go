@@ -211,7 +211,8 @@ func (w *world) placing(v *proc, p *corev1.Pod, n *corev1.Node, epoch int64) (le
 	token := ledger.Token(visitorTokens | w.cluster.tokens)
 	e := ledger.Entry{
 		PodUID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Role: ledger.RoleReservation, State: ledger.Committed,
-		Priority: pod.Priority, PodRV: pod.ResourceVersion, PlacementHash: pod.PlacementHash(), Token: token, Shard: v.member(),
+		Priority: pod.Priority, PodRV: pod.ResourceVersion, PlacementHash: pod.PlacementHash(),
+		Token: token, Shard: v.member(),
 		SchedulerName: pod.SchedulerName, Requests: pod.Requests.Map(),
 		NonZeroCPU: pod.NonZero.MilliCPU, NonZeroMemory: pod.NonZero.Memory,
 	}

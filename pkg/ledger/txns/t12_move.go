@@ -89,9 +89,9 @@ func TakeOver(d ledger.NodeDoc, r ledger.Replacement, token ledger.Token, e ledg
 	return Place(d, e)
 }
 
-// DisplacePlaceholder is Place for a pod of strictly higher priority than the one a placeholder is for: its reservation takes the
-// kept room, as part of T1. It returns a *RefusedError if no place is kept under the token, or if the pod's
-// priority is not higher.
+// DisplacePlaceholder is Place for a pod of strictly higher priority than the one a placeholder is for: its
+// reservation takes the kept room, as part of T1. It returns a *RefusedError if no place is kept under the token, or
+// if the pod's priority is not higher.
 //
 // The rest of the plan ends as after TakeOver.
 func DisplacePlaceholder(d ledger.NodeDoc, token ledger.Token, e ledger.Entry) (ledger.NodeDoc, error) {

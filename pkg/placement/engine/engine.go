@@ -206,8 +206,8 @@ func ObjectsMatter(c state.ObjectChange) bool {
 	}
 }
 
-// VisitRuleCalls visits how often each rule has been called since the last visit: for a pod (PreFilter, PreScore), or for
-// one node or one group of like nodes. An engine caches the results of rules, so the numbers grow with what
+// VisitRuleCalls visits how often each rule has been called since the last visit: for a pod (PreFilter, PreScore), or
+// for one node or one group of like nodes. An engine caches the results of rules, so the numbers grow with what
 // changed, not with nodes times pods.
 func (e *Engine) VisitRuleCalls(visit func(a RuleCalls, calls uint64)) {
 	for a, calls := range maps.All(e.profiler.calls) {

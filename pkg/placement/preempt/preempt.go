@@ -46,8 +46,8 @@ type Result struct {
 	Message string
 	// Advice holds sentences for people about the obstacles, in addition to Message.
 	Advice []string
-	// BlockedByBudgets reports that on some node disruption budgets protect less important pods whose eviction would make room;
-	// Node is nil then.
+	// BlockedByBudgets reports that on some node disruption budgets protect less important pods whose eviction would
+	// make room; Node is nil then.
 	BlockedByBudgets bool
 	// KeepNomination reports that the pod may not preempt now, and that an existing nomination stays. Without Node
 	// and without this, a nomination must be cleared.

@@ -1,5 +1,5 @@
-// Package unreadable handles records that a reader of the log cannot read: such a record is set aside, counted, and logged
-// at a bounded rate. A single unreadable record must not end a service, and must not be skipped silently either.
+// Package unreadable handles records that a reader of the log cannot read: such a record is set aside, counted, and
+// logged at a bounded rate. A single unreadable record must not end a service, and must not be skipped silently either.
 //
 // The same holds for messages that the log refuses to store (WithoutRefused): the rest of a batch is appended without
 // them.

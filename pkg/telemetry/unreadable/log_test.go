@@ -16,7 +16,8 @@ import (
 func TestNotesAreBounded(t *testing.T) {
 	var text strings.Builder
 	now := time.Unix(1000, 0)
-	n := unreadable.New("queue", eventlog.Decisions, slog.New(slog.NewTextHandler(&text, nil)), func() time.Time { return now })
+	logger := slog.New(slog.NewTextHandler(&text, nil))
+	n := unreadable.New("queue", eventlog.Decisions, logger, func() time.Time { return now })
 	r := eventlog.Record{Message: eventlog.Message{Subject: "decisions.x.placed", Data: []byte("12345")}, Sequence: 7}
 	for range 1000 {
 		n.Record(r, errors.New("poison"))

@@ -94,7 +94,9 @@ func TestBindLeavesFullAnnotationsAlone(t *testing.T) {
 		}
 		write(w, http.StatusCreated, success)
 	})
-	a := r.bindings.bind(t.Context(), effect.Bind{Pod: thePod, NodeName: "n", ResourceVersion: 5, Token: 9, AnnotationsFull: true})
+	a := r.bindings.bind(t.Context(), effect.Bind{
+		Pod: thePod, NodeName: "n", ResourceVersion: 5, Token: 9, AnnotationsFull: true,
+	})
 	if a.Result != effect.Done {
 		t.Fatalf("answer %+v", a)
 	}
@@ -110,7 +112,9 @@ func TestBindWhoseAttemptIsLeftOutIsRefused(t *testing.T) {
 			pod.Status.Conditions = []corev1.PodCondition{{Type: effect.ConditionAttempt, Message: "0000000000000008 n"}}
 		}))
 	})
-	a := r.bindings.bind(t.Context(), effect.Bind{Pod: thePod, NodeName: "n", ResourceVersion: 5, Token: 9, AnnotationsFull: true})
+	a := r.bindings.bind(t.Context(), effect.Bind{
+		Pod: thePod, NodeName: "n", ResourceVersion: 5, Token: 9, AnnotationsFull: true,
+	})
 	if a.Result != effect.Refused || !strings.Contains(a.Problem, "berth.dev/attempt") {
 		t.Errorf("answer %+v, want a refusal that names the condition", a)
 	}

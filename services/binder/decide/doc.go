@@ -36,11 +36,12 @@
 //
 //   - FactsChanged replaces the facts, reports pods that kubelets have rejected, advances everything that waits, and
 //     then the plans and nominations of the pods that changed.
-//   - LedgerChanged folds the batch into the ledger view, adopts all of its documents, brings plans and removals in line
-//     and advances them, and then advances the reservations that have changed.
+//   - LedgerChanged folds the batch into the ledger view, adopts all of its documents, brings plans and removals in
+//     line and advances them, and then advances the reservations that have changed.
 //   - An answer goes to the machine that waits for it, which may emit its next effect in the same step.
 //   - Tick advances what has become due, forgets what can no longer matter, and sweeps.
 //
-// The way of one pod through the binder: its reservation comes with LedgerChanged, its hint with DecisionSeen; bind emits
-// Bind, whose answer publishes DecisionBound; the bound pod comes back with FactsChanged; document hands the entry over.
+// The way of one pod through the binder: its reservation comes with LedgerChanged, its hint with DecisionSeen; bind
+// emits Bind, whose answer publishes DecisionBound; the bound pod comes back with FactsChanged; document hands the
+// entry over.
 package decide

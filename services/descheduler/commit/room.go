@@ -56,9 +56,9 @@ type Executor struct{ deps Deps }
 // New returns a room.
 func New(deps Deps) *Executor { return &Executor{deps: deps} }
 
-// RequestEvictions requests the evictions in order, in batches, and returns how many requests are certainly in the log. It ends
-// early with ctx, which must end when the leadership does. If the log refuses one of them, all others are appended,
-// and the error is the refusal, an *eventlog.ErrRefused.
+// RequestEvictions requests the evictions in order, in batches, and returns how many requests are certainly in the
+// log. It ends early with ctx, which must end when the leadership does. If the log refuses one of them, all others
+// are appended, and the error is the refusal, an *eventlog.ErrRefused.
 func (r *Executor) RequestEvictions(ctx context.Context, evictions []decide.Eviction) (written int, err error) {
 	var refusal error
 	for batch := range slices.Chunk(evictions, eventlog.MaxBatch) {
@@ -90,8 +90,8 @@ func isRefusal(err error) bool {
 	return is
 }
 
-// AppendFindings appends findings other than requests, such as DecisionReturned. A lost one is found again in a later cycle,
-// because the history does not show it.
+// AppendFindings appends findings other than requests, such as DecisionReturned. A lost one is found again in a later
+// cycle, because the history does not show it.
 func (r *Executor) AppendFindings(ctx context.Context, found []events.Decision) error {
 	for few := range slices.Chunk(found, eventlog.MaxBatch) {
 		msgs := make([]eventlog.Message, 0, len(few))

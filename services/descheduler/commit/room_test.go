@@ -62,7 +62,8 @@ func TestGivesUp(t *testing.T) {
 			log.LoseNextAnswer(eventlog.Decisions)
 		}
 		noted := 0
-		written, err := room(log, func(decide.Eviction) { noted++ }).RequestEvictions(t.Context(), evictions(eventlog.MaxBatch+1))
+		executor := room(log, func(decide.Eviction) { noted++ })
+		written, err := executor.RequestEvictions(t.Context(), evictions(eventlog.MaxBatch+1))
 		if !errors.Is(err, memlog.ErrAnswerLost) || written != 0 || noted != eventlog.MaxBatch {
 			t.Errorf("written %d, noted %d, error %v", written, noted, err)
 		}

@@ -260,8 +260,8 @@ func (r *Reader) Ready(kinds []events.Kind) error {
 	return nil
 }
 
-// RecordRequest records that an eviction is about to be requested. It is called before the request is appended, so that a
-// request whose outcome is unknown counts as made. When the request comes back with the decisions, it is a
+// RecordRequest records that an eviction is about to be requested. It is called before the request is appended, so
+// that a request whose outcome is unknown counts as made. When the request comes back with the decisions, it is a
 // redelivery and changes nothing.
 func (r *Reader) RecordRequest(e decide.Eviction) {
 	r.mu.Lock()

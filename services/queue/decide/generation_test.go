@@ -31,9 +31,11 @@ func TestJudgeGeneration(t *testing.T) {
 		"a doubt":              {with(func(s *LedgerEvidence) { s.Generation = closed }), GenerationNext, "noticed"},
 		"another store":        {with(func(s *LedgerEvidence) { s.Store = 8 }), GenerationNext, "begun in 7, and this is 8"},
 		"a revision of before": {with(func(s *LedgerEvidence) { s.Revision = 99 }), GenerationNext, "up to revision 100"},
-		"a history of another": {with(func(s *LedgerEvidence) { s.Contradicted = true }), GenerationNext, "not what its history"},
-		"Kubernetes restored":  {with(func(s *LedgerEvidence) { s.WentBack = "pods" }), GenerationNext, "went back: pods"},
-		"a broken beginning":   {with(func(s *LedgerEvidence) { s.Generation = unfinished }), GenerationNext, "not finished"},
+		"a history of another": {
+			with(func(s *LedgerEvidence) { s.Contradicted = true }), GenerationNext, "not what its history",
+		},
+		"Kubernetes restored": {with(func(s *LedgerEvidence) { s.WentBack = "pods" }), GenerationNext, "went back: pods"},
+		"a broken beginning":  {with(func(s *LedgerEvidence) { s.Generation = unfinished }), GenerationNext, "not finished"},
 	} {
 		if v, reason := JudgeGeneration(c.seen); v != c.want || !strings.Contains(reason, c.reason) {
 			t.Errorf("%s: %d because %q, want %d because %q", name, v, reason, c.want, c.reason)

@@ -89,8 +89,8 @@ type Decided struct {
 	Stored time.Time
 }
 
-// WorkRequested is a shard's heartbeat and request for work. Every replica records the window; only the leader has leases
-// to renew or take back.
+// WorkRequested is a shard's heartbeat and request for work. Every replica records the window; only the leader has
+// leases to renew or take back.
 type WorkRequested struct {
 	Request work.Request
 }

@@ -221,7 +221,10 @@ func TestQuarantineIsBounded(t *testing.T) {
 	for n := range 5 {
 		st.distrust(fmt.Sprintf("n%d", n))
 	}
-	want := []avoid.NoticeKind{avoid.Quarantined, avoid.QuarantineRefused, avoid.QuarantineRefused, avoid.QuarantineRefused, avoid.QuarantineRefused}
+	want := []avoid.NoticeKind{
+		avoid.Quarantined,
+		avoid.QuarantineRefused, avoid.QuarantineRefused, avoid.QuarantineRefused, avoid.QuarantineRefused,
+	}
 	if diff := cmp.Diff(want, st.noticed()); diff != "" {
 		t.Errorf("notices (-want +got):\n%s", diff)
 	}

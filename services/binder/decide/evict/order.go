@@ -86,11 +86,8 @@ func (e *eviction) plan() string { return ledger.PlanID(e.key.Token, false) }
 // pod that has left or ended; and then the claim on the pod, if there is one. An order for another binder's partition
 // waits here for its outcome, or for the partition.
 func (e *eviction) advance(v *Evictor) {
-	if e.done || e.op != 0 || v.Facts.Cluster == nil || v.Now.Before(e.Due) || !v.MayAct(e.key.Pod) {
+	if e.waits(v) {
 		return
-	}
-	if v.Ledger.Revision() == 0 || v.Ledger.Revision() < e.order.LedgerRevision {
-		return // the decision used a later ledger revision than this binder has
 	}
 	p, known, _ := v.Pod(e.key.Pod, 0)
 	_, claim, claimed := v.Ledger.Plans().Victim(e.key.Pod)
@@ -116,6 +113,15 @@ func (e *eviction) advance(v *Evictor) {
 	default:
 		e.claim(v, p)
 	}
+}
+
+// waits reports whether the eviction cannot go on yet: a call is on its way, a pause has not ended, the pod belongs to
+// another binder, or this binder's facts or ledger have not come as far as those of the decision.
+func (e *eviction) waits(v *Evictor) bool {
+	if e.done || e.op != 0 || v.Facts.Cluster == nil || v.Now.Before(e.Due) || !v.MayAct(e.key.Pod) {
+		return true
+	}
+	return v.Ledger.Revision() == 0 || v.Ledger.Revision() < e.order.LedgerRevision
 }
 
 // podLeft concludes an eviction whose pod is being deleted or gone. If the eviction was sent from here, its answer

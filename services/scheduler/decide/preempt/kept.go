@@ -76,7 +76,9 @@ func (ps *Places) Place(
 
 // fitsKept reports whether a pod fits in the place of a placeholder: on the node without the placeholder, by all
 // rules.
-func (ps *Places) fitsKept(pod *state.Pod, profile *placement.Profile, concern *guard.Concern, k view.Placeholder) bool {
+func (ps *Places) fitsKept(
+	pod *state.Pod, profile *placement.Profile, concern *guard.Concern, k view.Placeholder,
+) bool {
 	if !ps.shard.Gate.Usable(k.Node) {
 		return false
 	}

@@ -54,8 +54,8 @@ const (
 	ActPostFilter
 )
 
-// PluginRequest makes the plugins of a profile act. ID is the ID of the question (Consult) whose cycle it belongs to. Each
-// is answered by a PluginResult; the answer to ActUndo comes when all actions in progress have ended.
+// PluginRequest makes the plugins of a profile act. ID is the ID of the question (Consult) whose cycle it belongs to.
+// Each is answered by a PluginResult; the answer to ActUndo comes when all actions in progress have ended.
 type PluginRequest struct {
 	ID            uint64
 	Act           PluginAct
