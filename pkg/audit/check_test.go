@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 )
 
-// recorderClock returns the state at the end of a story, as `berth check` reads it.
+// now returns the state at the end of a story, as `berth check` reads it.
 func (s *story) now() CurrentState {
 	s.Helper()
 	var in CurrentState

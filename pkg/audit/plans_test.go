@@ -91,7 +91,7 @@ func (s *story) preempt(pod string) {
 	s.update(pod, func(p *corev1.Pod) { now := metav1.Now(); p.DeletionTimestamp = &now })
 }
 
-// mostAllocatable deletes the victims and promotes the hold.
+// room deletes the victims and promotes the hold.
 func (s *story) room(victims ...string) {
 	var gone uint64
 	for _, v := range victims {

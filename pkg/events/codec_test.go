@@ -76,7 +76,7 @@ func TestKindsAreComplete(t *testing.T) {
 var text = rapid.OneOf(rapid.String(), rapid.StringMatching(`[ %.*>\r\n\x00a-f0-9ü]{0,8}`),
 	rapid.Custom(func(t *rapid.T) string { return string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")) }))
 
-// valid draws text that protobuf carries unchanged.
+// Valid draws text that protobuf carries unchanged.
 var Valid = rapid.OneOf(rapid.String(), rapid.StringMatching(`[ -~ü]{0,8}`)).Filter(utf8.ValidString)
 
 var something = text.Filter(func(s string) bool { return s != "" })

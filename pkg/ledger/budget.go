@@ -62,7 +62,8 @@ type BudgetClaim struct {
 // KeyBudget is the key of a disruption budget's document.
 func KeyBudget(pdbUID string) string { return PrefixBudget + pdbUID }
 
-// sharedBy is the prefix of the UIDs of documents that the budgets of a namespace share. No object has such a UID.
+// SharedBudgetPrefix is the prefix of the UIDs of documents that the budgets of a namespace share. No object has such
+// a UID.
 const SharedBudgetPrefix = "ns/"
 
 // ParseShared returns the namespace of a key b/ns/<namespace>: see BudgetRoom.Shared.

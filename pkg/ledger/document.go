@@ -89,7 +89,7 @@ func (d NodeDoc) Cover(kind string, rv uint64) NodeDoc {
 type Document[T any] interface {
 	DocKey() string
 	ReadAt() int64
-	// blank returns the document in the form that stands for one that does not exist.
+	// Blank returns the document in the form that stands for one that does not exist.
 	Blank() T
 }
 

@@ -59,7 +59,7 @@ var heardBy = map[string][]string{
 	"facts.>": nil, "decisions.>": nil, "ledger.>": nil, "work.>": nil, "$JS.>": nil, "$SYS.>": nil, "$O.>": nil, ">": nil,
 }
 
-// client connects as a service, with nothing of Berth between.
+// natsClient connects as a service, with nothing of Berth between.
 func (s *system) natsClient(t *testing.T, as string) *nats.Conn {
 	t.Helper()
 	c, err := nats.Connect(s.stores.natsURLs()[0], nats.Secure(s.identity(as)),

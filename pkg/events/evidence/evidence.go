@@ -112,5 +112,5 @@ type Candidate struct {
 	Points []int64
 }
 
-// EvidenceCandidates is how many candidates a shard keeps of one decision.
+// MaxCandidates is how many candidates a shard keeps of one decision.
 const MaxCandidates = 3

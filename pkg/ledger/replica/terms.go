@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/registry"
 )
 
-// All is the part of a View about rules that reach beyond one node: the registry, the registered terms and their
+// Terms is the part of a View about rules that reach beyond one node: the registry, the registered terms and their
 // guards. It implements registry.Terms.
 type Terms struct {
 	registry registry.Registry
@@ -26,7 +26,7 @@ type Terms struct {
 // last put (0 if there is none).
 type guardView struct {
 	read, own int64
-	// checkContinues: the own put compared the guard with the revision that this member had counted, so nothing uncounted
+	// follows: the own put compared the guard with the revision that this member had counted, so nothing uncounted
 	// lies between.
 	follows bool
 }

@@ -19,10 +19,10 @@ import (
 	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 )
 
-// drawUID draws a UID of Kubernetes, or of a static pod.
 // raisedKinds are the kinds whose high-water in a document a step may raise.
 var raisedKinds = []string{ledger.KindPod, ledger.KindNode, ledger.KindBudget, ledger.KindClaim}
 
+// drawUID draws a UID of Kubernetes, or of a static pod.
 func drawUID(t *rapid.T) string {
 	return rapid.OneOf(
 		rapid.StringMatching(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`),

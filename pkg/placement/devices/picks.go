@@ -47,11 +47,11 @@ func (p Plugin) Picks(
 	if !ok {
 		return nil, true
 	}
-	outcome := d.selectDevices(node)
-	if outcome.Why != "" {
+	selected := d.selectDevices(node)
+	if selected.Why != "" {
 		return nil, false
 	}
-	return d.picks(outcome, seed), true
+	return d.picks(selected, seed), true
 }
 
 // nameShares names the shares of devices. Upstream's allocator uses random names, but a decision must be

@@ -233,7 +233,7 @@ func history(t testing.TB, seed uint64) (placementtest.Script, func() *pair) {
 	return script, func() *pair { return newPair(cache, profiles) }
 }
 
-// recordCheck fails with the smallest history that shows a difference.
+// check fails with the smallest history that shows a difference.
 func check(t *testing.T, seed uint64) {
 	t.Helper()
 	script, fresh := history(t, seed)

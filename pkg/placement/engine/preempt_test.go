@@ -207,7 +207,7 @@ func (h *preemptHistory) protect() {
 	h.engine.SetProtected(n, uids)
 }
 
-// invalidate drops the data of removed nodes.
+// forget drops the data of removed nodes.
 func (h *preemptHistory) forget() {
 	for n := range h.protected {
 		if n.Node == nil {

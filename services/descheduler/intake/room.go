@@ -62,7 +62,7 @@ type Reader struct {
 		ledger *replica.View
 		// decisions is the last sequence of that stream that was applied.
 		decisions uint64
-		// ownRequest holds the profiles behind this process's requests that have no outcome yet.
+		// mine holds the profiles behind this process's requests that have no outcome yet.
 		mine map[string]ownRequest
 		// changed is closed and replaced whenever a View may have become possible.
 		changed chan struct{}

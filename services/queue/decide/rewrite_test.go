@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/decide/waiting"
 )
 
-// leaseLost returns a harness in which pod a was rejected from facts of epoch 1, of which those after the sixth are
+// lost returns a harness in which pod a was rejected from facts of epoch 1, of which those after the sixth are
 // then lost.
 func lost(t *testing.T) *harness {
 	h := newHarness(t)

@@ -17,7 +17,7 @@ type turns struct {
 	// inFlight counts the binds in flight.
 	inFlight int
 	line     waitingLine
-	// seq numbers the places in the line.
+	// lastSeq numbers the places in the line.
 	lastSeq uint64
 }
 

@@ -25,8 +25,8 @@ func (v versions) add(p *state.Pod) {
 	v[p.UID] = kept
 }
 
-// decidedHash returns what a pod requested at exactly that resourceVersion.
-func (v versions) hashAt(uid string, rv uint64) (wish uint64, ok bool) {
+// hashAt returns what a pod requested at exactly that resourceVersion.
+func (v versions) hashAt(uid string, rv uint64) (hash uint64, ok bool) {
 	for _, kept := range v[uid] {
 		if kept.resourceVersion == rv {
 			return kept.hash, true
