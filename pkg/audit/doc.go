@@ -15,8 +15,8 @@
 //   - package recording (the file format), package fit (what a pod needs of a node), and strip.go (the fields of an
 //     object that the rules read);
 //   - evidence.go: all of the history in memory, with the versions of each object in histories.go and
-//     claimhistories.go, the classes of pods in classes.go, and the marks in timeline.go. It does not change after it
-//     was loaded;
+//     claimhistories.go, the classes of pods in classes.go, and the marks in timeline.go. The
+//     history itself does not change after it was loaded; the walk keeps what it has computed of it there;
 //   - state.go: the ledger at the revision that the walk has reached. ledgerState.apply alone changes it, and checks
 //     nothing;
 //   - placements.go: the reservations that were committed so far and may still become, or have become, a pod on a

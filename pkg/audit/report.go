@@ -171,8 +171,8 @@ func (f *findings) violate(invariant string, objects []string, message string, a
 	})
 }
 
-// undecodable reports a value of the ledger that its codec refuses. The walk goes on with the state that the key had
-// before: one damaged value must not hide the rest of the history.
+// undecodable reports a value of the ledger that its codec refuses. The walk goes on: one damaged value must not
+// hide the rest of the history.
 func (f *findings) undecodable(ev recording.LedgerEvent, err error) {
 	f.report.add(Finding{
 		Severity: Violation, Invariant: "form", Revision: ev.Mod, Objects: []string{ledgerObject(ev.Key)},

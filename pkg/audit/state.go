@@ -65,7 +65,8 @@ func (s *ledgerState) clear() {
 }
 
 // apply applies one change of one key, without checks. Keys of other kinds (members, elections, pauses) are ignored. A
-// value that cannot be decoded is reported and leaves the key's previous value in place.
+// value that cannot be decoded is reported; a node's document then keeps its previous value, and a plan or a budget
+// counts as empty (applyPlan).
 func (s *ledgerState) apply(ev recording.LedgerEvent) {
 	s.applyStub(ev)
 	switch {

@@ -76,8 +76,8 @@ type Loop[I, O any] struct {
 	Sink   Sink[I, O]
 	// Drainer is nil for a service that has nothing to finish: Run then returns as soon as its context ends.
 	Drainer Drainer[I]
-	// Bound is the longest time that a drain may take, not counting Leave. A drain that reaches it leaves the rest to
-	// other members. With a Bound of zero, a service that is not idle after the drain input is late.
+	// Bound is the longest time that a drain may take, not counting a call of Sink.Execute that blocks, and Leave. A
+	// drain that reaches it leaves the rest to other members.
 	Bound time.Duration
 }
 

@@ -48,7 +48,7 @@ const (
 	// OpEpochBegin opens a repair of the stream under a new fact epoch: readers drop their progress of every kind
 	// until OpEpochEnd of that epoch. Its Progress names the epoch of the fact before it (0: not recorded), so that
 	// a reader whose applied tail was lost cannot mistake the repair for a continuation. One that names itself
-	// starts from scratch, see Fact.Anew.
+	// starts from scratch, see Fact.StartsFromScratch.
 	OpEpochBegin
 	// OpEpochEnd closes the repair; progress is valid again, for each kind from its marker inside the repair on.
 	OpEpochEnd

@@ -22,7 +22,7 @@ const (
 )
 
 const (
-	// opBytes is an upper bound for what surrounds a key and a value in a request.
+	// OpBytes is an upper bound for what surrounds a key and a value in a request.
 	OpBytes = 32
 	// uidBytes is the length of a UID that Kubernetes makes.
 	uidBytes = 36
@@ -196,7 +196,7 @@ func highWaterBytes(kind string, rv uint64) int {
 	return partBytes(4, textBytes(1, len(kind))+numberBytes(2, rv))
 }
 
-// Bytes returns the length of an entry as entryToProto builds it.
+// Bytes returns the length of an entry as codec.EntryToProto builds it.
 func (e *Entry) Bytes() int {
 	n := podBytes(1, 18, e.PodUID) + textBytes(2, len(e.Namespace)) + textBytes(3, len(e.Name)) +
 		numberBytes(4, uint64(e.Role)) + numberBytes(5, uint64(e.State)) +

@@ -132,8 +132,8 @@ func (p Position) behindHole() Position {
 
 // Follows reports whether a fact may come right after one of the given epoch: it is of the same epoch, or it begins
 // a later one that names this as the previous one (if the writer names one, see events.OpEpochBegin). Otherwise the
-// facts between them have been lost and replaced. A fact that starts from scratch (Fact.Anew) follows only on
-// nothing (epoch 0).
+// facts between them have been lost and replaced. A fact that starts from scratch (Fact.StartsFromScratch) follows
+// only on nothing (epoch 0).
 func Follows(epoch uint64, f events.Fact) bool {
 	if f.StartsFromScratch() {
 		return epoch == 0

@@ -41,7 +41,8 @@ type cycle struct {
 func (d *Descheduler) runCycles(ctx context.Context) (done bool) {
 	c := &cycles{d: d}
 	l := driver.Loop[decide.Input, decide.Outcome]{Core: decide.Core{}, Clock: d.deps.Clock, Source: c, Sink: c}
-	return errors.Is(l.Run(ctx, ctx), errFinished)
+	_ = l.Run(ctx, ctx) // only errFinished, and nothing when ctx ends first
+	return c.finished
 }
 
 // Next implements driver.Source. A cycle that fails before anything is decided is no event.

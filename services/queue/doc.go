@@ -25,7 +25,7 @@
 // the ledger's watch, batches of the decisions log, requests of shards, and the inputs that begin and end a term. All
 // channels are bounded, and a full one blocks its sender, so a slow step is felt as backpressure and not as loss; only
 // requests for work are dropped, because shards repeat them with each heartbeat.
-// Other goroutines do not touch the core: they send it an input, or a query that runs between two steps (Queue.ask).
+// Other goroutines do not touch the core: they send it an input, or a query that runs between two steps (Queue.query).
 // The effects of a step are carried out before the next input is taken. None of them blocks: the writers to the log
 // and to the ledger have queues and goroutines of their own.
 //

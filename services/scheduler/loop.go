@@ -5,6 +5,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/driver"
 	"github.com/berth-scheduler/berth/pkg/membership"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 	"github.com/berth-scheduler/berth/services/scheduler/intake"
 )
@@ -93,13 +94,19 @@ func (l *loop) Drain() step.Input { return step.Input{Drain: true, Beat: true} }
 // and no plugin acts any more.
 func (l *loop) Idle() bool { return l.idle }
 
-// Leave implements driver.Drainer: it waits until the last decisions are in the log. A shard that is late does not,
-// because binders act on the ledger and need no decision.
+// Leave implements driver.Drainer: it waits until the last decisions are in the log, for leaveTimeout at most. A shard
+// that is late does not wait, because binders act on the ledger and need no decision.
 func (l *loop) Leave(ctx context.Context, late bool) error {
 	if late {
 		l.shard.deps.Logger.Warn(
 			"stopped before the last reservation was answered; binders will complete or release it")
 		return nil
 	}
-	return l.shard.commit.Flush(ctx)
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
+	if err := l.shard.commit.Flush(ctx); err != nil {
+		l.shard.deps.Logger.Warn("last decisions not in the log; binders act on the ledger and need none",
+			telemetry.KeyError, err)
+	}
+	return nil
 }

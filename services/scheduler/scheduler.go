@@ -44,6 +44,8 @@ const (
 	// drainTimeout bounds how long a stopping shard waits for its last transaction. It is longer than one request to
 	// the store may take (commit: 10 s), and shorter than the grace period of a shard's own pod (deploy/k8s: 30 s).
 	drainTimeout = 15 * time.Second
+	// leaveTimeout bounds how long a shard that has drained waits for the log to acknowledge its last decisions.
+	leaveTimeout = 5 * time.Second
 )
 
 // Config configures a shard. New checks it. It is not changed afterwards.

@@ -87,10 +87,16 @@ func newSite(t *testing.T) *site {
 // start runs a shard; the function it returns stops it and waits for its end.
 func (s *site) start(id string) (stop func() error) {
 	s.t.Helper()
+	return s.startOn(s.log, id)
+}
+
+// startOn is start for a shard that writes its decisions to log.
+func (s *site) startOn(log eventlog.Log, id string) (stop func() error) {
+	s.t.Helper()
 	sched, err := scheduler.New(
 		scheduler.Config{ID: id, Profiles: []placement.ProfileConfig{placement.DefaultProfile("default-scheduler")}},
 		scheduler.Deps{
-			Log: s.log, Facts: feed.New(s.log, s.log), Bus: s.log, Ledger: s.store,
+			Log: log, Facts: feed.New(s.log, s.log), Bus: s.log, Ledger: s.store,
 			Logger: slog.New(slog.DiscardHandler), Clock: clock.RealClock{},
 		})
 	if err != nil {

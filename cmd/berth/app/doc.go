@@ -11,8 +11,8 @@
 // Each command has a file of its own, with a constructor new…Command that cobra calls with the flags. They differ in
 // the servers that they contact:
 //
-//	up, run SERVICE            Kubernetes (queue and binder only), NATS, etcd; what the configuration names: extenders,
-//	                           Prometheus, metrics.k8s.io
+//	up, run SERVICE            Kubernetes (queue, binder, and shards with custom plugins), NATS, etcd;
+//	                           what the configuration names: extenders, Prometheus, metrics.k8s.io
 //	status                     NATS for the log and for questions to services, etcd, Kubernetes
 //	explain pod, explain node  NATS for the log and for questions to services
 //	trace pod                  the same, without the shards

@@ -12,20 +12,39 @@ func TestHeapsGrowToTheirRoom(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		live, goal uint64
-		last       time.Duration
+		idle       bool
 		want       int
 	}{
-		{"nothing yet", 0, 0, 0, 300},
-		{"a small heap stays small", 20 << 20, 80 << 20, time.Second, 300},
-		{"what fits is not collected before it is full", 64 << 20, 192 << 20, time.Second, 200},
-		{"half of the room", 96 << 20, 192 << 20, time.Second, 100},
-		{"a large heap doubles, as is the runtime's rule", 4 << 30, 8 << 30, time.Second, 100},
-		{"an idle process keeps little garbage", 100 << 20, 140 << 20, idleCycle, idleGCPercent},
-		{"a large heap doubles, idle or not", 4 << 30, 8 << 30, time.Hour, 100},
+		{"nothing yet", 0, 0, false, 300},
+		{"a small heap stays small", 20 << 20, 80 << 20, false, 300},
+		{"what fits is not collected before it is full", 64 << 20, 192 << 20, false, 200},
+		{"half of the room", 96 << 20, 192 << 20, false, 100},
+		{"a large heap doubles, as is the runtime's rule", 4 << 30, 8 << 30, false, 100},
+		{"an idle process keeps little garbage", 100 << 20, 140 << 20, true, idleGCPercent},
+		{"a large heap doubles, idle or not", 4 << 30, 8 << 30, true, 100},
 	} {
-		got := gcPercent(c.live, c.last)
+		got := gcPercent(c.live, c.idle)
 		if goal := c.live + c.live*uint64(got)/100; got != c.want || goal != c.goal {
 			t.Errorf("%s: %d bytes are in use: %d%%, collected at %d; want %d%%, %d", c.name, c.live, got, goal, c.want, c.goal)
+		}
+	}
+}
+
+// TestPaceIsStable: the rate alone decides whether a process is idle, not the pace that is in force. Between the two
+// borders either pace stays.
+func TestPaceIsStable(t *testing.T) {
+	const live = 60 << 20
+	for perSecond, want := range map[uint64]struct{ stays, becomes bool }{
+		0: {true, true}, 2 << 20: {true, true}, 3 << 20: {true, false}, 5 << 20: {}, 10 << 20: {}, 100 << 20: {},
+	} {
+		for _, in := range []time.Duration{time.Second, idleCycle, time.Minute} {
+			allocated := perSecond * uint64(in/time.Second)
+			if got := staysIdle(live, allocated, in); got != want.stays {
+				t.Errorf("%d bytes a second for %v: stays idle %v, want %v", perSecond, in, got, want.stays)
+			}
+			if got := becomesIdle(live, allocated, in); got != want.becomes {
+				t.Errorf("%d bytes a second for %v: becomes idle %v, want %v", perSecond, in, got, want.becomes)
+			}
 		}
 	}
 }
@@ -41,7 +60,8 @@ func TestCollectorFollowsTheHeap(t *testing.T) {
 	waitForPercent(t, nil, mostGCPercent, mostGCPercent)
 }
 
-// waitForPercent collects garbage, with held in use, until GOGC is within these bounds.
+// waitForPercent makes and collects garbage at the rate of a busy process, with held in use, until GOGC is within these
+// bounds.
 func waitForPercent(t *testing.T, held []byte, least, most uint64) {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
@@ -49,6 +69,8 @@ func waitForPercent(t *testing.T, held []byte, least, most uint64) {
 		if time.Now().After(deadline) {
 			t.Fatalf("GOGC is %d with %d bytes in use, want %d to %d", got, len(held), least, most)
 		}
+		garbage := make([]byte, 32<<20)
+		runtime.KeepAlive(garbage)
 		runtime.GC()
 	}
 	runtime.KeepAlive(held)

@@ -45,7 +45,7 @@ func ParseGuard(key string) (id TermID, domain string, part Part, ok bool) {
 type GuardUse struct {
 	Key string
 	// Compare requires that the guard is still at Revision, which is 0 for a guard that does not exist. The
-	// revision must be one whose placements the decision has counted: see View.Guard.
+	// revision must be one whose placements the decision has counted: see Terms.Guard.
 	Compare  bool
 	Revision int64
 	// Put moves the guard, so that every placement that compares it has to be decided again.

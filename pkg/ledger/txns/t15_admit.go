@@ -11,7 +11,7 @@ type AdmitNode struct {
 	NodeRV uint64
 	// Known is the incarnation as read; its Revision is 0 if there is none.
 	Known ledger.Incarnation
-	// Docs are all documents of the name, as read: View.Named.
+	// Docs are all documents of the name, as read: Names.Docs.
 	Docs []ledger.NodeDoc
 	// Floor as read: a document of the name may have been collected.
 	Floor ledger.Floor

@@ -83,7 +83,7 @@ func ExtendPlan(x Extension) (Change, error) {
 	}, nil
 }
 
-// FinishPlan makes a forming plan Ready. claimed is how many victims the documents claim for it (View.PlanDocs, in
+// FinishPlan makes a forming plan Ready. claimed is how many victims the documents claim for it (Plans.Docs, in
 // a view at or past the last ExtendPlan). hold is the document of the hold, which must be there. It returns a
 // *RefusedError if either condition is not met.
 //

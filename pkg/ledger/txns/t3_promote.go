@@ -12,13 +12,13 @@ import (
 type Promotion struct {
 	Authority
 	// Target is the document with the hold, Docs all other documents with victims of its plan
-	// (View.PlanDocs), as read.
+	// (Plans.Docs), as read.
 	Target ledger.NodeDoc
 	Docs   []ledger.NodeDoc
 	PodUID string
 	Token  ledger.Token
 	// PodRV is the pod's resourceVersion with which the test of Fits was made: the bind's precondition. Berth's own
-	// writes may have moved it since the hold was made. Wish is Entry.Wish of that version.
+	// writes may have moved it since the hold was made. Wish is Entry.PlacementHash of that version.
 	PodRV, Wish uint64
 	// Fits: according to Facts, the pod passes every rule on the node as it is now, with victims counted as long as
 	// they are there. A hold may be minutes old, so rules about pods on other nodes are evaluated again, and Guards

@@ -13,7 +13,7 @@ import (
 type Displacement struct {
 	Authority
 	// Target is the document with the hold, Docs the other documents with victims of its
-	// plan (View.PlanDocs) and those of the keepers, as read.
+	// plan (Plans.Docs) and those of the keepers, as read.
 	Target ledger.NodeDoc
 	Docs   []ledger.NodeDoc
 	// PodUID and Token are those of the hold that is displaced.

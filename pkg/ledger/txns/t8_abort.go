@@ -9,7 +9,7 @@ import (
 // Abort is T8 (abort plan): a plan, or part of it, is given up.
 type Abort struct {
 	Plan string
-	// Docs are the documents that contain entries of the plan (View.PlanDocs), as read: the hold or placeholder and
+	// Docs are the documents that contain entries of the plan (Plans.Docs), as read: the hold or placeholder and
 	// victims, and any documents that pin for the hold's pod.
 	Docs []ledger.NodeDoc
 	// Budgets are those that victims without Evicting are claimed from; Exclusives are those of which the hold

@@ -81,7 +81,7 @@ type lastDiagnosis struct {
 // a cluster of 10,000 nodes with 500 classes has five million of them.
 type cell struct {
 	// score is weighted, of the rules that depend on the node's usage.
-	score int32 // weighted, of the rules that depend on the node's usage
+	score int32
 	// held has a bit for every image of the pod that the node has.
 	held uint32
 	// raw holds the node's raw scores that are scaled; see class.scaled.

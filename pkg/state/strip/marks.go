@@ -23,7 +23,7 @@ const FullAnnotation = "berth.dev/annotations-full"
 // message is the token, a space, and the node.
 const AttemptCondition corev1.PodConditionType = events.AttemptAnnotation
 
-// tokenDigits is the length of a token, attemptRoom the size of an attempt annotation: its key and a token.
+// TokenDigits is the length of a token, attemptRoom the size of an attempt annotation: its key and a token.
 const (
 	TokenDigits = 16
 	attemptRoom = len(events.AttemptAnnotation) + TokenDigits

@@ -57,9 +57,11 @@ type reporter struct {
 	queue chan waitingReport
 	drops *drops
 	pace  *pace
-	// series belongs to the goroutine of run.
-	series series
-	clock  clock.WithTicker
+	// series belongs to the goroutine of run, as do the series that are still to be written: ended are those that have
+	// ended, refreshed are those of the last refresh.
+	series           series
+	ended, refreshed []*eventsv1.Event
+	clock            clock.WithTicker
 	// writers are at most eventWriters goroutines, each of which keeps one event until it is written or given up.
 	writers errgroup.Group
 }
@@ -106,20 +108,28 @@ func (r *reporter) report(e effect.Report) {
 
 // run writes events until ctx ends, and then waits until no write is in progress. For each event in the queue it waits
 // for pace, counts a repetition in its series, and starts a writer if the API server has to learn of it. Series that
-// end or are refreshed are written in between, at the same pace.
+// end or are refreshed are written at the same pace while no event waits: there may be one for each pod that waits, and
+// they must not fill the queue behind them.
 func (r *reporter) run(ctx context.Context) error {
 	defer func() { _ = r.writers.Wait() }() // no writer returns an error
 	refresh, finish := r.clock.NewTicker(refreshEvery), r.clock.NewTicker(finishAfter)
 	defer refresh.Stop()
 	defer finish.Stop()
 	for {
+		if next := r.nextSeries(); next != nil {
+			if !r.pace.wait(ctx, r.clock.Now(), r.waiting) {
+				return nil
+			}
+			r.start(ctx, next)
+			continue
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-refresh.C():
-			r.writeAll(ctx, r.series.all())
+			r.refreshed = r.series.all()
 		case now := <-finish.C():
-			r.writeAll(ctx, r.series.finish(now.Add(-finishAfter)))
+			r.ended = append(r.ended, r.series.finish(now.Add(-finishAfter))...)
 		case e := <-r.queue:
 			if !r.pace.wait(ctx, e.since, r.waiting) {
 				return nil
@@ -183,15 +193,19 @@ func truncate(note string) string {
 	return note[:end] + noteEllipsis
 }
 
-// writeAll writes series at the pace of other events, until ctx ends. There may be one for each pod that waits.
-func (r *reporter) writeAll(ctx context.Context, all []*eventsv1.Event) {
-	since := r.clock.Now()
-	for _, e := range all {
-		if !r.pace.wait(ctx, since, r.waiting) {
-			return
-		}
-		r.start(ctx, e)
+// nextSeries returns a series to write, and nil if there is none or an event waits.
+func (r *reporter) nextSeries() *eventsv1.Event {
+	if len(r.queue) > 0 {
+		return nil
 	}
+	for _, list := range []*[]*eventsv1.Event{&r.ended, &r.refreshed} {
+		if len(*list) > 0 {
+			next := (*list)[0]
+			*list = (*list)[1:]
+			return next
+		}
+	}
+	return nil
 }
 
 // start writes e in the background until ctx ends. It blocks while eventWriters are busy.

@@ -274,6 +274,23 @@ func TestSeriesAreRefreshedAtTheEventsPace(t *testing.T) {
 	})
 }
 
+// Series that are to be written hold no event up: they come when none waits, those that have ended first.
+func TestSeriesComeAfterEvents(t *testing.T) {
+	r := reporterTo(&answers{})
+	ended, refreshed := &eventsv1.Event{Reason: "ended"}, &eventsv1.Event{Reason: "refreshed"}
+	r.ended, r.refreshed = []*eventsv1.Event{ended}, []*eventsv1.Event{refreshed}
+	r.report(aReport().Report)
+	if next := r.nextSeries(); next != nil {
+		t.Errorf("%q comes before an event that waits", next.Reason)
+	}
+	<-r.queue
+	for _, want := range []*eventsv1.Event{ended, refreshed, nil} {
+		if next := r.nextSeries(); next != want {
+			t.Errorf("next is %v, want %v", next, want)
+		}
+	}
+}
+
 // After the API server has not answered for a while, events do not wait for long until they are tried again.
 func TestEventsAreTriedSoonAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -2,10 +2,10 @@
 // appends the requests for evictions to the log. The binders carry out the evictions; nothing here talks to
 // Kubernetes.
 //
-// Start reading at Room.Ask, whose order is the package's central rule:
+// Start reading at Executor.RequestEvictions, whose order is the package's central rule:
 //
 //  0. keep the places of a few moves (a crash here leaves places without a request: the next
-//     leader, or a binder, gives them up); see Room.Move;
+//     leader, or a binder, gives them up); see Executor.CarryOut;
 //  1. record the requests of one batch in memory (a crash here leaves nothing);
 //  2. append the batch (a crash after it leaves requests that the next leader reads before
 //     its first cycle);

@@ -40,7 +40,7 @@ type Ledger interface {
 	Commit(ctx context.Context, t ledger.Txn) (ledger.TxnResult, error)
 }
 
-// Deps holds the external systems of a Room.
+// Deps holds the external systems of an Executor.
 type Deps struct {
 	Log    eventlog.Log
 	Ledger Ledger
@@ -53,7 +53,7 @@ type Deps struct {
 // Executor carries out decisions. It is for one goroutine.
 type Executor struct{ deps Deps }
 
-// New returns a room.
+// New returns an executor.
 func New(deps Deps) *Executor { return &Executor{deps: deps} }
 
 // RequestEvictions requests the evictions in order, in batches, and returns how many requests are certainly in the

@@ -5,15 +5,16 @@
 // where to.
 //
 // The promises in the ledger count (Promises): the room of placeholders and reservations, the pods that plans have
-// claimed, what is left of disruption budgets. Promises.Keep builds the T12 of each move.
+// claimed, what is left of disruption budgets. Promises.BuildMove builds the T12 of each move.
 //
 // Who owns which state: a Promises belongs to one cycle. It begins as a copy of the ledger at the cycle's start;
-// Cycle only reads it, and then package commit reports to it every transaction, committed (Kept) or lost (Learn),
+// Cycle only reads it, and then package commit reports to it every transaction, committed (ApplyCommitted) or
+// lost (ApplyConflict),
 // so that the next one is built on the newest documents. Averages outlive cycles and belong to package intake; a
 // cycle gets a copy.
 //
 // The way of one eviction: plan.Make moves a pod to a landing node; Cycle makes a request of the move (Eviction),
-// with the place to keep if the policy keeps places and a controller replaces the pod; commit has Keep build T12,
+// with the place to keep if the policy keeps places and a controller replaces the pod; commit has BuildMove build T12,
 // which puts a placeholder on the landing node and a claim on the victim, and appends the request with the revision
 // of T12; a binder evicts the pod; the scheduler places the replacement on the placeholder. If the process dies in
 // between, Leftovers of the next leader finds places without a valid request and gives them up.

@@ -25,7 +25,7 @@ import (
 // batchBuffer lets one batch be decoded while another is applied.
 const batchBuffer = 1
 
-// Deps holds the external systems of a Room.
+// Deps holds the external systems of a Reader.
 type Deps struct {
 	Log eventlog.Log
 	// Facts is the feed of the process.
@@ -85,7 +85,7 @@ type View struct {
 	Ledger *replica.View
 }
 
-// New returns an empty room. Nothing runs yet.
+// New returns an empty reader. Nothing runs yet.
 func New(deps Deps) *Reader {
 	r := &Reader{
 		deps: deps, steps: make(chan feed.Step, batchBuffer),

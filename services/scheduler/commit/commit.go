@@ -83,7 +83,7 @@ type Adviser interface {
 	Perform(ctx context.Context, p step.PluginRequest) step.PluginResult
 }
 
-// New returns a room. It does nothing unless Transact, Publish, Consult and Perform are running.
+// New returns an executor. It does nothing unless Transact, Publish, Consult and Perform are running.
 func New(deps Deps) *Executor {
 	return &Executor{
 		Deps:      deps,
@@ -300,17 +300,18 @@ func (x *Executor) append(ctx context.Context, msgs []eventlog.Message) error {
 	}
 }
 
-// Flush waits until every decision given to Do has been written or ctx ends.
+// Flush waits until every decision given to Do has been written. It returns the error of ctx if that ends first.
 func (x *Executor) Flush(ctx context.Context) error {
 	done := make(chan struct{})
 	select {
 	case x.flush <- done:
 	case <-ctx.Done():
-		return nil
+		return ctx.Err()
 	}
 	select {
 	case <-done:
+		return nil
 	case <-ctx.Done():
+		return ctx.Err()
 	}
-	return nil
 }

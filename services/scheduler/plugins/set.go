@@ -59,7 +59,7 @@ type Runtime struct {
 	// cycleSlot is held by the cycle in progress: a channel and not a mutex, so that waiting for it ends with a
 	// context.
 	cycleSlot chan struct{}
-	// seen is the cluster that the last cycle was shown; only the holder of turn writes it.
+	// seen is the cluster that the last cycle was shown; only the holder of cycleSlot writes it.
 	seen atomic.Pointer[cluster]
 	// open are the cycles that have not ended; waiting and inPreBind are the pods on their way to a bind.
 	open      *openCycles

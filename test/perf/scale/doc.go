@@ -5,7 +5,7 @@
 // It is a discrete-event simulation. Processes (queue, shards, binders, etcd, NATS) are servers that jobs wait for;
 // the duration of a job is data, from a file of costs that names the measurement behind each number. Everything that
 // determines conflicts is real: transactions are compared by the in-memory ledger (pkg/ledger/mem), and decisions are
-// made either by the scheduler's own core on its own view of the cluster (services/scheduler/shardcore), or, where so
+// made either by the scheduler's own core on its own view of the cluster (services/scheduler/decide), or, where so
 // many views would not fit into memory, by a twin of it that knows one template of pods and the core's way with
 // batches, lost races and alternatives. The two are compared by a test and by every run of the command.
 //

@@ -92,7 +92,7 @@ func (nm *nominator) planRestsOnHolds(s seeker, plan preempt.Result) bool {
 	return nm.search.DependsOnHolds(in, s.profile, &s.concern, plan.Node, gone)
 }
 
-// preempt makes the engine search for victims among all nodes. It finds the same as placement's Profile.Preempt
+// preempt makes the engine search for victims among all nodes. It finds the same as preempt.Run of pkg/placement
 // would from scratch, for the same cluster, budgets and seed.
 func (nm *nominator) preempt(s seeker, q engine.PreemptQuery) preempt.Result {
 	return nm.timed(s, func() preempt.Result { return nm.shard.Engine.Preempt(s.profile, q) })

@@ -15,5 +15,5 @@
 //
 // A crash while a transaction is in flight leaves all of it or nothing: the ledger shows which.
 //
-// For one goroutine. Start reading at Slot.Send and Slot.Land.
+// For one goroutine. Start reading at Slot.Send and Slot.OnResult.
 package txn
