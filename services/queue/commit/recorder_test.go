@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -18,12 +19,12 @@ import (
 // mute is a log that accepts nothing while it is out.
 type mute struct {
 	eventlog.Log
-	out bool
+	out atomic.Bool
 }
 
 func (m *mute) Append(ctx context.Context, s eventlog.Stream, expect eventlog.Tail, msgs []eventlog.Message) (uint64,
 	error) {
-	if m.out {
+	if m.out.Load() {
 		return 0, errors.New("out")
 	}
 	return m.Log.Append(ctx, s, expect, msgs)
@@ -45,13 +46,13 @@ func TestNobodyIsLetGoByALeaderThatWas(t *testing.T) {
 		}
 		say(events.DecisionUngate, "stored")
 		synctest.Wait()
-		log.out = true
+		log.out.Store(true)
 		say(events.DecisionUngate, "tried")
 		say(events.DecisionUngate, "waiting")
 		say(events.DecisionQuarantined, "quarantined")
 		synctest.Wait()
 		r.Depose()
-		log.out = false
+		log.out.Store(false)
 		say(events.DecisionUngate, "of the next term")
 		got := recorded(t, log, 3)
 		if diff := cmp.Diff([]string{"stored", "quarantined", "of the next term"}, got); diff != "" {
