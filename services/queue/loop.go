@@ -24,8 +24,8 @@ import (
 // idleTick is how long the timer waits before the first step. From then on the core requests its own ticks.
 const idleTick = time.Minute
 
-// rememberTimeout bounds the attempt to store the state of attempts when this replica stops.
-const rememberTimeout = 5 * time.Second
+// storeTimeout bounds the attempt to store the state of attempts when this replica stops.
+const storeTimeout = 5 * time.Second
 
 // gaugeInterval is the greatest age of the gauges: setting them after every step would cost more than many steps do.
 const gaugeInterval = 250 * time.Millisecond
@@ -90,7 +90,7 @@ func (l *loop) drive(ctx context.Context) error {
 	// One context: without a drain, the end of ctx is the end of everything.
 	d := driver.Loop[decide.Input, []decide.Effect]{Core: l.core, Clock: l.queue.deps.Clock, Source: l, Sink: l}
 	err := d.Run(ctx, ctx)
-	// Also after an error: what is stored is what the core knew before it.
+	// Also after an error: the core's memory is as it was before the input that failed.
 	l.out.NotLeading()
 	l.storeMemory(ctx)
 	return err
@@ -104,7 +104,7 @@ func (l *loop) storeMemory(ctx context.Context) {
 		return
 	}
 	data, sequence := l.core.Remember()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rememberTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	if err := l.queue.deps.Snapshots.Put(ctx, eventlog.Decisions, sequence, data); err != nil {
 		l.queue.logger.Warn("could not store the attempt state", "sequence", sequence, telemetry.KeyError, err)

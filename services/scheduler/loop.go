@@ -81,8 +81,8 @@ func (l *loop) Execute(ctx context.Context, s driver.Step[step.Input, step.Outpu
 // Publish implements driver.Sink: the keeper learns which partitions are whose, and the shard is ready while its core
 // can place pods.
 func (l *loop) Publish(draining bool) {
-	if picture, moved := l.shard.core.Ownership(); moved {
-		l.keeper.Observe(picture)
+	if snapshot, moved := l.shard.core.Ownership(); moved {
+		l.keeper.Observe(snapshot)
 	}
 	l.shard.ready.Store(l.shard.core.Ready() && !draining)
 }

@@ -3,7 +3,6 @@ package rules
 import (
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 )
 
@@ -241,12 +240,14 @@ func serviceOf(dir string) string {
 	return name
 }
 
-// insideService reports whether a folder is a part of a service: its intake, its decisions or its commit. Tests step
-// the cores themselves; programs run the service.
+// servicePackages are the packages below a service that programs may import: the interface for custom plugins, and the
+// repetition of recorded decisions.
+var servicePackages = []string{"services/scheduler/plugins", "services/scheduler/rerun"}
+
+// insideService reports whether a folder is a part of a service. Tests step the cores themselves; programs run the
+// service.
 func insideService(dir string) bool {
-	return slices.ContainsFunc([]string{"intake", "decide", "commit", "usage"}, func(room string) bool {
-		return withinPattern(dir, "services/*/"+room)
-	})
+	return withinPattern(dir, "services/*/*") && !withinAny(dir, servicePackages)
 }
 
 func checkLayers(repo *Repo) []Finding {

@@ -103,6 +103,14 @@ var plantedEdges = []planted{
 		source: "package x\n\nimport _ \"github.com/berth-scheduler/berth/services/queue/decide/memory\"\n",
 	},
 	{
+		name: "program imports a part of a service", path: "cmd/berth/x.go", rule: "services", line: 3,
+		source: "package x\n\nimport _ \"github.com/berth-scheduler/berth/services/queue/leader\"\n",
+	},
+	{
+		name: "program imports the interface for plugins", path: "cmd/berth/x.go",
+		source: "package x\n\nimport _ \"github.com/berth-scheduler/berth/services/scheduler/plugins\"\n",
+	},
+	{
 		name: "test imports a service's decisions", path: "test/sim/x.go",
 		source: "package x\n\nimport _ \"github.com/berth-scheduler/berth/services/queue/decide\"\n",
 	},

@@ -63,8 +63,8 @@ func beginCycle(idle bool) {
 	runtime.AddCleanup(&marker{}, (*cycle).end, c)
 }
 
-// watch looks every idleCycle, until the cycle ends, whether the process has become idle. before is what had been
-// allocated the last time.
+// watch checks every idleCycle, until the cycle ends, whether the process has become idle. before is how much had been
+// allocated at the previous check.
 func (c *cycle) watch(before uint64) {
 	time.AfterFunc(idleCycle, func() {
 		_, allocated := heap()
@@ -97,8 +97,8 @@ func staysIdle(live, allocated uint64, in time.Duration) bool {
 	return float64(allocated)*idleCycle.Seconds() < float64(live)*idleGCPercent/100*in.Seconds()
 }
 
-// becomesIdle is staysIdle for a process at a busy process's pace. It asks for half the rate, so that a process near
-// the border does not change its pace with every collection.
+// becomesIdle is staysIdle with half the rate: it costs a forced collection, which a process whose rate varies around
+// the border must not pay again and again. The end of a cycle changes the pace at no cost.
 func becomesIdle(live, allocated uint64, in time.Duration) bool {
 	return staysIdle(live, 2*allocated, in)
 }

@@ -31,7 +31,7 @@ func TestHeapsGrowToTheirRoom(t *testing.T) {
 }
 
 // TestPaceIsStable: the rate alone decides whether a process is idle, not the pace that is in force. Between the two
-// borders either pace stays.
+// borders no collection is forced.
 func TestPaceIsStable(t *testing.T) {
 	const live = 60 << 20
 	for perSecond, want := range map[uint64]struct{ stays, becomes bool }{

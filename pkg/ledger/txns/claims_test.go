@@ -257,8 +257,8 @@ func TestCheckClaimsFinds(t *testing.T) {
 	}
 	relies := []ledger.Dependent{{PodUID: "y", PodRV: 1}}
 	for name, e := range map[string]ledger.Entry{
-		"budgets of a keeper":      {PodUID: "x", Role: ledger.RoleKeeper, Budgets: []string{"b"}, Dependents: relies},
-		"a placeholder for nobody": {PodUID: "x", Role: ledger.RoleMove},
+		"budgets of a keeper":   {PodUID: "x", Role: ledger.RoleKeeper, Budgets: []string{"b"}, Dependents: relies},
+		"placeholder of no pod": {PodUID: "x", Role: ledger.RoleMove},
 		"a replacement of a victim": {PodUID: "x", Role: ledger.RoleVictim,
 			Replacement: ledger.Replacement{Owner: "o", Template: "t"}},
 		"a victim that is Committed": {PodUID: "x", Role: ledger.RoleVictim, State: ledger.Committed},

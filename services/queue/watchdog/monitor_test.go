@@ -17,9 +17,9 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/intake"
 )
 
-// TestVigilOfALogThatIsReadAgain checks that a log that has lost records is read once more, and no release counts
+// TestMonitorOfALogThatIsReadAgain checks that a log that has lost records is read once more, and no release counts
 // twice. What the flush has found is not in the log.
-func TestVigilOfALogThatIsReadAgain(t *testing.T) {
+func TestMonitorOfALogThatIsReadAgain(t *testing.T) {
 	noon := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	v, facts, last := New(), state.New(), uint64(2)
 	v.Caught(1, noon)
@@ -43,7 +43,7 @@ func TestVigilOfALogThatIsReadAgain(t *testing.T) {
 
 // The age of a ledger entry counts from when it was first seen, even if this replica does not lead; the leader
 // reports it, and pods that are evicted again and again.
-func TestVigil(t *testing.T) {
+func TestMonitor(t *testing.T) {
 	noon := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	view := replica.NewView()
 	doc := ledger.NodeDoc{NodeUID: "u1", NodeName: "n1", Entries: []ledger.Entry{{
@@ -62,7 +62,7 @@ func TestVigil(t *testing.T) {
 	v := New()
 	v.Evaluate(view, core, noon, false)
 	if len(v.Status().Entries) > 0 {
-		t.Errorf("who does not lead tells of %v", v.Status().Entries)
+		t.Errorf("a replica that does not lead reports %v", v.Status().Entries)
 	}
 	v.Evaluate(view, core, noon.Add(3*time.Minute), true)
 	if n := v.Status().Anomalies.Found[anomaly.HoldOverdue]; n != 1 {

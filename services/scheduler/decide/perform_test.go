@@ -25,7 +25,7 @@ type actor struct {
 	*world
 	// answer is the result of an act; it may be a refusal.
 	answer func(step.PluginRequest) step.PluginResult
-	// reserved is what each cycle of a shard has reserved and not given back: the pod's UID and node. passed are
+	// reserved holds what each cycle of a shard has reserved and not given back: the pod's UID and node. passed are
 	// those that the plugin allows to be bound.
 	reserved map[string]string
 	passed   map[string]bool

@@ -74,7 +74,7 @@ func (rc *reconciler) inspect(h *hold) inspection {
 	case !ok || s.pod.Deleting || s.pod.Terminal:
 		return rc.giveUp(s, withdrawal{reason: "the pod is gone", silent: true})
 	case s.pod.NodeName != "":
-		return rc.giveUp(s, withdrawal{reason: "somebody else has bound the pod", silent: true})
+		return rc.giveUp(s, withdrawal{reason: "another writer has bound the pod", silent: true})
 	case s.doc.SupersededBy != "":
 		return rc.giveUp(s, withdrawal{reason: "another node has registered under the name of the node"})
 	}
