@@ -159,7 +159,7 @@ func (o *storeFlags) deschedule(ctx context.Context, w io.Writer) error {
 func (o *storeFlags) openLog(ctx context.Context, logger *slog.Logger) (*jetstream.Log, error) {
 	// The name shows in NATS' list of connections, for every command that reads the log.
 	cfg := jetstream.Config{
-		URLs: o.nats.urls, Name: "berth-deschedule", Logger: logger,
+		URLs: o.nats.urls, Name: "berth-command", Logger: logger,
 		CAFile: o.tls.natsCA, CertFile: o.tls.natsCert, KeyFile: o.tls.natsKey, CredsFile: o.tls.natsCreds,
 		InboxPrefix: o.nats.inboxPrefix,
 	}
