@@ -43,7 +43,8 @@ func TestFactsAreReadAsTheyWereAppended(t *testing.T) {
 func TestOutcomeComparesWithinARun(t *testing.T) {
 	run := func(sync string, slow, many float64) result {
 		return result{Sync: sync, FactMicros: 14 * slow, BareMicros: 2 * slow,
-			One: appended{MedianMicros: 100 * slow, CPUMicros: 50 * slow}, Many: appended{MedianMicros: many * slow, CPUMicros: 500}}
+			One:  appended{MedianMicros: 100 * slow, CPUMicros: 50 * slow},
+			Many: appended{MedianMicros: many * slow, CPUMicros: 500}}
 	}
 	r := report{Facts: 640, Together: 64, Results: []result{
 		run(interval, 1, 400), run(always, 1, 300), run(interval, 3, 500), run(always, 1, 300), run(interval, 2, 9000),

@@ -172,7 +172,8 @@ func configOf(address, dir, sync string) string {
 	if sync == always {
 		every = always
 	}
-	return fmt.Sprintf("server_name: bench\nlisten: %q\njetstream { store_dir: %q, sync_interval: %s }\n", address, dir, every)
+	return fmt.Sprintf("server_name: bench\nlisten: %q\njetstream { store_dir: %q, sync_interval: %s }\n",
+		address, dir, every)
 }
 
 // stop ends the server and removes what it stored.
