@@ -2,6 +2,7 @@ package full
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,6 +108,35 @@ func TestPageSaysWhatWasNotMeasured(t *testing.T) {
 		if !strings.Contains(old, want) {
 			t.Errorf("the page of an outcome that is older than its limits does not say %q", want)
 		}
+	}
+}
+
+// The number of missed targets that the README gives is that of the accepted outcomes.
+func TestReadmeCountsMissedTargets(t *testing.T) {
+	limits, err := outcome.ReadLimits("../../../limits.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted, err := readAll(options{accepted: "../../../accepted"}.acceptedPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[outcome.State]int{}
+	for _, l := range limits {
+		state, _ := l.Judge(accepted)
+		counts[state]++
+	}
+	missed := counts[outcome.NotMet]
+	want := fmt.Sprintf("%d of %d targets are not met", missed, len(limits))
+	if open := len(limits) - missed - counts[outcome.Met]; open > 0 {
+		want += fmt.Sprintf(", and %d are not measured yet", open)
+	}
+	readme, err := os.ReadFile("../../../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := strings.Join(strings.Fields(string(readme)), " "); !strings.Contains(text, want+".") {
+		t.Errorf("the README does not say %q", want)
 	}
 }
 
