@@ -1,7 +1,11 @@
 package resident
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"net/http/pprof"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -50,6 +54,28 @@ func TestOfThisProcess(t *testing.T) {
 	twice, err := Of(os.Getpid(), os.Getpid())
 	if err != nil || twice.Program != 2*m.Program {
 		t.Errorf("%+v, %v: want twice the program of %+v", twice, err, m)
+	}
+}
+
+// The heap of a running program is read as it serves it.
+func TestHeapOfThisProcess(t *testing.T) {
+	const size = 16 << 20 // far above the distance between two samples
+	held := make([]byte, size)
+	server := httptest.NewServer(http.HandlerFunc(pprof.Index))
+	defer server.Close()
+	address := func(s *httptest.Server) string { return strings.TrimPrefix(s.URL, "http://") }
+	parts, err := Heap(t.Context(), address(server))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := parts[len(parts)-1]; last.Name != Rest || last.Bytes < size {
+		t.Errorf("%+v, want %q last, with at least %d bytes", parts, Rest, size)
+	}
+	runtime.KeepAlive(held)
+	without := httptest.NewServer(http.NotFoundHandler())
+	defer without.Close()
+	if _, err := Heap(t.Context(), address(without)); err == nil || !strings.Contains(err.Error(), "404") {
+		t.Errorf("a program without profiles: %v", err)
 	}
 }
 

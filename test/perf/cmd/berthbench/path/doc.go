@@ -7,7 +7,7 @@
 // setting, and runs alternate between settings.
 //
 // With a null path, each run is followed by a program that reads, writes and posts as much for a pod and decides
-// nothing (package null), on fresh stores: Berth's processor time a pod is compared with its own. With several numbers
+// nothing (package null), on fresh stores: the processor times of a pod are compared. With several numbers
 // of shards, the slope over them is what each further shard adds.
 //
 // With several ways to be observed it reports the cost of observation: see observe.go.
