@@ -19,8 +19,8 @@ const (
 	decisionStream = "NULLDECISIONS"
 )
 
-// documentBytes is about the size of a node's document in the ledger while pods arrive: with it, etcd receives 460 bytes
-// for a pod, and 400 from Berth (etcd_network_client_grpc_received_bytes_total).
+// documentBytes is about the size of a node's document in the ledger while pods arrive: with it, etcd receives
+// 460 bytes for a pod, and 400 from Berth (etcd_network_client_grpc_received_bytes_total).
 const documentBytes = 400
 
 // path is the running program.
