@@ -498,7 +498,8 @@ PARTS ?=
 # Runs of each contender and setting, alternating, and the length of the part "steady".
 FULL_RUNS ?= 3
 STEADY ?= 1h
-QUICK_PARTS := drain-1000 path idle
+# A drain, what an append and a delivery of facts cost, the path with its null path, and an idle process.
+QUICK_PARTS := drain-1000 log path idle
 BENCH = go run ./test/perf/cmd/berthbench
 BENCHFULL := $(BIN)/berthbench full
 # Upstream's files come from its module.

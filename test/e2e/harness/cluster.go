@@ -32,6 +32,8 @@ type ClusterConfig struct {
 	NoKubelets bool
 	// RuntimeConfig is the API server's flag of this name; empty for its defaults.
 	RuntimeConfig string
+	// Sync lets the API server's etcd sync every write to disk.
+	Sync bool
 }
 
 // Cluster is a running local cluster without a scheduler.
@@ -89,6 +91,9 @@ func (p Programs) StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster
 	}
 	if cfg.RuntimeConfig != "" {
 		args = append(args, "--runtime-config", cfg.RuntimeConfig)
+	}
+	if cfg.Sync {
+		args = append(args, "--fsync")
 	}
 	first := slices.Clone(args)
 	if cfg.Nodes != "" {

@@ -99,6 +99,7 @@ func startBerth(ctx context.Context, g *Ground) error {
 		return err
 	}
 	g.Add(berth.Stop, berth.PID())
+	g.Address = berth.Address
 	return nil
 }
 

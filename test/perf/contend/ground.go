@@ -25,6 +25,9 @@ type Ground struct {
 	Cluster  *harness.Cluster
 	// Dir gets data and logs, Config is the file with Config.
 	Dir, Config string
+	// Sync lets the API server's etcd sync every write to disk. Without it no bind waits for a disk, which is faster
+	// than any cluster that keeps its data.
+	Sync bool
 	// Args are appended to Berth's command lines.
 	Args []string
 	// Namespace is where the pods are created, and where raw contenders find them. Coming reports whether these only
@@ -34,6 +37,8 @@ type Ground struct {
 	// PIDs are the contender's processes, stores of its own included: Berth in one process has them inside,
 	// so leaving them out elsewhere would not compare like with like.
 	PIDs []int
+	// Address is where Berth in one process serves its pages; empty for other contenders.
+	Address string
 	// stops end the started processes, in reverse order.
 	stops []func(context.Context) error
 }
@@ -58,7 +63,7 @@ func (g *Ground) Profiling(on bool) {
 
 // StartCluster starts the cluster, in a directory below Dir, and creates Namespace if there is one.
 func (g *Ground) StartCluster(ctx context.Context, cfg harness.ClusterConfig) (err error) {
-	cfg.Dir = filepath.Join(g.Dir, "cluster")
+	cfg.Dir, cfg.Sync = filepath.Join(g.Dir, "cluster"), g.Sync
 	if g.Cluster, err = g.Programs.StartCluster(ctx, cfg); err != nil || g.Namespace == "" {
 		return err
 	}

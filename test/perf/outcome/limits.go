@@ -1,16 +1,19 @@
 package outcome
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 
 	"sigs.k8s.io/yaml"
 )
 
-// Limit is a bound on one value of one part.
+// Limit is a bound on one value of one part, or on its quotient by another value.
 type Limit struct {
 	Part  string `json:"part"`
 	Value string `json:"value"`
+	// By is what Value is divided by; nil if Value is bounded itself.
+	By *Divisor `json:"by,omitempty"`
 	// Says describes the measure, Unit follows the number.
 	Says string `json:"says"`
 	Unit string `json:"unit,omitempty"`
@@ -29,6 +32,14 @@ type Limit struct {
 	Evidence string `json:"evidence"`
 }
 
+// Divisor names a value of an outcome.
+type Divisor struct {
+	// Part is that of the limit when empty. Another part ran at another time: the quotient says something only if
+	// both ran on the same machine, with the same version of Berth.
+	Part  string `json:"part,omitempty"`
+	Value string `json:"value"`
+}
+
 // usualTolerance is a little more than what runs on a quiet machine differ by.
 const usualTolerance = 0.15
 
@@ -42,6 +53,7 @@ const (
 	NotRun  State = "not run"
 	Failed  State = "failed"
 	Missing State = "not measured by this run"
+	Unlike  State = "not comparable: the parts ran on different machines or versions"
 )
 
 // ReadLimits reads a file of limits.
@@ -59,30 +71,75 @@ func ReadLimits(path string) ([]Limit, error) {
 			return nil, fmt.Errorf("%s: limit %d, %s %s: want part, value, says, evidence, and one of atLeast and atMost",
 				path, i+1, l.Part, l.Value)
 		}
+		if l.By != nil && l.By.Value == "" {
+			return nil, fmt.Errorf("%s: limit %d, %s %s: by: want a value", path, i+1, l.Part, l.Value)
+		}
 	}
 	return limits, nil
 }
 
-// Judge reports whether an outcome keeps the limit, and returns the value. A part that has not run is nil.
-func (l Limit) Judge(o *Outcome) (State, float64) {
+// versionOfBerth is the name of Berth's version among those of an outcome.
+const versionOfBerth = "berth"
+
+// Judge reports whether outcomes, by part, keep the limit, and returns the value. A part that has not run has none.
+func (l Limit) Judge(of map[string]*Outcome) (State, float64) {
+	seen, state := l.seen(of)
 	switch {
-	case o == nil:
-		return NotRun, 0
-	case o.Failure != "":
-		return Failed, 0
-	}
-	seen, ok := o.Values[l.Value]
-	switch {
-	case !ok:
-		return Missing, 0
+	case state != Met:
+		return state, 0
 	case l.AtLeast != nil && seen >= *l.AtLeast, l.AtMost != nil && seen <= *l.AtMost:
 		return Met, seen
 	}
 	return NotMet, seen
 }
 
-// Reach returns the value of the limit's wall in an outcome; false if there is none.
-func (l Limit) Reach(o *Outcome) (wall float64, ok bool) {
+// seen is the limit's value; the state is Met if there is one, else why there is none.
+func (l Limit) seen(of map[string]*Outcome) (float64, State) {
+	value, state := of[l.Part].value(l.Value)
+	if l.By == nil || state != Met {
+		return value, state
+	}
+	other := of[l.divisorPart()]
+	by, state := other.value(l.By.Value)
+	switch {
+	case state != Met:
+		return 0, state
+	case by == 0:
+		return 0, Missing
+	case !of[l.Part].Machine.Same(other.Machine), of[l.Part].Versions[versionOfBerth] != other.Versions[versionOfBerth]:
+		return 0, Unlike
+	}
+	return value / by, Met
+}
+
+// divisorPart is the part of the divisor.
+func (l Limit) divisorPart() string { return cmp.Or(l.By.Part, l.Part) }
+
+// Parts are the parts that the limit needs outcomes of.
+func (l Limit) Parts() []string {
+	if l.By == nil || l.divisorPart() == l.Part {
+		return []string{l.Part}
+	}
+	return []string{l.Part, l.divisorPart()}
+}
+
+// value of an outcome; the state is Met if it has one. The outcome is nil if the part has not run.
+func (o *Outcome) value(name string) (float64, State) {
+	switch {
+	case o == nil:
+		return 0, NotRun
+	case o.Failure != "":
+		return 0, Failed
+	}
+	if value, ok := o.Values[name]; ok {
+		return value, Met
+	}
+	return 0, Missing
+}
+
+// Reach returns the value of the limit's wall in the outcomes; false if there is none.
+func (l Limit) Reach(of map[string]*Outcome) (wall float64, ok bool) {
+	o := of[l.Part]
 	if o == nil || l.Wall == "" {
 		return 0, false
 	}
@@ -109,16 +166,20 @@ func (l Limit) Share(seen float64) float64 {
 	return 0
 }
 
-// Worse compares an outcome with an accepted one: an error in plain words when the value got worse
-// by more than the tolerance. Absolute values are only compared on the same machine.
-func (l Limit) Worse(accepted, now Outcome) error {
-	before, known := accepted.Values[l.Value]
-	if !known || accepted.Failure != "" || !l.Ratio && !accepted.Machine.Same(now.Machine) {
+// Worse compares outcomes, by part, with accepted ones: an error in plain words when the value got worse by more than
+// the tolerance. Absolute values are only compared on the same machine, and only values that were accepted. A quotient
+// of parts that cannot be compared, as only one of them has run anew, is no worse.
+func (l Limit) Worse(accepted, now map[string]*Outcome) error {
+	before, known := l.seen(accepted)
+	if known != Met || !l.Ratio && (now[l.Part] == nil || !accepted[l.Part].Machine.Same(now[l.Part].Machine)) {
 		return nil
 	}
-	seen, ok := now.Values[l.Value]
-	if !ok {
-		return fmt.Errorf("%s: %s: nothing was measured, accepted is %s%s", l.Part, l.Says, Number(before), l.Unit)
+	seen, state := l.seen(now)
+	if state == NotRun || state == Unlike {
+		return nil
+	}
+	if state != Met {
+		return fmt.Errorf("%s: %s: %s, accepted is %s%s", l.Part, l.Says, state, Number(before), l.Unit)
 	}
 	tolerance := l.Tolerance
 	if tolerance == 0 {
@@ -127,7 +188,7 @@ func (l Limit) Worse(accepted, now Outcome) error {
 	least, most := before*(1-tolerance), before*(1+tolerance)
 	if l.AtLeast != nil && seen < least || l.AtMost != nil && seen > most {
 		return fmt.Errorf("%s: %s: %s%s, accepted on %s is %s%s: worse by more than %s%%", l.Part, l.Says,
-			Number(seen), l.Unit, accepted.Time.Format("2006-01-02"), Number(before), l.Unit, Number(tolerance*100))
+			Number(seen), l.Unit, accepted[l.Part].Time.Format("2006-01-02"), Number(before), l.Unit, Number(tolerance*100))
 	}
 	return nil
 }

@@ -69,7 +69,12 @@ func TestJudge(t *testing.T) {
 		{"failed", most, &Outcome{Failure: "no"}, Failed},
 		{"another value", most, &Outcome{}, Missing},
 	} {
-		if got, _ := test.limit.Judge(test.outcome); got != test.want {
+		test.limit.Part = "p"
+		outcomes := map[string]*Outcome{}
+		if test.outcome != nil {
+			outcomes["p"] = test.outcome
+		}
+		if got, _ := test.limit.Judge(outcomes); got != test.want {
 			t.Errorf("%s: %s, want %s", test.name, got, test.want)
 		}
 	}
@@ -95,9 +100,65 @@ func TestWorseComparesWhatCanBeCompared(t *testing.T) {
 		{"nothing accepted", rate, Outcome{}, of(here, 1), false},
 		{"nothing measured", rate, of(here, 1), Outcome{Machine: here}, true},
 	} {
-		if err := test.limit.Worse(test.accepted, test.now); (err != nil) != test.worse {
+		test.limit.Part = "p"
+		err := test.limit.Worse(map[string]*Outcome{"p": &test.accepted}, map[string]*Outcome{"p": &test.now})
+		if (err != nil) != test.worse {
 			t.Errorf("%s: %v, want an error: %t", test.name, err, test.worse)
 		}
+	}
+}
+
+// A quotient needs both of its parts, on one machine and of one version.
+func TestQuotientsCompareWhatCanBeCompared(t *testing.T) {
+	here, there := Machine{Processor: "a"}, Machine{Processor: "b"}
+	of := func(m Machine, version string, v float64) *Outcome {
+		return &Outcome{Machine: m, Versions: map[string]string{"berth": version}, Values: map[string]float64{"v": v}}
+	}
+	limit := Limit{Part: "fast", Value: "v", By: &Divisor{Part: "slow", Value: "v"}, AtMost: bound(1.5), Ratio: true}
+	for _, test := range []struct {
+		name       string
+		fast, slow *Outcome
+		want       State
+		seen       float64
+	}{
+		{"kept", of(here, "1", 6), of(here, "1", 4), Met, 1.5},
+		{"not kept", of(here, "1", 10), of(here, "1", 4), NotMet, 2.5},
+		{"the other part has not run", of(here, "1", 6), nil, NotRun, 0},
+		{"the part has not run", nil, of(here, "1", 4), NotRun, 0},
+		{"the other part failed", of(here, "1", 6), &Outcome{Failure: "no"}, Failed, 0},
+		{"the other part has no such value", of(here, "1", 6), &Outcome{}, Missing, 0},
+		{"nothing to divide by", of(here, "1", 6), of(here, "1", 0), Missing, 0},
+		{"on another machine", of(here, "1", 6), of(there, "1", 4), Unlike, 0},
+		{"of another version", of(here, "1", 6), of(here, "2", 4), Unlike, 0},
+	} {
+		outcomes := map[string]*Outcome{}
+		for part, one := range map[string]*Outcome{"fast": test.fast, "slow": test.slow} {
+			if one != nil {
+				outcomes[part] = one
+			}
+		}
+		if got, seen := limit.Judge(outcomes); got != test.want || seen != test.seen {
+			t.Errorf("%s: %s, %v, want %s, %v", test.name, got, seen, test.want, test.seen)
+		}
+	}
+	accepted := map[string]*Outcome{"fast": of(here, "1", 6), "slow": of(here, "1", 4)}
+	now := map[string]*Outcome{"fast": of(there, "2", 10), "slow": of(there, "2", 4)}
+	if err := limit.Worse(accepted, now); err == nil {
+		t.Error("2.5 is no worse than an accepted 1.5")
+	}
+	if err := limit.Worse(now, accepted); err != nil {
+		t.Errorf("1.5 is worse than an accepted 2.5: %v", err)
+	}
+	if err := limit.Worse(accepted, map[string]*Outcome{"fast": of(here, "2", 10), "slow": of(here, "1", 4)}); err != nil {
+		t.Errorf("only one of the parts has run anew: %v", err)
+	}
+	delete(now, "slow")
+	if err := limit.Worse(now, accepted); err != nil {
+		t.Errorf("half of the quotient was accepted: %v", err)
+	}
+	limit.By.Part = ""
+	if got, seen := limit.Judge(map[string]*Outcome{"fast": of(here, "1", 6)}); got != Met || seen != 1 {
+		t.Errorf("a quotient within a part: %s, %v, want 1", got, seen)
 	}
 }
 
@@ -107,6 +168,7 @@ func TestBadLimitsAreNamed(t *testing.T) {
 		"- {part: p, value: v, says: s, evidence: e, atLeast: 1, atMost: 2}": "one of atLeast and atMost",
 		"- {part: p, value: v, says: s, atLeast: 1}":                         "want part, value, says, evidence",
 		"- {part: p, atleast: 1, colour: red}":                               "colour",
+		"- {part: p, value: v, says: s, evidence: e, atLeast: 1, by: {}}":    "by: want a value",
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

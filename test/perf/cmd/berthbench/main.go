@@ -20,7 +20,9 @@ import (
 	"github.com/berth-scheduler/berth/test/perf/cmd/berthbench/e2e"
 	"github.com/berth-scheduler/berth/test/perf/cmd/berthbench/explain"
 	"github.com/berth-scheduler/berth/test/perf/cmd/berthbench/full"
+	"github.com/berth-scheduler/berth/test/perf/cmd/berthbench/log"
 	"github.com/berth-scheduler/berth/test/perf/cmd/berthbench/memory"
+	"github.com/berth-scheduler/berth/test/perf/cmd/berthbench/null"
 	"github.com/berth-scheduler/berth/test/perf/cmd/berthbench/path"
 	"github.com/berth-scheduler/berth/test/perf/cmd/berthbench/perf"
 	"github.com/berth-scheduler/berth/test/perf/cmd/berthbench/scale"
@@ -48,11 +50,16 @@ func command() *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
+	nullPath := bench.Command("null", "A path that does no scheduling; path --null starts it", null.New())
+	nullPath.Hidden = true
 	root.AddCommand(
+		nullPath,
 		bench.Command("e2e", "Schedulers side by side with kube-scheduler, on a real API server", e2e.New()),
 		bench.Command("explain", "How long berth explain pod takes in a large cluster", explain.New()),
 		bench.Command("full run|table|check|accept|docs [part...]", "The whole table of what Berth must reach",
 			full.New()),
+		bench.Command("log", "Appends to the log of facts, and their delivery, relative to the least they can cost",
+			log.New()),
 		bench.Command("memory", "The memory that one shard takes to hold a cluster", memory.New()),
 		bench.Command("path", "Berth's own ceiling: real log, ledger and services, binds into a sink", path.New()),
 		bench.Command("perf", "scheduler_perf's workloads, side by side, on a real API server", perf.New()),

@@ -25,6 +25,8 @@ type options struct {
 	rate              float64
 	timeout           time.Duration
 	profiling         bool
+	// memory asks what Berth's process holds, fsync has the API server's etcd sync every write.
+	memory, fsync bool
 }
 
 // New returns the subcommand.
@@ -44,6 +46,8 @@ func (o *options) Flags(set *pflag.FlagSet) {
 	set.StringVar(&o.nodes, "nodes", "tools/cluster/examples/bench-nodes.yaml", "node file of the cluster driver")
 	set.StringVar(&o.out, "out", ".build/bench", "directory for the JSON and Markdown reports")
 	set.DurationVar(&o.timeout, "timeout", 10*time.Minute, "time one run may take to place its pods")
+	set.BoolVar(&o.memory, "memory", false, "report what Berth holds in memory, part by part; implies --profiling")
+	set.BoolVar(&o.fsync, "fsync", false, "have the API server's etcd sync every write to disk, as production clusters do")
 	set.BoolVar(&o.profiling, "profiling", false, "let Berth serve /debug/pprof, at the --http-address of its processes")
 }
 

@@ -13,6 +13,9 @@
 // a node as soon as one of the others has been evicted. In mode failover there are two replicas of the scheduler,
 // pods arrive at a rate, and the replica that leads is killed in the middle.
 //
+// The API server's etcd syncs nothing to disk unless --fsync is given. After the last event the contender's memory is
+// read, and with --memory what Berth's process holds, part by part.
+//
 // After each run the cluster is audited from the API server's own state; a finding fails the whole measurement,
 // because a fast wrong placement is not a result.
 //

@@ -64,6 +64,8 @@ type result struct {
 	CPUSeconds float64 `json:"cpuSeconds"`
 	// Cluster is the work of the cluster during that time.
 	Cluster clusterLoad `json:"cluster"`
+	// Memory is what the contender's processes have after that; nil for raw contenders and in mode failover.
+	Memory *held `json:"memory,omitempty"`
 }
 
 // shape is a run in detail.
@@ -125,7 +127,8 @@ func (m *measurement) open(ctx context.Context) (g *ground, err error) {
 	if g.Ground, err = contend.NewGround(m.programs, namespace); err != nil {
 		return g, err
 	}
-	g.Profiling(m.profiling)
+	g.Profiling(m.profiling || m.memory)
+	g.Sync = m.fsync
 	if err := g.StartPlain(ctx, m.nodes); err != nil {
 		return g, err
 	}
@@ -189,6 +192,9 @@ func (g *ground) measure(ctx context.Context, c contend.Contender, mode string, 
 		return r, err
 	}
 	r.Cluster = loadAfter.since(loadBefore)
+	if r.Memory, err = g.held(ctx, mode, m.memory); err != nil {
+		return r, err
+	}
 	seen := podTimes(g.seen.Pods(namespace))
 	seen.fill(&r, begin)
 	r.Arrival, r.Gap = seen.arrival(due, begin), seen.gap(g.killed)

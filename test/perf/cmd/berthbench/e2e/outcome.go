@@ -15,7 +15,7 @@ func (r report) outcome(runs int) outcome.Outcome {
 	for _, mode := range modesInOrder {
 		if rows := r.rows(mode); len(rows) > 0 {
 			r.values(o.Values, mode, rows)
-			o.Tables = append(o.Tables, table(mode, rows))
+			o.Tables = append(append(o.Tables, table(mode, rows)), memoryTables(mode, rows)...)
 			o.Plots = append(o.Plots, plots(mode, rows)...)
 		}
 	}
@@ -35,6 +35,9 @@ func (r report) values(to map[string]float64, mode string, rows []result) {
 		set("p99", row.Latency.P99)
 		set("cpuMicrosPerPod", row.CPUSeconds/float64(row.Pods)*1e6)
 		set("lastBindSeconds", row.WallSeconds)
+		if row.Memory != nil {
+			set("mostResidentMB", megabytes(row.Memory.Most))
+		}
 		if row.EventSeconds > 0 {
 			set("eventSeconds", row.EventSeconds)
 			set("lastEventSeconds", row.WallSeconds+row.EventSeconds)

@@ -27,9 +27,11 @@ type report struct {
 	// Nodes is the node file, Config what every contender got.
 	Nodes string `json:"nodes"`
 	// Blocked and Leaving are how many other pods there are.
-	Blocked int    `json:"blocked,omitempty"`
-	Leaving int    `json:"leaving,omitempty"`
-	Config  string `json:"config"`
+	Blocked int `json:"blocked,omitempty"`
+	Leaving int `json:"leaving,omitempty"`
+	// Sync reports whether the API server's etcd synced every write.
+	Sync   bool   `json:"fsync,omitempty"`
+	Config string `json:"config"`
 
 	Results []result `json:"results"`
 }
@@ -42,7 +44,7 @@ func (m *measurement) report(ctx context.Context, results []result) error {
 	}
 	r := report{
 		Head: head, Peer: contend.PeerVersion, Nodes: m.nodes, Config: contend.Config, Results: results,
-		Blocked: m.blocked, Leaving: m.leaving,
+		Blocked: m.blocked, Leaving: m.leaving, Sync: m.fsync,
 	}
 	return bench.Write(m.out, reportName, r, r.markdown(), r.outcome(m.runs))
 }
@@ -52,6 +54,9 @@ func (r report) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Side by side with kube-scheduler\n\n%s, %s. %s\n", r.Berth, r.Peer, r.Where())
 	fmt.Fprintf(&b, "Nodes: `%s`. All placements of all runs passed the audit. Medians over the runs.\n", r.Nodes)
+	if r.Sync {
+		b.WriteString("The API server's etcd synced every write.\n")
+	}
 	if r.Blocked+r.Leaving > 0 {
 		fmt.Fprintf(&b, "Beside them, %d pods that fit nowhere, and %d that are deleted.\n", r.Blocked, r.Leaving)
 	}
@@ -75,6 +80,10 @@ func (r report) markdown() string {
 		}
 		r.arrivals(&b, rows)
 		r.gaps(&b, rows)
+		for _, t := range memoryTables(mode, rows) {
+			fmt.Fprintf(&b, "\n%s\n\n", t.Title)
+			t.Markdown(&b)
+		}
 		r.requests(&b, mode)
 	}
 	return b.String()
@@ -170,7 +179,7 @@ func medians(runs []result) result {
 	of := func(value func(result) float64) float64 { return median(runs, value) }
 	middle := middleOf(runs)
 	return result{
-		Arrival: middle.Arrival, Gap: medianGap(runs), shape: middle.shape,
+		Arrival: middle.Arrival, Gap: medianGap(runs), shape: middle.shape, Memory: medianHeld(runs),
 		Contender: runs[0].Contender, Mode: runs[0].Mode, Run: len(runs), Pods: runs[0].Pods,
 		WallSeconds:   of(func(r result) float64 { return r.WallSeconds }),
 		BindSeconds:   of(func(r result) float64 { return r.BindSeconds }),

@@ -69,7 +69,7 @@ func plots(of map[string]*outcome.Outcome) []outcome.Plot {
 	return all
 }
 
-// page is the document: the summary, then each part that there is an outcome of.
+// page is the document: the summary, then each part. A part without an outcome says so.
 func page(limits []outcome.Limit, accepted map[string]*outcome.Outcome) string {
 	var b strings.Builder
 	b.WriteString(head)
@@ -77,10 +77,27 @@ func page(limits []outcome.Limit, accepted map[string]*outcome.Outcome) string {
 	for _, p := range parts {
 		if one := accepted[p.name]; one != nil {
 			chapter(&b, p, one)
+			missing(&b, p, limits, accepted)
+			continue
 		}
+		fmt.Fprintf(&b, "\n## %s\n\nThis part has no accepted outcome yet. `make bench-full PARTS=%s` measures it.\n",
+			p.title, p.name)
 	}
 	b.WriteString(tail)
 	return b.String()
+}
+
+// missing names the measures of a part that its outcome has no value for: they came later than the outcome.
+func missing(b *strings.Builder, p part, limits []outcome.Limit, of map[string]*outcome.Outcome) {
+	n := 0
+	for _, l := range limits {
+		if state, _ := l.Judge(of); l.Part == p.name && state == outcome.Missing {
+			n++
+		}
+	}
+	if n > 0 {
+		fmt.Fprintf(b, "\nThis outcome is older than %d of the part's measures, which have no accepted value yet.\n", n)
+	}
 }
 
 // chapter is one part: how it was measured, its tables and its plots.

@@ -2,6 +2,7 @@ package full
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,7 +21,7 @@ func TestLimitsAreAboutParts(t *testing.T) {
 	with := map[string]bool{}
 	for _, l := range limits {
 		with[l.Part] = true
-		if _, err := find([]string{l.Part}); err != nil {
+		if _, err := find(l.Parts()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -81,8 +82,77 @@ func TestCheckSaysWhatGotWorse(t *testing.T) {
 		strings.Contains(err.Error(), "drain-1000") {
 		t.Errorf("drain-5000 is a third slower, and the check says: %v", err)
 	}
-	if text := page(limits, map[string]*outcome.Outcome{}); !strings.Contains(text, "not run") {
-		t.Error("the page of no outcomes does not say that nothing was run")
+	if err := os.Remove(o.acceptedPath("drain-5000")); err != nil {
+		t.Fatal(err)
+	}
+	if err := check(context.Background(), o, limits); err != nil {
+		t.Errorf("nothing is accepted of drain-5000, and yet: %v", err)
+	}
+}
+
+// Parts and measures without an outcome are not left out of the page.
+func TestPageSaysWhatWasNotMeasured(t *testing.T) {
+	limits, err := outcome.ReadLimits("../../../limits.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nothing := page(limits, map[string]*outcome.Outcome{})
+	if rows := strings.Count(nothing, "| not run |"); rows != len(limits) {
+		t.Errorf("%d rows of %d say that nothing was run", rows, len(limits))
+	}
+	if chapters := strings.Count(nothing, "no accepted outcome yet"); chapters != len(parts) {
+		t.Errorf("%d chapters of %d say that nothing was accepted", chapters, len(parts))
+	}
+	old := page(limits, map[string]*outcome.Outcome{"path": {Values: map[string]float64{"podsPerSecond": 1}}})
+	for _, want := range []string{"| not measured by this run |", "This outcome is older than 2 of the part's measures"} {
+		if !strings.Contains(old, want) {
+			t.Errorf("the page of an outcome that is older than its limits does not say %q", want)
+		}
+	}
+}
+
+// The number of missed targets that the README gives is that of the accepted outcomes.
+func TestReadmeCountsMissedTargets(t *testing.T) {
+	limits, err := outcome.ReadLimits("../../../limits.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted, err := readAll(options{accepted: "../../../accepted"}.acceptedPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[outcome.State]int{}
+	for _, l := range limits {
+		state, _ := l.Judge(accepted)
+		counts[state]++
+	}
+	missed := counts[outcome.NotMet]
+	want := fmt.Sprintf("%d of %d targets are not met", missed, len(limits))
+	if open := len(limits) - missed - counts[outcome.Met]; open > 0 {
+		want += fmt.Sprintf(", and %d are not measured yet", open)
+	}
+	readme, err := os.ReadFile("../../../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := strings.Join(strings.Fields(string(readme)), " "); !strings.Contains(text, want+".") {
+		t.Errorf("the README does not say %q", want)
+	}
+}
+
+// A measure without an accepted value is neither worse nor an error, also where the part has an accepted outcome.
+func TestStandsSaysValueAndTarget(t *testing.T) {
+	most := 5.0
+	l := outcome.Limit{Part: "log", Value: "v", Unit: "x", AtMost: &most}
+	for want, of := range map[string]map[string]*outcome.Outcome{
+		"not run":                         {},
+		"not measured by this run":        {"log": {}},
+		"55x, target at most 5x, not met": {"log": {Values: map[string]float64{"v": 55}}},
+		"4.5x, target at most 5x, met":    {"log": {Values: map[string]float64{"v": 4.5}}},
+	} {
+		if got := stands(l, of); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 

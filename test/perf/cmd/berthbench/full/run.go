@@ -69,7 +69,7 @@ func summary(limits []outcome.Limit, seen map[string]*outcome.Outcome) string {
 	b.WriteString("| part | measure | target | seen | relative to the target | verdict | wall |\n" +
 		"|---|---|---|---|---|---|---|\n")
 	for _, l := range limits {
-		state, value := l.Judge(seen[l.Part])
+		state, value := l.Judge(seen)
 		number, share, verdict, wall := "–", "–", string(state), "–"
 		if state == outcome.Met || state == outcome.NotMet {
 			number = outcome.Number(value) + l.Unit
@@ -80,7 +80,7 @@ func summary(limits []outcome.Limit, seen map[string]*outcome.Outcome) string {
 		if state == outcome.NotMet {
 			verdict = "**not met**"
 		}
-		if reach, ok := l.Reach(seen[l.Part]); ok {
+		if reach, ok := l.Reach(seen); ok {
 			wall = outcome.Number(reach) + l.Unit
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", l.Part, l.Says, l.Bound(), number, share, verdict, wall)
@@ -88,7 +88,8 @@ func summary(limits []outcome.Limit, seen map[string]*outcome.Outcome) string {
 	return b.String()
 }
 
-// check compares the present outcomes with the accepted ones.
+// check compares the present outcomes with the accepted ones. Measures without an accepted value are listed, not
+// judged.
 func check(_ context.Context, o options, limits []outcome.Limit) error {
 	now, err := o.measured()
 	if err != nil {
@@ -101,15 +102,19 @@ func check(_ context.Context, o options, limits []outcome.Limit) error {
 	var worse []error
 	compared := 0
 	for _, l := range limits {
-		if now[l.Part] == nil || before[l.Part] == nil || !o.asked(l.Part) {
+		if now[l.Part] == nil || !o.asked(l.Part) {
 			continue
 		}
 		if now[l.Part].Failure != "" {
 			worse = append(worse, fmt.Errorf("%s: %s: failed: %s", l.Part, l.Says, now[l.Part].Failure))
 			continue
 		}
+		if state, _ := l.Judge(before); state != outcome.Met && state != outcome.NotMet {
+			fmt.Printf("%s: %s: nothing is accepted to compare with: %s\n", l.Part, l.Says, stands(l, now))
+			continue
+		}
 		compared++
-		if err := l.Worse(*before[l.Part], *now[l.Part]); err != nil {
+		if err := l.Worse(before, now); err != nil {
 			worse = append(worse, err)
 		}
 	}
@@ -117,6 +122,15 @@ func check(_ context.Context, o options, limits []outcome.Limit) error {
 		fmt.Printf("%d measures compared with accepted runs, none is worse\n", compared)
 	}
 	return errors.Join(worse...)
+}
+
+// stands is a limit's value and target, or why there is no value.
+func stands(l outcome.Limit, of map[string]*outcome.Outcome) string {
+	state, value := l.Judge(of)
+	if state != outcome.Met && state != outcome.NotMet {
+		return string(state)
+	}
+	return fmt.Sprintf("%s%s, target %s, %s", outcome.Number(value), l.Unit, l.Bound(), state)
 }
 
 func (o options) asked(part string) bool {

@@ -22,7 +22,7 @@ type options struct {
 	binders                 int
 	workload                string
 	rate                    float64
-	facts                   bool
+	facts, null             bool
 	out, budget             string
 	timeout                 time.Duration
 	profiling               bool
@@ -47,6 +47,7 @@ func (o *options) Flags(set *pflag.FlagSet) {
 		"plain; constrained: hard spread and anti-affinity for two pods of three; "+
 			"zonal: a nodeSelector by zone; or leaning: a preference for a zone")
 	set.BoolVar(&o.facts, "facts", false, "measure what applying a fact takes, with one more shard before and after")
+	set.BoolVar(&o.null, "null", false, "run a null path after each run, which does no scheduling, and compare with it")
 	set.Float64Var(&o.rate, "rate", 0, "pods that arrive per second; 0 lets all arrive at once")
 	set.IntVar(&o.binders, "binders", 2, "binder processes")
 	set.StringVar(&o.out, "out", ".build/bench/path", "directory for the JSON and Markdown reports")
@@ -72,6 +73,9 @@ func (o *options) Validate() error {
 	}
 	if slices.Min(o.full) < 0 || slices.Max(o.full) > 99 {
 		return fmt.Errorf("--full %d: want from 0 to 99", o.full)
+	}
+	if o.null && (o.workload != plain || slices.Max(o.full) > 0 || len(o.observed) > 1) {
+		return fmt.Errorf("--null: want --workload %s, --full 0, one --observed with it: a null path obeys no rules", plain)
 	}
 	if room := o.room(slices.Max(o.full)); o.pods+o.warm > room {
 		return fmt.Errorf("--pods %d and --warm %d: %d nodes have room for %d", o.pods, o.warm, o.nodes, room)

@@ -67,6 +67,8 @@ type result struct {
 	// from its beginning; 0 if not measured.
 	FactMicros float64 `json:"factMicros,omitempty"`
 	contention
+	// Null is the null path that ran after it, nil without.
+	Null *nullResult `json:"null,omitempty"`
 	// Traced is of how many pods a span has come to the collector, Complete of how many all have: of all
 	// rounds and the warm-up together.
 	Traced   int `json:"traced,omitempty"`
@@ -80,6 +82,9 @@ func (m *measurement) all(ctx context.Context) (results []result, err error) {
 			r, err := m.run(ctx, s, i+1)
 			if err != nil {
 				return nil, fmt.Errorf("%s, run %d: %w", s, i+1, err)
+			}
+			if err := m.beside(ctx, &r); err != nil {
+				return nil, fmt.Errorf("%s, run %d: %s: %w", s, i+1, nullService, err)
 			}
 			results = append(results, r)
 		}
@@ -103,7 +108,7 @@ func (m *measurement) run(ctx context.Context, s setting, number int) (r result,
 	if err := t.arrive(ctx, "warm", m.warm); err != nil {
 		return r, err
 	}
-	if r, err = t.measure(ctx, "pod"); err != nil {
+	if r, err = t.measured(ctx); err != nil {
 		return r, err
 	}
 	r.setting, r.Run = s, number
@@ -115,6 +120,23 @@ func (m *measurement) run(ctx context.Context, s setting, number int) (r result,
 	last, err := t.late(ctx)
 	r.FactMicros = float64((last - early).Microseconds()) / float64(factsPerPod*(m.warm+m.pods))
 	return r, errors.Join(err, check(t.api, m.pods+m.warm))
+}
+
+// measured is measure, and what the log has stored meanwhile if a null path is to do the same.
+func (t *track) measured(ctx context.Context) (r result, err error) {
+	if !t.all.null {
+		return t.measure(ctx, "pod")
+	}
+	before, err := t.stored(ctx)
+	if err != nil {
+		return r, err
+	}
+	if r, err = t.measure(ctx, "pod"); err != nil {
+		return r, err
+	}
+	after, err := t.stored(ctx)
+	r.Null = after.since(before, t.all.pods)
+	return r, err
 }
 
 // measure lets the pods arrive that count.

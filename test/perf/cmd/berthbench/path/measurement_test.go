@@ -15,6 +15,7 @@ func TestBadCommandLinesNameWhatIsAccepted(t *testing.T) {
 		"--shards=two":                     `invalid argument "two" for "--shards"`,
 		"--shards=0":                       "at least 1",
 		"--full=100":                       "from 0 to 99",
+		"--null --workload=zonal":          "a null path obeys no rules",
 		"--workload=heavy":                 "plain or constrained or zonal or leaning",
 		"--full=90 --nodes=10 --pods=1000": "room for 320",
 	} {

@@ -34,6 +34,7 @@ func (r report) outcome() outcome.Outcome {
 		set("cpuRatioWithoutFacts", (r.median(s, result.all)-r.facts(s))/(r.median(alone, result.all)-r.facts(alone)))
 		set("decisionsRatio", r.decisions(s)/r.decisions(alone))
 	}
+	r.slopeValues(o.Values)
 	if r.budget != nil {
 		for service, most := range r.budget {
 			o.Values["budgetShare"] = max(o.Values["budgetShare"], r.micros(first, service)/most)
@@ -57,6 +58,10 @@ func (r report) values(s setting, set func(string, float64)) {
 	set("mostShare", r.worst(s, func(x result) float64 { _, most := x.shares(); return most }))
 	if each := r.factMicros(s); each > 0 {
 		set("factsPerSecond", 1e6/each)
+	}
+	if r.withNull(s) {
+		set("nullMicros", r.median(s, func(x result) float64 { return x.Null.all() }))
+		set("nullRatio", r.median(s, result.nullRatio))
 	}
 }
 
@@ -121,7 +126,13 @@ func (r report) tables() []outcome.Table {
 		}
 		spent.Rows = append(spent.Rows, append(row, "–", "–", "–"))
 	}
-	return []outcome.Table{rates, spent}
+	all := []outcome.Table{rates, spent}
+	for _, more := range []outcome.Table{r.slopeTable(), r.nullTable()} {
+		if len(more.Rows) > 0 {
+			all = append(all, more)
+		}
+	}
+	return all
 }
 
 // attempts is the largest number of attempts for one pod, as precisely as buckets allow.

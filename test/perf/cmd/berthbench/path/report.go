@@ -63,7 +63,7 @@ func (r report) markdown() string {
 	fmt.Fprintf(&b, "%d %s pods on %d nodes, %d binders, each a process. Medians of %d runs.\n",
 		r.Pods, r.Workload, r.Nodes, r.Binders, r.runs)
 	for _, t := range r.tables() {
-		b.WriteString("\n")
+		fmt.Fprintf(&b, "\n%s\n\n", t.Title)
 		t.Markdown(&b)
 	}
 	return b.String()

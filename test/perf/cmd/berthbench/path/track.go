@@ -34,8 +34,8 @@ type member struct {
 	berth *harness.Berth
 }
 
-// open starts the sink, the stores and the services. The track has to be closed, even after an error.
-func (m *measurement) open(ctx context.Context, s setting) (t *track, err error) {
+// openStores starts the sink and the stores. The track has to be closed, even after an error.
+func (m *measurement) openStores(ctx context.Context, s setting) (t *track, err error) {
 	t = &track{all: m, setting: s, urls: map[string]string{}}
 	if t.Ground, err = contend.NewGround(m.programs, ""); err != nil {
 		return t, err
@@ -53,6 +53,14 @@ func (m *measurement) open(ctx context.Context, s setting) (t *track, err error)
 		}
 		t.add(member{service: name, pids: store.PIDs}, store.Stop)
 		t.urls[name] = store.URL
+	}
+	return t, nil
+}
+
+// open starts the sink, the stores and the services. The track has to be closed, even after an error.
+func (m *measurement) open(ctx context.Context, s setting) (t *track, err error) {
+	if t, err = m.openStores(ctx, s); err != nil {
+		return t, err
 	}
 	// The other services are ready once the queue's facts exist.
 	for _, replicas := range []struct {
