@@ -98,14 +98,14 @@ func (x ExclusiveDoc) Weight() int {
 	return KeyWeight(len(x.Key)) + x.Bytes() + KeyWeight(len(KeyFloor))
 }
 
-// KeyWeight is the size of a key that is compared, put, and read back if the transaction fails.
+// KeyWeight is the size of a key that is compared, put, and counted once more for the read after a failure.
 func KeyWeight(key int) int { return 3 * (key + OpBytes) }
 
 // Bytes returns the transaction's size as MaxTxnBytes bounds it.
 func (t Txn) Bytes() int {
 	n := 0
 	for _, c := range t.Compares {
-		n += 2 * (len(c.Key) + OpBytes) // it is read back if the transaction fails
+		n += 2 * (len(c.Key) + OpBytes) // once more for the read after a failure, which a store may send along
 	}
 	for _, p := range t.Puts {
 		n += len(p.Key) + len(p.Value) + OpBytes

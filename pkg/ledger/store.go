@@ -58,7 +58,8 @@ type TxnResult struct {
 	Succeeded bool
 	// Revision is that of the store after the Txn; if it succeeded, it is the mod revision of every put.
 	Revision int64
-	// Current holds every compared key that exists, if the Txn did not succeed.
+	// Current holds every compared key that exists, as of Revision, if the Txn did not succeed. At least one compare does
+	// not hold for them.
 	Current []KV
 }
 

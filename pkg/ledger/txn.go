@@ -47,8 +47,8 @@ func (t Txn) writes() []string {
 	return append(keys, t.Deletes...)
 }
 
-// Compared returns the keys that t compares, each once, in order of first appearance. A store reads them back when
-// t fails.
+// Compared returns the keys that t compares, each once, in order of first appearance. A store reads them
+// when t has failed.
 func (t Txn) Compared() []string {
 	keys := make([]string, 0, len(t.Compares))
 	seen := make(map[string]struct{}, len(t.Compares))

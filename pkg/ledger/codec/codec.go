@@ -2,7 +2,6 @@ package codec
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -52,10 +51,20 @@ func readable(entries, bytes int) error {
 	return nil
 }
 
+// sortedKeys returns a map's keys in one allocation: every entry and document that is written has some.
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
 // highWaterToProto returns the high-waters in the order of kinds.
 func highWaterToProto(hw map[string]uint64) []*ledgerpb.HighWater {
-	var out []*ledgerpb.HighWater
-	for _, kind := range slices.Sorted(maps.Keys(hw)) {
+	out := make([]*ledgerpb.HighWater, 0, len(hw))
+	for _, kind := range sortedKeys(hw) {
 		out = append(out, &ledgerpb.HighWater{Kind: kind, ResourceVersion: hw[kind]})
 	}
 	return out

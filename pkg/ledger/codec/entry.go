@@ -4,9 +4,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -46,7 +44,8 @@ func EntryToProto(e *ledger.Entry) *ledgerpb.Entry {
 	} else {
 		m.PodUidText = e.PodUID
 	}
-	for _, name := range slices.Sorted(maps.Keys(e.Requests)) {
+	m.Requests = make([]*ledgerpb.Quantity, 0, len(e.Requests))
+	for _, name := range sortedKeys(e.Requests) {
 		m.Requests = append(m.Requests, &ledgerpb.Quantity{Name: name, Amount: e.Requests[name]})
 	}
 	for _, p := range e.Ports {

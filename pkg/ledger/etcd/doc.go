@@ -3,7 +3,8 @@
 //
 // It is the only package that imports the etcd client. Callers rely on how Commit maps errors: *ledger.TxnError means
 // that the transaction was certainly not carried out; any other error means that the outcome is unknown. Nothing in
-// this package retries a write: the caller sends the identical transaction again, and its compares decide.
+// this package repeats a write whose outcome is unknown: the caller sends the identical transaction again, and its
+// compares decide.
 //
 // Three things are watched apart from the requests themselves:
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,6 +41,9 @@ const (
 	keepAliveTimeout = 3 * time.Second
 	// probeInterval spaces Open's attempts to get an answer.
 	probeInterval = 200 * time.Millisecond
+	// maxSends is how often one Commit sends its transaction. A second time is needed only if keys that must not exist
+	// were created when it failed, and deleted again when that was read.
+	maxSends = 3
 	// listPage is how many keys one page of a List holds, to limit single answers of a shared server to a few MiB.
 	listPage = 5000
 	// closingTimeout bounds the attempt to inform the other members that the store was replaced or went back.
@@ -147,37 +151,66 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Commit implements ledger.Store. The else-branch reads every compared key, so that one round trip shows which
-// compares lost.
+// Commit implements ledger.Store. A transaction that succeeds, as most do, carries no reads for the case that it fails:
+// they would be a third of its request and of etcd's log. A transaction that fails is followed by a read of all
+// compared keys at one revision. If one of the compares does not hold at that revision either, the answer is the one
+// that the transaction would have given there. If all of them hold again (keys that must not exist were created and
+// deleted in between), the transaction is sent again.
 func (s *Store) Commit(ctx context.Context, t ledger.Txn) (ledger.TxnResult, error) {
 	if err := t.Validate(); err != nil {
 		return ledger.TxnResult{}, err
 	}
+	for range maxSends {
+		resp, err := s.txn(ctx, compares(t), writes(t))
+		if err != nil {
+			return ledger.TxnResult{}, commitError(err)
+		}
+		if resp.Succeeded {
+			return ledger.TxnResult{Succeeded: true, Revision: resp.Header.GetRevision()}, nil
+		}
+		if resp, err = s.txn(ctx, nil, reads(t)); err != nil {
+			return ledger.TxnResult{}, commitError(fmt.Errorf("read what it compared: %w", err))
+		}
+		r := ledger.TxnResult{Revision: resp.Header.GetRevision()}
+		for _, each := range resp.Responses {
+			for _, kv := range each.GetResponseRange().GetKvs() {
+				r.Current = append(r.Current, toKV(kv))
+			}
+		}
+		if fails(t, r) {
+			return r, nil
+		}
+	}
+	return ledger.TxnResult{}, fmt.Errorf("etcd: a transaction failed %d times, each time on what had changed back when "+
+		"it was read", maxSends)
+}
+
+// txn sends one request and checks that the answer is from the same store.
+func (s *Store) txn(ctx context.Context, compares []clientv3.Cmp, then []clientv3.Op) (*clientv3.TxnResponse, error) {
 	seen, err := s.continuity.requiredRevision()
 	if err != nil {
-		return ledger.TxnResult{}, err
+		return nil, err
 	}
 	limit := s.patience.Limit()
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), limit)
 	defer cancel()
-	resp, err := s.client.Txn(ctx).If(compares(t)...).Then(writes(t)...).Else(reads(t)...).Commit()
+	resp, err := s.client.Txn(ctx).If(compares...).Then(then...).Commit()
 	s.patience.Observe(ctx, limit, err)
 	if err != nil {
-		return ledger.TxnResult{}, commitError(err)
+		return nil, err
 	}
-	if err := s.checkAnswer(resp.Header, seen); err != nil {
-		return ledger.TxnResult{}, err
-	}
-	r := ledger.TxnResult{Succeeded: resp.Succeeded, Revision: resp.Header.GetRevision()}
-	if r.Succeeded {
-		return r, nil
-	}
-	for _, each := range resp.Responses {
-		for _, kv := range each.GetResponseRange().GetKvs() {
-			r.Current = append(r.Current, toKV(kv))
+	return resp, s.checkAnswer(resp.Header, seen)
+}
+
+// fails reports whether a compare of the transaction does not hold for the present values of all compared keys.
+func fails(t ledger.Txn, r ledger.TxnResult) bool {
+	return slices.ContainsFunc(t.Compares, func(c ledger.Compare) bool {
+		kv := r.ValueOf(c.Key)
+		if c.Target == ledger.CreateRevision {
+			return kv.CreateRevision != c.Revision
 		}
-	}
-	return r, nil
+		return kv.ModRevision != c.Revision
+	})
 }
 
 // compares returns the transaction's conditions. A compared revision of 0 means that the key does not exist, in etcd
@@ -236,8 +269,12 @@ func isTooLarge(err error) bool {
 }
 
 // commitError returns *ledger.TxnError for an error after which nothing has changed for certain, else an error that
-// leaves the outcome open.
+// leaves the outcome open. *ledger.StoreReplacedError remains as it is.
 func commitError(err error) error {
+	var replaced *ledger.StoreReplacedError
+	if errors.As(err, &replaced) {
+		return replaced
+	}
 	if isTooLarge(err) {
 		return &ledger.TxnError{TooLarge: true, Reason: err.Error()}
 	}

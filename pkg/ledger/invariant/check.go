@@ -64,10 +64,8 @@ func CheckEntry(d ledger.NodeDoc, e ledger.Entry) []Violation {
 	if e.Role < ledger.RoleReservation || e.Role > ledger.RoleMove {
 		bad("unknown role %d", e.Role)
 	}
-	for _, name := range slices.Sorted(maps.Keys(e.Requests)) {
-		if e.Requests[name] < 0 {
-			bad("request of %d %s is negative", e.Requests[name], name)
-		}
+	for _, name := range negative(e.Requests) {
+		bad("request of %d %s is negative", e.Requests[name], name)
 	}
 	if (len(e.Dependents) > 0) != (e.Role == ledger.RoleKeeper) {
 		bad("%s with %d dependents: keepers have some, others none", e.Role, len(e.Dependents))
@@ -94,6 +92,18 @@ func CheckEntry(d ledger.NodeDoc, e ledger.Entry) []Violation {
 		bad("reservation without token")
 	}
 	return out
+}
+
+// negative returns the resources that are requested less than not at all, sorted; nothing is sorted where there are
+// none, as each entry that a shard places is checked.
+func negative(requests map[string]int64) (names []string) {
+	for name, amount := range requests {
+		if amount < 0 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // CheckUnique checks S3 over any number of documents: a pod has at most one reservation that is Committed or

@@ -96,8 +96,11 @@ func (b PlaceBatch) Ops() int {
 // guard adds the guards' compares and puts, in the order of their keys. The value of a guard names the last pod of
 // the batch that moves it.
 func (b PlaceBatch) guard(t *ledger.Txn) error {
+	if len(b.Needs) == 0 {
+		return nil
+	}
 	all := map[string]registry.GuardUse{}
-	movers := map[string]ledger.Entry{}
+	movers := map[string]*ledger.Entry{}
 	for _, e := range b.entries() {
 		uses := b.Needs[e.Token].Guards
 		if err := registry.MergeGuards(all, uses); err != nil {
@@ -109,19 +112,21 @@ func (b PlaceBatch) guard(t *ledger.Txn) error {
 			}
 		}
 	}
-	return registry.MoveGuards(t, all, func(key string) ledger.Entry { return movers[key] })
+	return registry.MoveGuards(t, all, func(key string) ledger.Entry { return *movers[key] })
 }
 
 func (b PlaceBatch) mandate() Authority {
 	return Authority{Epochs: b.Epochs, TermRegistryRevision: b.TermRegistryRevision}
 }
 
-// entries returns the placed ones, in the order of documents.
-func (b PlaceBatch) entries() []ledger.Entry {
+// entries returns the placed ones, in the order of documents. They are the documents' own: entries are large, and
+// are looked at several times.
+func (b PlaceBatch) entries() []*ledger.Entry {
 	placed := b.placed()
-	var out []ledger.Entry
+	out := make([]*ledger.Entry, 0, len(placed))
 	for _, d := range b.Docs {
-		for _, e := range d.Entries {
+		for i := range d.Entries {
+			e := &d.Entries[i]
 			if _, ok := placed[e.Token]; ok && e.Role == ledger.RoleReservation {
 				out = append(out, e)
 			}
@@ -136,7 +141,7 @@ func (b PlaceBatch) check() error {
 	}
 	found := b.entries()
 	for _, e := range found {
-		if err := b.mandate().covers("place batch", e); err != nil {
+		if err := b.mandate().covers("place batch", *e); err != nil {
 			return err
 		}
 		for _, uid := range b.Needs[e.Token].Pins {

@@ -10,7 +10,7 @@ import (
 
 // allocationsOfPod is what the core may allocate for a pod, of many that it is offered, on 5,000 nodes, a fifth more
 // than it does: its fact, the decision with the record of it, the reservation, and the ledger's word of that.
-const allocationsOfPod = 380
+const allocationsOfPod = 141
 
 func TestAllocationsOfPods(t *testing.T) {
 	p := newPlacer(t, false)
