@@ -173,3 +173,10 @@ type Version struct {
 	// Floor.
 	Revision, Floor int64
 }
+
+// StoredDoc is a document with its stored form: Value was decoded to Doc, or Doc encoded to Value. The entries of both
+// are in the same order.
+type StoredDoc struct {
+	Doc   NodeDoc
+	Value []byte
+}

@@ -22,8 +22,8 @@ const (
 )
 
 const (
-	// OpBytes is an upper bound for what surrounds a key and a value in a request.
-	OpBytes = 32
+	// opBytes is an upper bound for what surrounds a key and a value in a request.
+	opBytes = 32
 	// uidBytes is the length of a UID that Kubernetes makes.
 	uidBytes = 36
 	// laterHighWaters is room for high-waters of kinds that a later version may add.
@@ -99,19 +99,22 @@ func (x ExclusiveDoc) Weight() int {
 }
 
 // KeyWeight is the size of a key that is compared, put, and counted once more for the read after a failure.
-func KeyWeight(key int) int { return 3 * (key + OpBytes) }
+func KeyWeight(key int) int { return 3 * (key + opBytes) }
+
+// Bytes returns the put's share of MaxTxnBytes.
+func (p Put) Bytes() int { return len(p.Key) + len(p.Value) + opBytes }
 
 // Bytes returns the transaction's size as MaxTxnBytes bounds it.
 func (t Txn) Bytes() int {
 	n := 0
 	for _, c := range t.Compares {
-		n += 2 * (len(c.Key) + OpBytes) // once more for the read after a failure, which a store may send along
+		n += 2 * (len(c.Key) + opBytes) // once more for the read after a failure, which a store may send along
 	}
 	for _, p := range t.Puts {
-		n += len(p.Key) + len(p.Value) + OpBytes
+		n += p.Bytes()
 	}
 	for _, key := range t.Deletes {
-		n += len(key) + OpBytes
+		n += len(key) + opBytes
 	}
 	return n
 }

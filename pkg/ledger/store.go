@@ -33,6 +33,9 @@ type Put struct {
 	Key   string
 	Value []byte
 	Lease int64
+	// Doc is what Value was encoded from, nil if it is not the document of a node. Stores ignore it. It lets the
+	// member that sends the transaction fold the document into its view without decoding it (Txn.Committed).
+	Doc *StoredDoc
 }
 
 // Txn is a compare-and-set over any keys. If all Compares hold, all Puts and Deletes happen at one revision;
@@ -51,6 +54,9 @@ type KV struct {
 	Value                       []byte
 	CreateRevision, ModRevision int64
 	Lease                       int64
+	// Doc is that of the Put, in what Txn.Committed returns; nil in what a store returns. It is a hint: a reader that
+	// uses it checks that it belongs to Value.
+	Doc *StoredDoc
 }
 
 // TxnResult is the outcome of a Txn.

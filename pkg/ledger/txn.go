@@ -69,7 +69,7 @@ func (t Txn) Committed(r TxnResult) []KV {
 	}
 	kvs := make([]KV, 0, len(t.Puts))
 	for _, p := range t.Puts {
-		kv := KV{Key: p.Key, Value: p.Value, ModRevision: r.Revision, Lease: p.Lease}
+		kv := KV{Key: p.Key, Value: p.Value, ModRevision: r.Revision, Lease: p.Lease, Doc: p.Doc}
 		for _, c := range t.Compares {
 			switch {
 			case c.Key != p.Key:

@@ -23,6 +23,12 @@
 // and a UID is a large part of a small one. Maps are sorted lists, because the order of protobuf maps is not defined.
 // Roles, states and causes have the numbers of their wire form; compile-time assertions keep them together.
 //
-// One file per group of documents: nodes (codec.go, entry.go), budgets, volumes, pools and plans (claims.go), the floor
-// and incarnations (names.go).
+// # By difference
+//
+// A member that follows a document decodes each revision by difference from the one before (DecodeNodeDocAfter), and
+// takes documents that it has put itself as they were built (Built). DecodeNodeDoc uses the generated code alone and
+// defines the result; property tests and fuzzing compare the two.
+//
+// One file per group of documents: nodes (codec.go, entry.go, difference.go, plain.go, built.go), budgets, volumes,
+// pools and plans (claims.go), the floor and incarnations (names.go).
 package codec

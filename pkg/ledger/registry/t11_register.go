@@ -102,7 +102,7 @@ func TermsInTxn(terms []RegisteredTerm) int {
 	bytes := 0
 	for n, t := range terms {
 		value, err := EncodeTerm(t)
-		bytes += len(KeyTerm(t.ID())) + len(value) + ledger.OpBytes
+		bytes += ledger.Put{Key: KeyTerm(t.ID()), Value: value}.Bytes()
 		if n > 0 && (n == maxTermsPerTxn || err != nil || bytes > maxTermTxnBytes) {
 			return n
 		}

@@ -8,7 +8,7 @@ import (
 
 // allocationsOfDocument is how many allocations a member may make for one changed document of the ledger with four
 // reservations, which is a fifth more than it does.
-const allocationsOfDocument = 104
+const allocationsOfDocument = 17
 
 func TestAllocationsOfDocuments(t *testing.T) {
 	const nodes, writes = 50, 20

@@ -1,10 +1,12 @@
 package replica
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/ledger/registry"
 )
 
@@ -14,7 +16,8 @@ type Changes struct {
 	Reset bool
 	// Docs are the changes of documents, in the order of the ledger.
 	Docs []DocChange
-	// PodUIDs are the pods whose reservations appeared, changed or disappeared, sorted.
+	// PodUIDs are the pods whose reservations appeared, changed or disappeared, sorted. A reservation that stayed as it
+	// was while its document was written again is none of them.
 	PodUIDs []string
 	// Partitions are those that changed their owner, their epoch or the member they are wanted for, sorted.
 	Partitions []int32
@@ -35,26 +38,70 @@ type Changes struct {
 
 // DocChange is one change of one document. A zero Before means that the document is new, a zero After that it was
 // deleted (the node is long gone).
-type DocChange struct{ Before, After ledger.NodeDoc }
+type DocChange struct {
+	Before, After ledger.NodeDoc
+	// Removed are the entries of Before that After does not have in the same form, Added those of After that Before does
+	// not have, each in the order of its document. An entry that changed is in both. Most documents are written because
+	// of one entry, so a reader that looks at these alone does not depend on how many a document has.
+	Removed, Added []*ledger.Entry
+}
+
+// FirstSeen returns the change that shows a document to a reader that knows none of its entries.
+func FirstSeen(d ledger.NodeDoc) DocChange { return DocChange{After: d, Added: pointersTo(d.Entries)} }
+
+// revised is a change of a document, with the stored form of what it became.
+type revised struct {
+	change DocChange
+	value  []byte
+}
+
+// newRevised returns the change from one revision of a document to the next one. Under another node name, every entry
+// is another one.
+func newRevised(before ledger.NodeDoc, after ledger.StoredDoc, d codec.Difference) revised {
+	r := revised{change: DocChange{Before: before, After: after.Doc}, value: after.Value}
+	c := &r.change
+	if before.NodeName != c.After.NodeName {
+		c.Removed, c.Added = pointersTo(before.Entries), pointersTo(c.After.Entries)
+		return r
+	}
+	if n := len(d.Removed) + len(d.Added); n > 0 {
+		all := make([]*ledger.Entry, 0, n)
+		for _, i := range d.Removed {
+			all = append(all, &before.Entries[i])
+		}
+		for _, i := range d.Added {
+			all = append(all, &c.After.Entries[i])
+		}
+		removed := len(d.Removed)
+		c.Removed, c.Added = all[:removed:removed], all[removed:]
+	}
+	return r
+}
+
+// pointersTo returns a pointer to each entry of a document.
+func pointersTo(entries []ledger.Entry) []*ledger.Entry {
+	if len(entries) == 0 {
+		return nil
+	}
+	out := make([]*ledger.Entry, len(entries))
+	for i := range entries {
+		out[i] = &entries[i]
+	}
+	return out
+}
 
 // changeSet gathers Changes while a batch is applied; a pod or partition may be added more than once. The zero value is
 // ready for use: most batches change one kind of thing, so maps are made when something is added to them.
 type changeSet struct {
-	docs              []DocChange
-	pods              map[string]struct{}
+	docs []DocChange
+	// pods are those whose reservations changed, some more than once.
+	pods              []string
 	partitions        map[int32]struct{}
 	members, registry bool
 	terms             map[registry.TermID]struct{}
 	// The names, in the order of the ledger, some more than once.
 	budgets, exclusives, plans, names []string
 	floor, generation                 bool
-}
-
-func (s *changeSet) pod(uid string) {
-	if s.pods == nil {
-		s.pods = map[string]struct{}{}
-	}
-	s.pods[uid] = struct{}{}
 }
 
 func (s *changeSet) partition(p int32) {
@@ -75,16 +122,33 @@ func (s *changeSet) term(id registry.TermID) {
 func (s *changeSet) changes() Changes {
 	return Changes{
 		Docs:       s.docs,
-		PodUIDs:    slices.Sorted(maps.Keys(s.pods)),
-		Partitions: slices.Sorted(maps.Keys(s.partitions)),
+		PodUIDs:    sortedOnce(s.pods),
+		Partitions: sortedKeys(s.partitions),
 		Members:    s.members,
 		Registry:   s.registry,
-		Terms:      slices.Sorted(maps.Keys(s.terms)),
-		Budgets:    slices.Compact(slices.Sorted(slices.Values(s.budgets))),
-		Exclusives: slices.Compact(slices.Sorted(slices.Values(s.exclusives))),
-		Plans:      slices.Compact(slices.Sorted(slices.Values(s.plans))),
-		Names:      slices.Compact(slices.Sorted(slices.Values(s.names))),
+		Terms:      sortedKeys(s.terms),
+		Budgets:    sortedOnce(s.budgets),
+		Exclusives: sortedOnce(s.exclusives),
+		Plans:      sortedOnce(s.plans),
+		Names:      sortedOnce(s.names),
 		Floor:      s.floor,
 		Generation: s.generation,
 	}
+}
+
+// sortedOnce returns a list sorted in place, with each element once. Most lists of a batch are empty.
+func sortedOnce(list []string) []string {
+	if len(list) == 0 {
+		return nil
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// sortedKeys returns the sorted keys of a set, nil for none.
+func sortedKeys[K cmp.Ordered](set map[K]struct{}) []K {
+	if len(set) == 0 {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(set))
 }

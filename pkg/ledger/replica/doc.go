@@ -26,6 +26,13 @@
 // delivers 98 to 100, of which 100 changes nothing but Revision. If the watch breaks and its history is compacted, a
 // list read at revision 98 replaces the View, and carryOver keeps the document of revision 100.
 //
+// # What changed
+//
+// A document is decoded by difference from the revision that the View has: its stored form is kept for as long as it
+// has entries, and entries with the same bytes are taken over. The transactions of this process carry the documents
+// that they were built from, so LearnOwn decodes nothing. Changes lists the entries that differ (DocChange), and the
+// pods of those; the entries that stayed are in no list, and no index is changed because of them.
+//
 // # Invariants
 //
 //   - The View is complete up to Revision, which never decreases except when a history is replayed (Batch.Restart).

@@ -16,6 +16,9 @@ import (
 // replaces as a whole when it is cleared or cloned.
 type documents struct {
 	byNode map[string]ledger.NodeDoc
+	// values has the stored forms of the documents in byNode that have entries, so that their next revisions are
+	// decoded by difference.
+	values map[string][]byte
 	// byName lists the UIDs of the nodes with documents, by node name.
 	byName map[string][]string
 	// reserved lists, by pod UID, the nodes whose documents reserve for the pod: one, unless the protocol was
@@ -31,15 +34,16 @@ type documents struct {
 
 func newDocuments() *documents {
 	return &documents{
-		byNode: map[string]ledger.NodeDoc{}, byName: map[string][]string{}, reserved: map[string][]string{},
-		highest: map[string]uint64{}, reached: map[string]uint64{},
+		byNode: map[string]ledger.NodeDoc{}, values: map[string][]byte{}, byName: map[string][]string{},
+		reserved: map[string][]string{}, highest: map[string]uint64{}, reached: map[string]uint64{},
 	}
 }
 
 func (ds *documents) clone() *documents {
 	return &documents{
-		byNode: maps.Clone(ds.byNode), byName: maps.Clone(ds.byName), reserved: maps.Clone(ds.reserved),
-		floor: ds.floor, highest: maps.Clone(ds.highest), reached: maps.Clone(ds.reached),
+		byNode: maps.Clone(ds.byNode), values: maps.Clone(ds.values), byName: maps.Clone(ds.byName),
+		reserved: maps.Clone(ds.reserved), floor: ds.floor, highest: maps.Clone(ds.highest),
+		reached: maps.Clone(ds.reached),
 	}
 }
 
@@ -90,38 +94,62 @@ func (ds *documents) open(nodeUID, nodeName string, nodeRV uint64) ledger.NodeDo
 	return d
 }
 
-// decode returns the document that a key holds; false if the view has that revision of it or a newer one.
-func (ds *documents) decode(kv ledger.KV) (ledger.NodeDoc, bool, error) {
-	old, held := ds.byNode[strings.TrimPrefix(kv.Key, ledger.PrefixNode)]
-	if held && kv.ModRevision <= old.Revision {
-		return ledger.NodeDoc{}, false, nil
-	}
-	d, err := codec.DecodeNodeDoc(kv)
-	return d, err == nil, err
+// stored returns the document of a node with its stored form; without a value if there is no entry, or no document.
+func (ds *documents) stored(nodeUID string) ledger.StoredDoc {
+	return ledger.StoredDoc{Doc: ds.byNode[nodeUID], Value: ds.values[nodeUID]}
 }
 
-// set stores d as the document of its node, and returns the one that it replaces.
-func (ds *documents) set(d ledger.NodeDoc, set *changeSet) (old ledger.NodeDoc) {
-	old = ds.byNode[d.NodeUID]
-	ds.link(&d)
-	ds.byNode[d.NodeUID] = d
+// decode returns how a key that was put changes its document; false if the view has that revision of it or a newer one.
+// A document that this process has put itself is taken as it was built.
+func (ds *documents) decode(kv ledger.KV) (revised, bool, error) {
+	before := ds.stored(strings.TrimPrefix(kv.Key, ledger.PrefixNode))
+	if before.Doc.NodeUID != "" && kv.ModRevision <= before.Doc.Revision {
+		return revised{}, false, nil
+	}
+	if d, built := codec.Built(kv); built {
+		return ds.revise(ledger.StoredDoc{Doc: d, Value: kv.Value}), true, nil
+	}
+	d, difference, err := codec.DecodeNodeDocAfter(kv, &before)
+	if err != nil {
+		return revised{}, false, err
+	}
+	return newRevised(before.Doc, ledger.StoredDoc{Doc: d, Value: kv.Value}, difference), true, nil
+}
+
+// revise returns how a document changes the one that its node has.
+func (ds *documents) revise(after ledger.StoredDoc) revised {
+	before := ds.stored(after.Doc.NodeUID)
+	return newRevised(before.Doc, after, codec.Compare(&before, &after))
+}
+
+// set stores a document that has changed.
+func (ds *documents) set(r *revised, set *changeSet) {
+	d := &r.change.After
+	ds.link(d)
+	ds.byNode[d.NodeUID] = *d
+	if len(d.Entries) > 0 {
+		ds.values[d.NodeUID] = r.value
+	} else {
+		delete(ds.values, d.NodeUID)
+	}
 	ds.raise(d.HW)
-	ds.recordVersions(d)
-	ds.index(old, d, set)
+	ds.recordVersions(r.change.Added)
+	ds.index(&r.change, set)
 	ds.relink(d.NodeName)
-	return old
 }
 
 // drop removes the document of a node that was deleted at revision; false if there is none, or a newer one.
-func (ds *documents) drop(nodeUID string, revision int64, set *changeSet) (old ledger.NodeDoc, dropped bool) {
+func (ds *documents) drop(nodeUID string, revision int64, set *changeSet) (c DocChange, dropped bool) {
 	old, known := ds.byNode[nodeUID]
 	if !known || old.Revision >= revision {
-		return ledger.NodeDoc{}, false
+		return DocChange{}, false
 	}
 	delete(ds.byNode, nodeUID)
-	ds.index(old, ledger.NodeDoc{}, set)
+	delete(ds.values, nodeUID)
+	c = DocChange{Before: old, Removed: pointersTo(old.Entries)}
+	ds.index(&c, set)
 	ds.relink(old.NodeName)
-	return old, true
+	return c, true
 }
 
 // putFloor stores the floor. At the revision at which a generation began it is the floor of that generation, and need
@@ -151,11 +179,10 @@ func (ds *documents) raise(hw map[string]uint64) {
 	}
 }
 
-// recordVersions records the resourceVersions that a document's entries were decided on.
-func (ds *documents) recordVersions(d ledger.NodeDoc) {
+// recordVersions records the resourceVersions that entries were decided on.
+func (ds *documents) recordVersions(entries []*ledger.Entry) {
 	var pods, claims uint64
-	for i := range d.Entries {
-		e := &d.Entries[i]
+	for _, e := range entries {
 		pods = max(pods, e.PodRV)
 		for j := range e.Dependents {
 			pods = max(pods, e.Dependents[j].PodRV)
@@ -164,9 +191,11 @@ func (ds *documents) recordVersions(d ledger.NodeDoc) {
 			claims = max(claims, e.Devices[j].ClaimRV)
 		}
 	}
-	ds.reached[ledger.KindPod] = max(ds.reached[ledger.KindPod], pods)
-	if claims > 0 {
-		ds.reached[ledger.KindClaim] = max(ds.reached[ledger.KindClaim], claims)
+	if pods > ds.reached[ledger.KindPod] {
+		ds.reached[ledger.KindPod] = pods
+	}
+	if claims > ds.reached[ledger.KindClaim] {
+		ds.reached[ledger.KindClaim] = claims
 	}
 }
 
@@ -177,39 +206,47 @@ func (ds *documents) recomputeHighest() {
 	clear(ds.reached)
 	for _, d := range ds.byNode {
 		ds.raise(d.HW)
-		ds.recordVersions(d)
+		ds.recordVersions(pointersTo(d.Entries))
 	}
 	ds.raise(ds.floor.HW)
 }
 
-// index updates the indexes for one document that changed from old to now. The zero document stands for none.
-func (ds *documents) index(old, now ledger.NodeDoc, set *changeSet) {
-	set.docs = append(set.docs, DocChange{Before: old, After: now})
+// index updates the indexes for one document that changed, and adds the change to set.
+func (ds *documents) index(c *DocChange, set *changeSet) {
+	set.docs = append(set.docs, *c)
+	old, now := &c.Before, &c.After
 	ds.indexName(old, now)
-	// Most reservations of a document stay where they are when it is written again.
-	for e := range old.Reservations() {
-		set.pod(e.PodUID)
-		if now.Reserves(e.PodUID) {
+	for _, e := range c.Removed {
+		if e.Role != ledger.RoleReservation {
 			continue
 		}
-		at := slices.DeleteFunc(slices.Clone(ds.reserved[e.PodUID]), func(uid string) bool { return uid == old.NodeUID })
-		if len(at) == 0 {
+		set.pods = append(set.pods, e.PodUID)
+		if now.Reserves(e.PodUID) {
+			continue // it stays where it is, in another form
+		}
+		at := ds.reserved[e.PodUID]
+		if len(at) == 1 && at[0] == old.NodeUID {
 			delete(ds.reserved, e.PodUID)
 			continue
 		}
-		ds.reserved[e.PodUID] = at
+		at = slices.DeleteFunc(slices.Clone(at), func(uid string) bool { return uid == old.NodeUID })
+		if ds.reserved[e.PodUID] = at; len(at) == 0 {
+			delete(ds.reserved, e.PodUID)
+		}
 	}
-	for e := range now.Reservations() {
-		set.pod(e.PodUID)
-		if old.Reserves(e.PodUID) {
+	for _, e := range c.Added {
+		if e.Role != ledger.RoleReservation {
 			continue
 		}
-		ds.reserved[e.PodUID] = append(slices.Clip(ds.reserved[e.PodUID]), now.NodeUID)
+		set.pods = append(set.pods, e.PodUID)
+		if at := ds.reserved[e.PodUID]; !slices.Contains(at, now.NodeUID) {
+			ds.reserved[e.PodUID] = append(slices.Clip(at), now.NodeUID)
+		}
 	}
 }
 
 // indexName updates byName for one document. Lists are replaced and never changed in place, because clones share them.
-func (ds *documents) indexName(old, now ledger.NodeDoc) {
+func (ds *documents) indexName(old, now *ledger.NodeDoc) {
 	if old.NodeUID == now.NodeUID && old.NodeName == now.NodeName {
 		return
 	}

@@ -187,18 +187,18 @@ func (v *View) put(kv ledger.KV, set *changeSet) error {
 
 // putDoc stores the document of a node, unless that revision of it or a newer one is known.
 func (v *View) putDoc(kv ledger.KV, set *changeSet) error {
-	d, newer, err := v.docs.decode(kv)
+	r, newer, err := v.docs.decode(kv)
 	if err != nil || !newer {
 		return err
 	}
-	v.setDoc(d, set)
+	v.setDoc(&r, set)
 	return nil
 }
 
-// setDoc stores d as the document of its node, and updates the indexes of plans.
-func (v *View) setDoc(d ledger.NodeDoc, set *changeSet) {
-	old := v.docs.set(d, set)
-	v.plans.index(old, d)
+// setDoc stores a document that has changed, and updates the indexes of plans.
+func (v *View) setDoc(r *revised, set *changeSet) {
+	v.docs.set(r, set)
+	v.plans.index(&r.change)
 }
 
 // putGeneration stores a generation, which ends what the previous one has proved about resourceVersions.
@@ -221,8 +221,8 @@ func (v *View) drop(key string, revision int64, set *changeSet) {
 	switch {
 	case strings.HasPrefix(key, ledger.PrefixNode):
 		uid := strings.TrimPrefix(key, ledger.PrefixNode)
-		if old, dropped := v.docs.drop(uid, revision, set); dropped {
-			v.plans.index(old, ledger.NodeDoc{})
+		if c, dropped := v.docs.drop(uid, revision, set); dropped {
+			v.plans.index(&c)
 		}
 	case ofRoster(key):
 		v.roster.drop(key, revision, set)

@@ -15,7 +15,8 @@ func (v *View) carryOver(was *View) {
 	var set changeSet // a Reset reports that everything may have changed
 	for d := range was.docs.all() {
 		if d.Revision > v.revision {
-			v.setDoc(d, &set)
+			r := v.docs.revise(was.docs.stored(d.NodeUID))
+			v.setDoc(&r, &set)
 		}
 	}
 	v.exclusives.carryOver(&was.exclusives, v.revision)

@@ -91,33 +91,35 @@ func (p *Plans) VictimOfLivePlan(victim ledger.Entry) bool {
 	return ok
 }
 
-// index updates the indexes for one document that changed from old to now.
-func (p *Plans) index(old, now ledger.NodeDoc) {
-	for _, e := range old.Entries {
+// index updates the indexes for one document that changed. Entries that stayed keep what the indexes have about them.
+func (p *Plans) index(c *DocChange) {
+	node := c.Before.NodeUID
+	for _, e := range c.Removed {
 		if e.Role == ledger.RoleVictim {
 			p.countVictim(e.Namespace, -1)
-		}
-		if e.Role == ledger.RoleVictim && p.victims[e.PodUID] == old.NodeUID {
-			delete(p.victims, e.PodUID)
+			if p.victims[e.PodUID] == node && c.After.VictimIndex(e.PodUID) < 0 {
+				delete(p.victims, e.PodUID)
+			}
 		}
 		at, known := p.nodes[e.Plan]
-		if !known {
+		if !known || slices.ContainsFunc(c.After.Entries, func(a ledger.Entry) bool { return a.Plan == e.Plan }) {
 			continue
 		}
-		at = slices.DeleteFunc(slices.Clone(at), func(uid string) bool { return uid == old.NodeUID })
+		at = slices.DeleteFunc(slices.Clone(at), func(uid string) bool { return uid == node })
 		if len(at) == 0 {
 			delete(p.nodes, e.Plan)
 			continue
 		}
 		p.nodes[e.Plan] = at
 	}
-	for _, e := range now.Entries {
+	node = c.After.NodeUID
+	for _, e := range c.Added {
 		if e.Role == ledger.RoleVictim {
-			p.victims[e.PodUID] = now.NodeUID
+			p.victims[e.PodUID] = node
 			p.countVictim(e.Namespace, 1)
 		}
-		if e.Plan != "" && !slices.Contains(p.nodes[e.Plan], now.NodeUID) {
-			p.nodes[e.Plan] = append(slices.Clip(p.nodes[e.Plan]), now.NodeUID)
+		if e.Plan != "" && !slices.Contains(p.nodes[e.Plan], node) {
+			p.nodes[e.Plan] = append(slices.Clip(p.nodes[e.Plan]), node)
 		}
 	}
 }

@@ -52,7 +52,8 @@ func replaceDocs(t *ledger.Txn, docs []ledger.NodeDoc, admitted []ledger.Incarna
 		}
 		key := ledger.KeyNode(d.NodeUID)
 		t.Compares = append(t.Compares, ledger.Compare{Key: key, Target: ledger.ModRevision, Revision: d.Revision})
-		t.Puts = append(t.Puts, ledger.Put{Key: key, Value: value})
+		built := &ledger.StoredDoc{Doc: d, Value: value}
+		t.Puts = append(t.Puts, ledger.Put{Key: key, Value: value, Doc: built})
 		admits := slices.ContainsFunc(admitted, func(i ledger.Incarnation) bool { return i.NodeUID == d.NodeUID })
 		if d.Revision != 0 && !admits {
 			continue

@@ -113,18 +113,28 @@ func (v *View) ApplyLedger(c replica.Changes) {
 		v.recount(uid)
 	}
 	for i := range c.Docs {
-		for _, name := range []string{c.Docs[i].Before.NodeName, c.Docs[i].After.NodeName} {
-			v.nodes.markNameDirty(name)
+		d := &c.Docs[i]
+		v.nodes.markNameDirty(d.Before.NodeName)
+		if d.After.NodeName != d.Before.NodeName {
+			v.nodes.markNameDirty(d.After.NodeName)
 		}
-		for _, uid := range append(placeholdersOf(c.Docs[i].Before), placeholdersOf(c.Docs[i].After)...) {
-			v.recount(uid)
-		}
+		v.recountPlaceholders(d.Removed)
+		v.recountPlaceholders(d.Added)
 	}
 	for _, name := range c.Names {
 		v.nodes.markNameDirty(name)
 	}
 	if c.Floor {
 		v.nodes.markAllDirty()
+	}
+}
+
+// recountPlaceholders recounts the placeholders among entries that changed.
+func (v *View) recountPlaceholders(entries []*ledger.Entry) {
+	for _, e := range entries {
+		if e.Role == ledger.RoleMove {
+			v.recount(PlaceholderUID(e.Token))
+		}
 	}
 }
 
