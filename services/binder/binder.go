@@ -165,7 +165,7 @@ func New(cfg Config, deps Deps) (*Binder, error) {
 	if deps.RestConfig == nil {
 		return nil, errors.New("binder: RestConfig: nil: want the configuration of the API client")
 	}
-	api, err := commit.Connect(deps.RestConfig, cfg.QPS, cfg.Burst)
+	api, err := commit.Connect(deps.RestConfig, cfg.QPS, cfg.Burst, deps.Clock)
 	if err != nil {
 		return nil, err
 	}

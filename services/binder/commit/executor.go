@@ -131,8 +131,8 @@ func New(workers int, deps Deps) *Executor {
 		deps: deps, workers: workers, answers: make(chan effect.Input, answerBuffer), pace: pace,
 		pods: pods,
 		bindings: &bindings{
-			pods: pods, volumes: &volumeBinder{deps.API.writes, deps.Logger}, claims: claims, extenders: deps.Extenders,
-			pace: pace, logger: deps.Logger, clock: deps.Clock,
+			pods: pods, binder: deps.API.binds, volumes: &volumeBinder{deps.API.writes, deps.Logger}, claims: claims,
+			extenders: deps.Extenders, pace: pace, logger: deps.Logger, clock: deps.Clock,
 		},
 		fences:       &fences{pods, claims, deps.Logger},
 		evictions:    &evictions{pods, deps.Logger, deps.Clock},

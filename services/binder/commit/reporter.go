@@ -75,7 +75,7 @@ type waitingReport struct {
 func newReporter(deps Deps, pace *pace) *reporter {
 	host, _ := os.Hostname() // empty when there is none, as in client-go
 	r := &reporter{
-		member: deps.Member, host: host, sink: &events.EventSinkImpl{Interface: deps.API.reports.EventsV1()},
+		member: deps.Member, host: host, sink: deps.API.reports,
 		queue: make(chan waitingReport, eventQueueSize), drops: &drops{logger: deps.Logger}, pace: pace, series: series{},
 		clock: deps.Clock,
 	}
