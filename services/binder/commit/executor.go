@@ -93,6 +93,8 @@ type Deps struct {
 	// Member is the binder's member id, for metrics.
 	Member string
 	API    API
+	// Scheduled is the policy for events of successful binds; empty means ScheduledAll.
+	Scheduled Scheduled
 	// Extenders holds the extenders by scheduler name; profiles without any may be missing.
 	Extenders map[string]*extender.Set
 	Ledger    ledger.Store
