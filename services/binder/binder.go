@@ -37,6 +37,8 @@ const (
 	// DefaultKeepPlace and DefaultCollectAfter are the defaults of the corresponding fields of Config.
 	DefaultKeepPlace    = basis.DefaultKeepPlace
 	DefaultCollectAfter = basis.DefaultCollect
+	// DefaultScheduledEvents is kube-scheduler's behaviour.
+	DefaultScheduledEvents = string(commit.ScheduledAll)
 	// maxKeepPlace is Leftovers.Overdue: after that every hold is given up, so a longer time would have no effect.
 	// maxCollectAfter is a day; empty documents that stay longer only take space in etcd.
 	maxKeepPlace    = 10 * time.Minute
@@ -78,6 +80,8 @@ type Config struct {
 	// KeepPlace is how long the place of an evicted pod is kept for its replacement, from 1 s to 10 min; 0 means
 	// DefaultKeepPlace.
 	KeepPlace time.Duration
+	// ScheduledEvents is which of the events of successful binds are written: "all" (also ""), "aggregated" or "none".
+	ScheduledEvents string
 	// CollectAfter is how long the empty document of an object that is gone stays in the ledger, from 1 s to 24 h; 0
 	// means DefaultCollectAfter.
 	CollectAfter time.Duration
@@ -165,7 +169,7 @@ func New(cfg Config, deps Deps) (*Binder, error) {
 	if deps.RestConfig == nil {
 		return nil, errors.New("binder: RestConfig: nil: want the configuration of the API client")
 	}
-	api, err := commit.Connect(deps.RestConfig, cfg.QPS, cfg.Burst)
+	api, err := commit.Connect(deps.RestConfig, cfg.QPS, cfg.Burst, deps.Clock)
 	if err != nil {
 		return nil, err
 	}
@@ -190,6 +194,9 @@ func (c Config) validate() error {
 	if err := ValidCollectAfter(c.CollectAfter); c.CollectAfter != 0 && err != nil {
 		return fmt.Errorf("binder: CollectAfter: %w", err)
 	}
+	if err := ValidScheduledEvents(c.ScheduledEvents); err != nil {
+		return fmt.Errorf("binder: ScheduledEvents: %w", err)
+	}
 	return nil
 }
 
@@ -198,6 +205,9 @@ func ValidKeepPlace(d time.Duration) error { return within(d, maxKeepPlace) }
 
 // ValidCollectAfter returns an error if d is not a valid Config.CollectAfter.
 func ValidCollectAfter(d time.Duration) error { return within(d, maxCollectAfter) }
+
+// ValidScheduledEvents returns an error if s is not a valid Config.ScheduledEvents.
+func ValidScheduledEvents(s string) error { return commit.Scheduled(s).Validate() }
 
 // within returns an error unless d is from one second to most.
 func within(d, most time.Duration) error {
@@ -238,7 +248,7 @@ func build(cfg Config, deps Deps, api commit.API) (*Binder, error) {
 	}, b.inputs)
 	b.commit = commit.New(cfg.Workers, commit.Deps{
 		Member: cfg.ID, API: api, Ledger: deps.Ledger, Log: deps.Log, Logger: deps.Logger, Clock: deps.Clock,
-		Extenders: extenders,
+		Extenders: extenders, Scheduled: commit.Scheduled(cfg.ScheduledEvents),
 	})
 	return b, nil
 }

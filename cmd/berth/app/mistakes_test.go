@@ -43,14 +43,14 @@ func TestAllMistakesAtOnce(t *testing.T) {
 				"up", "--shards", "99", "--binders", "0", "--nats-replicas", "6", "--descheduling-interval", "-1s",
 				"--http-address", "nowhere", "--etcd-prefix", "berth", "--log-level", "loud", "--log-format", "xml",
 				"--nats-cert-file", "a", "--etcd-key-file", "b", "--http-cert-file", "c", "--keep-place", "1h",
-				"--collect-after", "1ms", "--kubeconfig", filepath.Join(t.TempDir(), "none"),
+				"--collect-after", "1ms", "--scheduled-events", "some", "--kubeconfig", filepath.Join(t.TempDir(), "none"),
 			}, files...),
 			append([]string{
 				"--shards: 99", "--binders: 0", "--nats-replicas: 6", "--descheduling-interval: -1s",
 				`--http-address: "nowhere"`, `--etcd-prefix: "berth"`, "--log-level: ", "--log-format: ",
 				"--nats-cert-file and --nats-key-file", "--etcd-cert-file and --etcd-key-file", "--nats-cert-file: stat a",
 				"--etcd-key-file: stat b", "--http-cert-file and --http-key-file", "--keep-place: ", "--collect-after: ",
-				"--kubeconfig: stat",
+				`--scheduled-events: "some": want all, aggregated or none`, "--kubeconfig: stat",
 			}, inFiles...),
 		},
 		"deschedule": {

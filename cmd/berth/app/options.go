@@ -53,6 +53,8 @@ type options struct {
 	metricsInterval time.Duration
 	retention       retention
 	descheduling    descheduling
+	// scheduledEvents is the binders' policy for events of successful binds.
+	scheduledEvents string
 }
 
 // retention is how long binders keep the places of moved pods (keepPlace) and the documents of objects that are gone
@@ -208,6 +210,9 @@ func (o *options) addBinders(f *pflag.FlagSet) {
 		"how long the place of an evicted pod is kept for its replacement (1s to 10m)")
 	f.DurationVar(&o.retention.collectAfter, "collect-after", binder.DefaultCollectAfter,
 		"how long the empty ledger document of a deleted node, budget, volume or pool is kept (1s to 24h)")
+	f.StringVar(&o.scheduledEvents, "scheduled-events", binder.DefaultScheduledEvents,
+		"Kubernetes events about pods that were scheduled: all (one for each pod, as kube-scheduler), aggregated (one for\n"+
+			"each burst of a workload's pods) or none; events about failures are always written")
 }
 
 func (o *options) addDescheduler(f *pflag.FlagSet) {

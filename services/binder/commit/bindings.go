@@ -20,6 +20,7 @@ import (
 // bindings binds pods, after their volumes and devices have been prepared.
 type bindings struct {
 	*pods
+	binder    binder
 	volumes   *volumeBinder
 	claims    *claims
 	extenders map[string]*extender.Set
@@ -97,7 +98,7 @@ func (b *bindings) postBinding(ctx context.Context, e effect.Bind) effect.Answer
 	bctx, cancel := context.WithTimeout(ctx, bindTimeout)
 	defer cancel()
 	begin := b.clock.Now()
-	err := b.client.CoreV1().Pods(e.Pod.Namespace).Bind(bctx, binding, metav1.CreateOptions{})
+	err := b.binder.Bind(bctx, binding)
 	switch {
 	case err == nil:
 		b.pace.bound(b.clock.Since(begin))

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -31,14 +32,19 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(serverVariable) != "" {
+		os.Exit(serveAlone())
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // serve starts an API server with one handler, and returns an executor that talks to it over HTTP.
 func serve(t *testing.T, handle http.HandlerFunc) *Executor {
 	t.Helper()
 	server := httptest.NewServer(handle)
 	t.Cleanup(server.Close)
-	api, err := Connect(&rest.Config{Host: server.URL}, 0, 0)
+	api, err := Connect(&rest.Config{Host: server.URL}, 0, 0, clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}

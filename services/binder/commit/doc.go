@@ -11,7 +11,8 @@
 // effect is answered exactly once, and each has a named timeout: a call without a response is answered as well
 // (Unknown). Executor.Run starts the workers, one goroutine for the publisher and one for the reporter, which starts
 // a bounded number of writers. The binder's loop sends the effects and receives the answers. The parts themselves
-// have no state, except pace, which has a lock, and the series of the reporter, which only its goroutine uses.
+// have no state, except pace and connections, which have a lock each, and the series of the reporter, which only its
+// goroutine uses.
 //
 // # Answers of the API server
 //
@@ -26,6 +27,9 @@
 //
 // Nothing is retried in here, except events and appends to the log. Whether a request may be sent again is a decision.
 // The client's own silent retries on Retry-After are disabled (see transport).
+//
+// Bindings and new events are posted by a poster, over connections of their own; a client of client-go sends all other
+// requests, and reads every answer but the plain success.
 //
 // # The way of a bind
 //

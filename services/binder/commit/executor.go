@@ -93,6 +93,8 @@ type Deps struct {
 	// Member is the binder's member id, for metrics.
 	Member string
 	API    API
+	// Scheduled is the policy for events of successful binds; empty means ScheduledAll.
+	Scheduled Scheduled
 	// Extenders holds the extenders by scheduler name; profiles without any may be missing.
 	Extenders map[string]*extender.Set
 	Ledger    ledger.Store
@@ -131,8 +133,8 @@ func New(workers int, deps Deps) *Executor {
 		deps: deps, workers: workers, answers: make(chan effect.Input, answerBuffer), pace: pace,
 		pods: pods,
 		bindings: &bindings{
-			pods: pods, volumes: &volumeBinder{deps.API.writes, deps.Logger}, claims: claims, extenders: deps.Extenders,
-			pace: pace, logger: deps.Logger, clock: deps.Clock,
+			pods: pods, binder: deps.API.binds, volumes: &volumeBinder{deps.API.writes, deps.Logger}, claims: claims,
+			extenders: deps.Extenders, pace: pace, logger: deps.Logger, clock: deps.Clock,
 		},
 		fences:       &fences{pods, claims, deps.Logger},
 		evictions:    &evictions{pods, deps.Logger, deps.Clock},

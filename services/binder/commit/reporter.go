@@ -57,11 +57,17 @@ type reporter struct {
 	queue chan waitingReport
 	drops *drops
 	pace  *pace
+	// scheduled is the policy for events of successful binds.
+	scheduled Scheduled
 	// series belongs to the goroutine of run, as do the series that are still to be written: ended are those that have
 	// ended, refreshed are those of the last refresh.
 	series           series
 	ended, refreshed []*eventsv1.Event
-	clock            clock.WithTicker
+	// bursts counts the events that are not written one by one. uncounted, of the same goroutine, are those whose count
+	// is to be written.
+	bursts    *bursts
+	uncounted []burstKey
+	clock     clock.WithTicker
 	// writers are at most eventWriters goroutines, each of which keeps one event until it is written or given up.
 	writers errgroup.Group
 }
@@ -70,14 +76,16 @@ type reporter struct {
 type waitingReport struct {
 	effect.Report
 	since time.Time
+	// burst is the name of the event of the burst that begins with this one, empty if none does.
+	burst string
 }
 
 func newReporter(deps Deps, pace *pace) *reporter {
 	host, _ := os.Hostname() // empty when there is none, as in client-go
 	r := &reporter{
-		member: deps.Member, host: host, sink: &events.EventSinkImpl{Interface: deps.API.reports.EventsV1()},
+		member: deps.Member, host: host, sink: deps.API.reports,
 		queue: make(chan waitingReport, eventQueueSize), drops: &drops{logger: deps.Logger}, pace: pace, series: series{},
-		clock: deps.Clock,
+		bursts: newBursts(), scheduled: deps.Scheduled, clock: deps.Clock,
 	}
 	r.writers.SetLimit(eventWriters)
 	return r
@@ -96,10 +104,20 @@ func (d *drops) add() {
 	}
 }
 
-// report queues an event, or drops it if too many wait. Any goroutine may call it.
+// report queues an event, or drops it if too many wait. By the policy for binds it may leave an event out, or count it,
+// for which nothing waits. Any goroutine may call it.
 func (r *reporter) report(e effect.Report) {
+	w := waitingReport{Report: e, since: r.clock.Now()}
+	switch {
+	case e.Once && r.scheduled == ScheduledNone:
+		return
+	case e.Once && r.scheduled == ScheduledAggregated && e.Workload != nil:
+		if w = r.bursts.add(w); w.burst == "" {
+			return
+		}
+	}
 	select {
-	case r.queue <- waitingReport{Report: e, since: r.clock.Now()}:
+	case r.queue <- w:
 		r.pace.wakeUp()
 	default:
 		r.drops.add()
@@ -113,14 +131,18 @@ func (r *reporter) report(e effect.Report) {
 func (r *reporter) run(ctx context.Context) error {
 	defer func() { _ = r.writers.Wait() }() // no writer returns an error
 	refresh, finish := r.clock.NewTicker(refreshEvery), r.clock.NewTicker(finishAfter)
+	count := r.clock.NewTicker(countEvery)
 	defer refresh.Stop()
 	defer finish.Stop()
+	defer count.Stop()
 	for {
-		if next := r.nextSeries(); next != nil {
+		if r.seriesWait() {
 			if !r.pace.wait(ctx, r.clock.Now(), r.waiting) {
 				return nil
 			}
-			r.start(ctx, next)
+			if next := r.nextSeries(); next != nil {
+				r.start(ctx, next)
+			}
 			continue
 		}
 		select {
@@ -130,6 +152,8 @@ func (r *reporter) run(ctx context.Context) error {
 			r.refreshed = r.series.all()
 		case now := <-finish.C():
 			r.ended = append(r.ended, r.series.finish(now.Add(-finishAfter))...)
+		case now := <-count.C():
+			r.uncounted = r.bursts.due(now)
 		case e := <-r.queue:
 			if !r.pace.wait(ctx, e.since, r.waiting) {
 				return nil
@@ -171,6 +195,9 @@ func (r *reporter) event(e waitingReport) *eventsv1.Event {
 	if e.Related.UID != "" {
 		event.Related = objectOf(e.Related)
 	}
+	if e.burst != "" {
+		ofWorkload(event, e)
+	}
 	return event
 }
 
@@ -193,9 +220,14 @@ func truncate(note string) string {
 	return note[:end] + noteEllipsis
 }
 
+// seriesWait reports whether a series or count is to be written and no event waits.
+func (r *reporter) seriesWait() bool {
+	return len(r.queue) == 0 && len(r.ended)+len(r.refreshed)+len(r.uncounted) > 0
+}
+
 // nextSeries returns a series to write, and nil if there is none or an event waits.
 func (r *reporter) nextSeries() *eventsv1.Event {
-	if len(r.queue) > 0 {
+	if !r.seriesWait() {
 		return nil
 	}
 	for _, list := range []*[]*eventsv1.Event{&r.ended, &r.refreshed} {
@@ -205,7 +237,15 @@ func (r *reporter) nextSeries() *eventsv1.Event {
 			return next
 		}
 	}
-	return nil
+	key := r.uncounted[0]
+	r.uncounted = r.uncounted[1:]
+	first, series := r.bursts.counted(key)
+	if series == nil {
+		return nil
+	}
+	event := r.event(first)
+	event.Series = series
+	return event
 }
 
 // start writes e in the background until ctx ends. It blocks while eventWriters are busy.

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
+	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
@@ -41,6 +43,36 @@ func TestBindCarriesItsPreconditionsAndIsTold(t *testing.T) {
 	r.quiet("bound")
 	r.wait(time.Hour)
 	r.quiet("bound long ago, facts silent: known to be bound, no fence")
+}
+
+// The event of a bind names the pod's controller, by which it may be counted.
+func TestEventOfABindNamesTheWorkload(t *testing.T) {
+	yes := true
+	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: "other", UID: "other-uid"}
+	controller := metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "j", UID: "j-uid", Controller: &yes}
+	for name, c := range map[string]struct {
+		owners []metav1.OwnerReference
+		want   *metav1.OwnerReference
+	}{
+		"no owner": {}, "an owner": {owners: []metav1.OwnerReference{owner}},
+		"a controller": {[]metav1.OwnerReference{owner, controller}, &controller},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 1)
+			r.api.write(func(v *apiVersion) {
+				v.pods["p0-uid"] = state.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+					Namespace: "ns", Name: "p0", UID: "p0-uid", Generation: 1, OwnerReferences: c.owners,
+					ResourceVersion: strconv.FormatUint(v.rv, 10),
+				}})
+			})
+			r.see()
+			r.reserve()
+			run[effect.Bind](r, delivered)
+			if diff := cmp.Diff(c.want, r.reported[0].Workload); diff != "" || len(r.reported) != 1 {
+				t.Errorf("%d events; workload (-want +got):\n%s", len(r.reported), diff)
+			}
+		})
+	}
 }
 
 func TestHintAloneBindsNothing(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -124,5 +125,15 @@ func (r *trackedEntry) announceBound(b *basis.Base, rv uint64, users bool) {
 	b.Emit(effect.Report{
 		Pod: r.ref(), SchedulerName: r.entry.SchedulerName, Type: "Normal", Reason: "Scheduled", Action: "Binding",
 		Note: fmt.Sprintf("Successfully assigned %s/%s to %s", r.entry.Namespace, r.entry.Name, r.nodeName), Once: true,
+		Workload: r.workload(b),
 	})
+}
+
+// workload returns the pod's controller as the facts show it, or nil.
+func (r *trackedEntry) workload(b *basis.Base) *metav1.OwnerReference {
+	p, known, _ := b.Pod(r.entry.PodUID, 0)
+	if !known || p.Template == nil {
+		return nil
+	}
+	return metav1.GetControllerOfNoCopy(p.Template)
 }

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -190,8 +191,12 @@ type Report struct {
 	Note                 string
 	// Related is another pod that the event is about, if any.
 	Related events.PodRef
-	// Once means that the pod has this event once in its life, so that it never becomes a series.
+	// Once means that the pod has this event once in its life, so that it never becomes a series. Only the events of
+	// successful binds have it.
 	Once bool
+	// Workload is the pod's controller, with which an event that has Once may be counted; nil if the pod has none, or
+	// the facts do not show it. It belongs to the facts, and is not changed.
+	Workload *metav1.OwnerReference
 }
 
 // Rejected reports that a kubelet rejected a bound pod. It is not answered.

@@ -2,6 +2,7 @@ package render_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,16 +71,32 @@ func TestMistakesAreRefused(t *testing.T) {
 
 // TestOnePodTakesWhatItCan: values of the services that its one process has flags for.
 func TestOnePodTakesWhatItCan(t *testing.T) {
-	objects := chartObjects(t, "dev", set("scheduler.wholeCluster", true), set("descheduler.interval", "7m"))
+	objects := chartObjects(t, "dev", set("scheduler.wholeCluster", true), set("descheduler.interval", "7m"),
+		set("binder.scheduledEvents", "none"))
 	spec, _ := field(find(objects, "StatefulSet", "berth-single"), "spec.template.spec").(object)
 	var args []string
 	for _, arg := range argsOf(spec) {
 		args = append(args, arg.(string))
 	}
-	for _, want := range []string{"--whole-cluster", "--descheduling-interval=7m"} {
+	for _, want := range []string{"--whole-cluster", "--descheduling-interval=7m", "--scheduled-events=none"} {
 		if !strings.Contains(strings.Join(args, " ")+" ", want+" ") {
 			t.Errorf("%s is not in %q", want, args)
 		}
+	}
+}
+
+// TestEventsOfBinds: the binder gets the value, if it is not the default; others are refused.
+func TestEventsOfBinds(t *testing.T) {
+	for value, want := range map[string]bool{"all": false, "aggregated": true, "none": true} {
+		objects := chartObjects(t, "base", set("binder.scheduledEvents", value))
+		spec, _ := field(find(objects, "Deployment", "berth-binder"), "spec.template.spec").(object)
+		if got := slices.Contains(argsOf(spec), any("--scheduled-events="+value)); got != want {
+			t.Errorf("%s: the flag is there: %v, want %v", value, got, want)
+		}
+	}
+	wrong := render.Variant{Name: "base", Set: set("binder.scheduledEvents", "some")}
+	if _, err := render.Chart(root, wrong); err == nil || !strings.Contains(err.Error(), "scheduledEvents") {
+		t.Errorf("%v, want that the value is refused", err)
 	}
 }
 
