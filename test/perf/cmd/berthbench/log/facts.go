@@ -47,10 +47,9 @@ func (w *writer) append(ctx context.Context, facts []events.Fact) error {
 	return err
 }
 
-// appendAll stores facts in appends of many.
-func (w *writer) appendAll(ctx context.Context, facts []events.Fact) error {
-	const many = 512
-	for some := range slices.Chunk(facts, many) {
+// appendAll stores facts in appends of so many.
+func (w *writer) appendAll(ctx context.Context, facts []events.Fact, together int) error {
+	for some := range slices.Chunk(facts, together) {
 		if err := w.append(ctx, some); err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ func TestFactsAreReadAsTheyWereAppended(t *testing.T) {
 	log := memlog.New(memlog.Options{})
 	defer log.Close()
 	w, facts := writer{log: log}, someFacts(1300)
-	if err := w.appendAll(t.Context(), facts); err != nil {
+	if err := w.appendAll(t.Context(), facts, 64); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {

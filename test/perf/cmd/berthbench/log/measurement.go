@@ -190,9 +190,10 @@ func (s *server) stop(ctx context.Context) (err error) {
 	return errors.Join(err, os.RemoveAll(s.dir))
 }
 
-// fill stores the facts that both readers read: by Berth's log, and as messages of so many with the same bytes.
+// fill stores the facts that both readers read: by Berth's log in appends of so many, and as messages of so many with
+// the same bytes.
 func (s *server) fill(ctx context.Context, facts []events.Fact, together int) error {
-	if err := s.writer.appendAll(ctx, facts); err != nil {
+	if err := s.writer.appendAll(ctx, facts, together); err != nil {
 		return err
 	}
 	if err := s.bare.Create(ctx, bareStream); err != nil {
