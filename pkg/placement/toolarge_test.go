@@ -99,10 +99,10 @@ func TestFirstOfItsKindFollowsPodsWhoseLabelsAreCut(t *testing.T) {
 	}
 	fits(3)
 	a1.AddPod(perhaps)
-	e.AddPod(a1, perhaps)
+	e.ChangePod(a1, nil, perhaps)
 	fits(0)
 	a1.RemovePod(perhaps.UID)
-	e.RemovePod(a1, perhaps)
+	e.ChangePod(a1, perhaps, nil)
 	fits(3)
 	gone := rule.PodChange(state.PodChange{Before: perhaps})
 	if !p.Wakes(web, []string{names.InterPodAffinity}, gone) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/state/intern"
@@ -82,6 +83,15 @@ func nodeFormOf(s *corev1.NodeStatus) *nodeForm {
 	return nodeForms.Get(Marshalled(&hollow), func() *nodeForm {
 		return &nodeForm{status: hollow, allocatable: resources.NewResources(hollow.Allocatable)}
 	})
+}
+
+// ReadsLike reports whether two versions of a node are equal in everything that a decision reads. They may differ in
+// resourceVersion and generation, and in the times of conditions: a heartbeat changes nothing else.
+func (n *Node) ReadsLike(o *Node) bool {
+	a, b := n.Object, o.Object
+	return n.UID == o.UID && n.Name == o.Name && n.form == o.form && n.Images == o.Images &&
+		maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
+		equality.Semantic.DeepEqual(&a.Spec, &b.Spec) && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil)
 }
 
 // api returns the whole stripped object.
@@ -159,6 +169,24 @@ func (n *NodeInfo) AddPod(pod *Pod) {
 	n.NonZeroRequested.Accumulate(pod.NonZero)
 	for _, p := range pod.Ports {
 		n.usePort(p, 1)
+	}
+	n.Generation = generation.Add(1)
+}
+
+// ReplacePod replaces the version of a pod that is on the node. A version that counts like the one before
+// (Pod.CountsLike) takes its place in the lists, and the sums stay. Any other version costs as much as RemovePod and
+// AddPod, and so does a pod that is not there, which is added.
+func (n *NodeInfo) ReplacePod(pod *Pod) {
+	i, ok := findPod(n.pods, pod.UID)
+	if !ok || !n.pods[i].CountsLike(pod) {
+		n.AddPod(pod)
+		return
+	}
+	n.pods[i] = pod
+	for _, list := range [][]*Pod{n.antiAffinity, n.affinity} {
+		if j, there := findPod(list, pod.UID); there {
+			list[j] = pod
+		}
 	}
 	n.Generation = generation.Add(1)
 }

@@ -161,6 +161,15 @@ func (p *Pod) Described() bool { return p.Kind != nil }
 // claim to room, which is Described (nothing about it is in doubt) and has no labels.
 func (p *Pod) Selectable() bool { return p.Kind != nil && p.Template != nil }
 
+// CountsLike reports whether two versions of a pod are equal in everything that the rules about other pods read of a
+// pod on a node: template, kind, requests and ports. They may differ in the rest: status, annotations, versions, and
+// whether the pod is bound to the node or reserved there. Who may be evicted depends on some of that, so a dry run of
+// preemption must not rely on it.
+func (p *Pod) CountsLike(o *Pod) bool {
+	return p.Template != nil && p.Template == o.Template && p.Kind == o.Kind && p.Terms == o.Terms &&
+		p.Requests.Equal(o.Requests) && p.NonZero.Equal(o.NonZero) && slices.Equal(p.Ports, o.Ports)
+}
+
 // Key returns "namespace/name".
 func (p *Pod) Key() string { return p.Namespace + "/" + p.Name }
 

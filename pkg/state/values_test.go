@@ -208,6 +208,10 @@ func TestNodeInfoSums(t *testing.T) {
 				pod := drawPod(t, uid)
 				info.AddPod(pod)
 				on[uid] = pod
+			} else if rapid.Bool().Draw(t, "replace") {
+				pod := drawVersion(t, uid, on[uid])
+				info.ReplacePod(pod)
+				on[uid] = pod
 			} else if _, there := on[uid]; info.RemovePod(uid) != there {
 				t.Fatalf("removing %s reports %v", uid, !there)
 			} else if delete(on, uid); !there {
@@ -251,6 +255,23 @@ func drawPod(t *rapid.T, uid string) *state.Pod {
 	return pod
 }
 
+// drawVersion draws the next version of a pod, nil for none yet. Many differ in nothing that counts on a node.
+func drawVersion(t *rapid.T, uid string, before *state.Pod) *state.Pod {
+	if before == nil || rapid.Bool().Draw(t, "something else") {
+		return drawPod(t, uid)
+	}
+	after := *before
+	after.ResourceVersion++
+	after.NodeName = rapid.SampledFrom([]string{"", "n"}).Draw(t, "node")
+	if rapid.Bool().Draw(t, "resized") {
+		after.Requests = resources.FromMap(map[string]int64{"cpu": rapid.Int64Range(0, 9).Draw(t, "cpu"), "pods": 1})
+	}
+	if rapid.Bool().Draw(t, "counts like the one before") != after.CountsLike(before) {
+		after.Ports = append(slices.Clone(after.Ports), state.HostPort{IP: "0.0.0.0", Protocol: "TCP", Port: 81})
+	}
+	return &after
+}
+
 func checkSums(t *rapid.T, info *state.NodeInfo, on map[string]*state.Pod) {
 	var requested, nonZero resources.Resources
 	var anti, affine []string
@@ -272,14 +293,20 @@ func checkSums(t *rapid.T, info *state.NodeInfo, on map[string]*state.Pod) {
 			info.Requested, info.NonZeroRequested, info.PodCount(), requested, nonZero, len(on))
 	}
 	var uids, gotAnti, gotAffine []string
+	newest := func(p *state.Pod) string {
+		if on[p.UID] != p {
+			t.Fatalf("pod %s is a version that was replaced", p.UID)
+		}
+		return p.UID
+	}
 	for p := range info.Pods() {
-		uids = append(uids, p.UID)
+		uids = append(uids, newest(p))
 	}
 	for p := range info.AntiAffinityPods() {
-		gotAnti = append(gotAnti, p.UID)
+		gotAnti = append(gotAnti, newest(p))
 	}
 	for p := range info.AffinityPods() {
-		gotAffine = append(gotAffine, p.UID)
+		gotAffine = append(gotAffine, newest(p))
 	}
 	slices.Sort(affine)
 	if !slices.Equal(gotAffine, affine) || info.UndescribedPods() != undescribed {

@@ -101,7 +101,7 @@ func (g *futureCluster) findLanding(
 		return nil, nil, refusal
 	}
 	to.AddPod(replacement)
-	g.engine.AddPod(to, replacement)
+	g.engine.ChangePod(to, nil, replacement)
 	g.changes++
 	return to.Node, replacement, ""
 }
@@ -188,10 +188,9 @@ func (g *futureCluster) markTerminating(n *state.NodeInfo, pod *state.Pod) (leav
 	if n == nil || !pod.Occupies() || !n.RemovePod(pod.UID) {
 		return nil
 	}
-	g.engine.RemovePod(n, pod)
 	leaving = g.terminatingOf(pod)
 	n.AddPod(leaving)
-	g.engine.AddPod(n, leaving)
+	g.engine.ChangePod(n, pod, leaving)
 	return leaving
 }
 
@@ -200,10 +199,8 @@ func (g *futureCluster) restore(n *state.NodeInfo, pod, leaving *state.Pod) {
 	if leaving == nil {
 		return
 	}
-	n.RemovePod(leaving.UID)
-	g.engine.RemovePod(n, leaving)
-	n.AddPod(pod)
-	g.engine.AddPod(n, pod)
+	n.ReplacePod(pod)
+	g.engine.ChangePod(n, leaving, pod)
 }
 
 // variantsOf returns the variants of a pod's template, built from the first candidate that has the template.

@@ -8,12 +8,13 @@ import (
 )
 
 // Follower observes every change to the nodes that exist, after the change and in order; *engine.Engine is one.
-// Pods on a node that does not exist (yet) are delivered with SetNode.
+// Pods on a node that does not exist (yet) are delivered with SetNode. SetNode is not called for a version of a node
+// that reads like the one before (state.Node.ReadsLike), which a heartbeat leaves; the NodeInfo has the new version.
 type Follower interface {
 	SetNode(n *state.NodeInfo)
 	DropNode(n *state.NodeInfo)
-	AddPod(n *state.NodeInfo, pod *state.Pod)
-	RemovePod(n *state.NodeInfo, pod *state.Pod)
+	// ChangePod reports that a pod was added (before is nil), removed (after is nil) or replaced by another version.
+	ChangePod(n *state.NodeInfo, before, after *state.Pod)
 	// SetUsable reports whether a node may accept a placement now. A new node may until SetUsable is called for it.
 	SetUsable(n *state.NodeInfo, usable bool)
 }
@@ -21,11 +22,10 @@ type Follower interface {
 // noFollower ignores everything.
 type noFollower struct{}
 
-func (noFollower) SetNode(*state.NodeInfo)               {}
-func (noFollower) DropNode(*state.NodeInfo)              {}
-func (noFollower) AddPod(*state.NodeInfo, *state.Pod)    {}
-func (noFollower) RemovePod(*state.NodeInfo, *state.Pod) {}
-func (noFollower) SetUsable(*state.NodeInfo, bool)       {}
+func (noFollower) SetNode(*state.NodeInfo)                           {}
+func (noFollower) DropNode(*state.NodeInfo)                          {}
+func (noFollower) ChangePod(*state.NodeInfo, *state.Pod, *state.Pod) {}
+func (noFollower) SetUsable(*state.NodeInfo, bool)                   {}
 
 // nodeTable holds the nodes and what counts on each. Every change of it is reported to the follower.
 type nodeTable struct {
@@ -73,7 +73,8 @@ func (t *nodeTable) renewed() *nodeTable {
 // delivered with it.
 func (t *nodeTable) set(n *state.Node) {
 	s := t.slot(n.Name)
-	if old := s.info.Node; old == nil || old.UID != n.UID {
+	old := s.info.Node
+	if old == nil || old.UID != n.UID {
 		t.version++
 		if old != nil {
 			delete(t.byUID, old.UID)
@@ -86,8 +87,10 @@ func (t *nodeTable) set(n *state.Node) {
 		i, _ := slices.BinarySearchFunc(t.existing, s.info, byName)
 		t.existing = slices.Insert(t.existing, i, s.info)
 	}
-	t.follower.SetNode(s.info)
-	t.markDirty(s)
+	if old == nil || !old.ReadsLike(n) {
+		t.follower.SetNode(s.info)
+	}
+	t.markDirty(s) // whether the node is admitted depends on its version
 }
 
 func byName(a, b *state.NodeInfo) int { return strings.Compare(a.Node.Name, b.Node.Name) }
@@ -131,8 +134,20 @@ func (t *nodeTable) slot(name string) *slot {
 func (t *nodeTable) addPod(s *slot, pod *state.Pod) {
 	s.info.AddPod(pod)
 	if s.placed {
-		t.follower.AddPod(s.info, pod)
+		t.follower.ChangePod(s.info, nil, pod)
 		t.markDirty(s)
+	}
+}
+
+// replacePod replaces a version of a pod by another one, on the same slot. A version that counts like the one before
+// leaves the slot as usable as it was.
+func (t *nodeTable) replacePod(s *slot, before, after *state.Pod) {
+	s.info.ReplacePod(after)
+	if s.placed {
+		t.follower.ChangePod(s.info, before, after)
+		if !before.CountsLike(after) {
+			t.markDirty(s)
+		}
 	}
 }
 
@@ -140,7 +155,7 @@ func (t *nodeTable) addPod(s *slot, pod *state.Pod) {
 func (t *nodeTable) removePod(s *slot, pod *state.Pod) {
 	s.info.RemovePod(pod.UID)
 	if s.placed {
-		t.follower.RemovePod(s.info, pod)
+		t.follower.ChangePod(s.info, pod, nil)
 		t.markDirty(s)
 	}
 }

@@ -40,6 +40,10 @@ func (t *tally) countOn(uid, node string, pod *state.Pod) {
 	if was && pod != nil && now.slot.name == node && now.pod == pod {
 		return
 	}
+	if was && pod != nil && now.slot.name == node {
+		t.recountAs(uid, now, pod)
+		return
+	}
 	if was {
 		delete(t.counted, uid)
 		t.uncount(now)
@@ -48,7 +52,17 @@ func (t *tally) countOn(uid, node string, pod *state.Pod) {
 		return
 	}
 	next := t.count(node, pod)
-	if was && now.slot.name == node && now.pod.NodeName != "" {
+	t.counted[uid] = next
+	t.noteUnknownNode(uid, next)
+}
+
+// recountAs counts another version of a pod where the pod counts already.
+func (t *tally) recountAs(uid string, now count, pod *state.Pod) {
+	t.nodes.replacePod(now.slot, now.pod, pod)
+	t.reserved += unbound(pod) - unbound(now.pod)
+	t.undescribed += undescribed(pod) - undescribed(now.pod)
+	next := count{slot: now.slot, pod: pod, since: pod.ResourceVersion}
+	if now.pod.NodeName != "" {
 		next.since = now.since
 	}
 	t.counted[uid] = next

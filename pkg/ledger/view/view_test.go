@@ -60,9 +60,16 @@ func (m *mirror) DropNode(n *state.NodeInfo) {
 	delete(m.usable, n)
 }
 
-func (m *mirror) AddPod(n *state.NodeInfo, pod *state.Pod)    { m.pods[n][pod.UID] = pod }
-func (m *mirror) RemovePod(n *state.NodeInfo, pod *state.Pod) { delete(m.pods[n], pod.UID) }
-func (m *mirror) SetUsable(n *state.NodeInfo, usable bool)    { m.usable[n] = usable }
+func (m *mirror) ChangePod(n *state.NodeInfo, before, after *state.Pod) {
+	if before != nil {
+		delete(m.pods[n], before.UID)
+	}
+	if after != nil {
+		m.pods[n][after.UID] = after
+	}
+}
+
+func (m *mirror) SetUsable(n *state.NodeInfo, usable bool) { m.usable[n] = usable }
 
 // names returns the nodes that may be used, sorted.
 func (m *mirror) names() []string {
@@ -130,11 +137,15 @@ func (w *world) fact(f events.Fact) {
 	w.view.ApplyFacts(changes)
 }
 
-func (w *world) node(name string) {
+// node adds a node or its next version, with one label or none.
+func (w *world) node(name string, label ...string) {
 	w.rv++
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: name, UID: types.UID(uidOf(name)), ResourceVersion: fmt.Sprint(w.rv),
 	}}
+	if len(label) == 2 {
+		n.Labels = map[string]string{label[0]: label[1]}
+	}
 	raw, err := n.Marshal()
 	if err != nil {
 		w.t.Fatal(err)
@@ -393,6 +404,24 @@ func TestCountsWhatTheRuleSays(t *testing.T) {
 			},
 		})
 	})
+}
+
+// A heartbeat of a node reaches the NodeInfo, and no follower; a label reaches both.
+func TestHeartbeatsDoNotReachTheFollower(t *testing.T) {
+	w := newWorld(t)
+	w.node("node-a")
+	n := w.view.Nodes()[0]
+	w.told.pods[n] = nil // SetNode would make it again
+	for range 2 {
+		w.node("node-a")
+		if n.Node.ResourceVersion != w.rv || w.told.pods[n] != nil {
+			t.Fatalf("version %d, want %d; the follower was called: %v", n.Node.ResourceVersion, w.rv, w.told.pods[n] != nil)
+		}
+	}
+	w.node("node-a", "zone", "z")
+	if n.Node.Object.Labels["zone"] != "z" || w.told.pods[n] == nil {
+		t.Fatalf("labels %v; the follower was called: %v", n.Node.Object.Labels, w.told.pods[n] != nil)
+	}
 }
 
 // A node whose document's high-water is ahead of the applied progress is not usable: an entry that was handed over

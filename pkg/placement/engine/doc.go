@@ -7,7 +7,8 @@
 // Pods that no rule can distinguish form a class, such as the replicas of one Deployment. A class keeps, for every
 // node, the verdict and the score of all rules that read only that node and the pods on it. A journal records which
 // node changed when. Before a class is used, it replays the journal and evaluates only the nodes that changed
-// (class.catchUp).
+// (class.catchUp). What no rule reads does not enter the journal: a reserved pod becomes bound, starts and becomes
+// ready, and a node has heartbeats, without any class evaluating a node again (Engine.ChangePod, state.Pod.CountsLike).
 //
 // Rules about pods on other nodes cannot be kept per node, because one pod that starts in a zone changes the
 // result on every node of the zone. They keep sums per topology domain instead (tallies), updated by differences.
@@ -23,7 +24,7 @@
 //  2. rating.list asks the spread rule about each group of nodes (three, if nothing else distinguishes nodes),
 //     rating.rate computes what the scores that compare nodes add to each group, and shortlist.scan finds the nodes
 //     with the largest totals: the class's base of the node plus the points of its group.
-//  3. The caller adds the pod to the chosen node and calls Engine.AddPod. The node's row of resources is updated,
+//  3. The caller adds the pod to the chosen node and calls Engine.ChangePod. The node's row of resources is updated,
 //     and the journal gets a change: this slot, this kind of pod, plus one.
 //  4. The second replica is found by identity (podKey). The class replays that single change: it computes the fit
 //     and the usage scores of one node again, and adds one to the tally of its zone. The node stays in its group,

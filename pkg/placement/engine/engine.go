@@ -36,8 +36,9 @@ const (
 // same class, and a decision allocates nothing; the first decision of a class evaluates all nodes.
 //
 // The caller owns the NodeInfos and changes them itself. It must report every change of one before the next call
-// of Evaluate or Preempt: a replaced Node with SetNode, pods with AddPod and RemovePod. The engine identifies a
-// node by its pointer, so that the same NodeInfo must be used for as long as the node exists.
+// of Evaluate or Preempt: a replaced Node with SetNode, unless the new one reads like the old one
+// (state.Node.ReadsLike), and pods with ChangePod. The engine identifies a node by its pointer, so that the same
+// NodeInfo must be used for as long as the node exists.
 //
 // An Engine is not safe for concurrent use.
 type Engine struct {
@@ -88,7 +89,7 @@ func New(cfg Config) *Engine {
 }
 
 // SetNode adds a node, or updates one whose Node was replaced, with the pods on it. New nodes are usable, and not
-// home nodes. It counts all pods of the node again, so that it costs more than AddPod: every class evaluates the
+// home nodes. It counts all pods of the node again, so that it costs more than ChangePod: every class evaluates the
 // node's object again at its next use.
 func (e *Engine) SetNode(n *state.NodeInfo) {
 	if _, known := e.columns.Slots[n]; !known {
@@ -106,15 +107,23 @@ func (e *Engine) DropNode(n *state.NodeInfo) {
 	e.order.invalidate()
 }
 
-// AddPod must be called after n.AddPod(pod); for a pod that replaces another version, after RemovePod. It is
+// ChangePod must be called after a pod on a node was added (before is nil), removed (after is nil) or replaced by
+// another version (n.ReplacePod(after)). A version that counts like the one before changes no verdict and no score,
+// so the classes do not evaluate the node again: of five facts about an ordinary pod, two are such versions. It is
 // ignored for a node that SetNode has not added.
-func (e *Engine) AddPod(n *state.NodeInfo, pod *state.Pod) {
-	e.columns.ChangePods(n, pod.Kind, 1)
-	e.compact()
+func (e *Engine) ChangePod(n *state.NodeInfo, before, after *state.Pod) {
+	if before != nil && after != nil && before.CountsLike(after) {
+		e.columns.SwapPod(n)
+		return
+	}
+	if before != nil {
+		e.columns.ChangePods(n, before.Kind, -1)
+	}
+	if after != nil {
+		e.columns.ChangePods(n, after.Kind, 1)
+		e.compact()
+	}
 }
-
-// RemovePod must be called after n.RemovePod(pod.UID).
-func (e *Engine) RemovePod(n *state.NodeInfo, pod *state.Pod) { e.columns.ChangePods(n, pod.Kind, -1) }
 
 // SetUsable sets whether a node may receive pods now. A node that may not still counts for rules that look at all
 // nodes; it corresponds to one that is missing from Input.Candidates.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -120,6 +121,9 @@ func (p *pair) disagree(s placementtest.Script) string {
 			p.engine.Restart()
 		}
 		p.reserve(draw)
+		for draw.IntN(3) == 0 {
+			p.touch(draw)
+		}
 		usable, home := p.mark(draw)
 		profile := p.profiles[draw.IntN(len(p.profiles))]
 		pod := state.NewPod(step.Pod.DeepCopy())
@@ -181,7 +185,58 @@ func (p *pair) reserve(draw *rand.Rand) {
 		Requests: resources.Resources{MilliCPU: 100, Pods: 1}}
 	n := nodes[draw.IntN(len(nodes))]
 	n.AddPod(pod)
-	p.engine.AddPod(n, pod)
+	p.engine.ChangePod(n, nil, pod)
+}
+
+// touch changes something of a pod or a node that no rule reads, as the engine is then not called for the node, and
+// no class for the pod: the pod starts or becomes ready, or a reserved pod becomes bound; the node has a heartbeat.
+func (p *pair) touch(draw *rand.Rand) {
+	nodes := p.view.Nodes()
+	if len(nodes) == 0 {
+		return
+	}
+	n := nodes[draw.IntN(len(nodes))]
+	if draw.IntN(4) == 0 {
+		obj := n.Node.Object.DeepCopy()
+		for i := range obj.Status.Conditions {
+			obj.Status.Conditions[i].LastTransitionTime = metav1.Unix(int64(draw.IntN(1000)), 0)
+		}
+		obj.ResourceVersion = fmt.Sprint(draw.IntN(1000) + 1)
+		if old := n.Node; old.Images == nil && old.ReadsLike(state.NewNode(obj)) {
+			n.SetNode(state.NewNode(obj))
+		}
+		return
+	}
+	touchPod(draw, p.engine.Engine, n)
+}
+
+// touchPod changes something of one pod of a node that no rule about other pods reads.
+func touchPod(draw *rand.Rand, e *engine.Engine, n *state.NodeInfo) {
+	pods := slices.Collect(n.Pods())
+	if len(pods) == 0 {
+		return
+	}
+	before := pods[draw.IntN(len(pods))]
+	if before.Template == nil {
+		return
+	}
+	obj := before.Object()
+	obj.ResourceVersion = fmt.Sprint(draw.IntN(1000) + 1)
+	switch draw.IntN(4) {
+	case 0:
+		obj.Spec.NodeName = [2]string{"", n.Node.Name}[draw.IntN(2)] // the reservation of a pod and its bind
+	case 1:
+		obj.Status.Phase = [2]corev1.PodPhase{corev1.PodPending, corev1.PodRunning}[draw.IntN(2)]
+	case 2:
+		started := metav1.Unix(int64(draw.IntN(5)), 0)
+		obj.Status.StartTime = &started
+	default:
+		ready := [2]corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse}[draw.IntN(2)]
+		obj.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
+	}
+	after := state.NewPod(obj)
+	n.ReplacePod(after)
+	e.ChangePod(n, before, after)
 }
 
 // mark occasionally changes which nodes may be used, and returns those that may.
@@ -251,6 +306,39 @@ func TestEngineAgreesWithTwin(t *testing.T) {
 	for i := range *twinRuns {
 		check(t, first+uint64(i))
 	}
+}
+
+// A pod that is reserved, becomes bound and runs moves the journal when it is added and when it goes, as no rule reads
+// what changes in between. A resize and a deletion timestamp move it.
+func TestLifeOfAPodMovesTheJournalTwice(t *testing.T) {
+	e := engine.New(engine.Config{})
+	n := state.NewNodeInfo(state.NewNode(statetest.Node("n", "cpu", "4", "pods", "110")))
+	e.SetNode(n)
+	obj := spreadPod("p")
+	obj.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
+		Requests: statetest.List("cpu", "1"),
+	}}}
+	pod := state.NewPod(obj)
+	n.AddPod(pod)
+	e.ChangePod(n, nil, pod)
+	step := func(what string, moves bool, change func(*corev1.Pod)) {
+		t.Helper()
+		change(obj)
+		generation, before := n.Generation, e.Moves()
+		next := state.NewPod(obj)
+		n.ReplacePod(next)
+		e.ChangePod(n, pod, next)
+		pod = next
+		if moved := e.Moves() != before; moved != moves || n.Generation == generation {
+			t.Errorf("%s: the journal moved: %v, want %v; generation %d, before %d", what, moved, moves, n.Generation,
+				generation)
+		}
+	}
+	step("bound", false, func(p *corev1.Pod) { p.Spec.NodeName = "n" })
+	step("running", false, func(p *corev1.Pod) { p.Status.Phase, p.Status.StartTime = corev1.PodRunning, &metav1.Time{} })
+	step("annotated", false, func(p *corev1.Pod) { p.Annotations = map[string]string{"a": "b"} })
+	step("resized", true, func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = statetest.List("cpu", "2") })
+	step("deleted", true, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} })
 }
 
 // A pod that is rejected before all its rules were evaluated does not affect a pod that is equal except for the

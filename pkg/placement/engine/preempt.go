@@ -216,9 +216,9 @@ func (o *preemptionCache) resultOf(e *Engine, c *class, x *preempt.Search, slot 
 		o.results = columns.GrowBy(o.results, lack, nodeResult{})
 	}
 	p := &o.results[slot]
-	if p.tried == 0 || p.tried < e.columns.Journal.ChangedAt[slot] {
+	if !e.columns.Journal.IsCurrent(slot, p.tried) {
 		o.try(e, c, x, slot)
-		p.tried = e.columns.Journal.Now
+		p.tried = e.columns.Journal.Time()
 	}
 	return p
 }

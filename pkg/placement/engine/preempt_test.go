@@ -183,6 +183,8 @@ func (h *preemptHistory) change() (moved bool) {
 			h.count()
 		case h.Chance(20):
 			h.protect()
+		case h.Chance(30) && len(h.view.Nodes()) > 0:
+			touchPod(h.Rand, h.engine, placementtest.Pick(h.Generator, h.view.Nodes()...))
 		default:
 			h.view.Apply(h.cluster.Apply(h.Event(&h.cluster)))
 			h.forget()

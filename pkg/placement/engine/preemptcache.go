@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/columns"
 	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/fittrial"
 	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 )
@@ -12,9 +13,9 @@ import (
 // what happened when each node was tried. It makes a preemption storm affordable: a thousand pods of one
 // Deployment that fit nowhere try all nodes once, and after that only the nodes that changed.
 //
-// A result stays valid until the node changes in the journal (pods, object, marks, protected pods) or the budgets
-// that affected it change. Pods on other nodes do not matter, because all victims are on the node itself; what
-// hard spread needs to know of them is the shortage.
+// A result stays valid until the node changes in the journal (pods, object, marks, protected pods), one of its pods
+// is swapped for another version, or the budgets that affected it change. Pods on other nodes do not matter, because
+// all victims are on the node itself; what hard spread needs to know of them is the shortage.
 type preemptionCache struct {
 	priority int32
 	short    shortage
@@ -40,8 +41,8 @@ type preemptionCache struct {
 type nodeResult struct {
 	// cost is that of the plan, for resultPlan.
 	cost preempt.Cost
-	// tried is the journal time as of which the result is valid, 0 for never.
-	tried uint64
+	// tried is the time as of which the result is valid, the zero value for never.
+	tried columns.Time
 	// outcome is one of the constants below, or the number of the reasons.
 	outcome int32
 	// covered is set when budgets affected the result.
@@ -74,7 +75,7 @@ func (o *preemptionCache) setBudgets(x *preempt.Search) {
 	o.budgets = x.Budgets
 	for slot := range o.results {
 		if p := &o.results[slot]; all || p.covered {
-			p.tried = 0
+			p.tried = columns.Time{}
 		}
 	}
 }
@@ -93,6 +94,6 @@ func (o *preemptionCache) number(reasons []string) int32 {
 
 // bytes estimates the memory of the cache in bytes.
 func (o *preemptionCache) bytes() int64 {
-	const perSlot = 64
+	const perSlot = 72
 	return int64(len(o.results)) * perSlot
 }

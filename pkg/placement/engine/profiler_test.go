@@ -90,7 +90,7 @@ func TestEngineTellsWhatItDoes(t *testing.T) {
 	}
 	bound := pod("bound", "1")
 	nodes[1].AddPod(bound)
-	e.AddPod(nodes[1], bound)
+	e.ChangePod(nodes[1], nil, bound)
 	ask(fits, false)
 	if diff := cmp.Diff(map[string]uint64{"Filter": 1, "Score": 1}, calls()); diff != "" {
 		t.Errorf("calls after one node has changed (-want +got):\n%s", diff)

@@ -106,6 +106,6 @@ func (s *Site) Preempt(pod *state.Pod, seed uint64) (preempt.Result, error) {
 		s.Remove(v.Node, v.Pod)
 	}
 	r.Node.AddPod(pod)
-	s.Engine.AddPod(r.Node, pod)
+	s.Engine.ChangePod(r.Node, nil, pod)
 	return r, nil
 }

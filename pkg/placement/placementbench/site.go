@@ -102,7 +102,7 @@ func (s *Site) Decide(pod *state.Pod, seed uint64) placement.Result {
 	if len(r.Feasible) > 0 {
 		n := r.Feasible[0].Node
 		n.AddPod(pod)
-		s.Engine.AddPod(n, pod)
+		s.Engine.ChangePod(n, nil, pod)
 	}
 	return r
 }
@@ -110,7 +110,7 @@ func (s *Site) Decide(pod *state.Pod, seed uint64) placement.Result {
 // Remove removes a pod from its node, unless it was removed together with the node.
 func (s *Site) Remove(n *state.NodeInfo, pod *state.Pod) {
 	if n.RemovePod(pod.UID) {
-		s.Engine.RemovePod(n, pod)
+		s.Engine.ChangePod(n, pod, nil)
 	}
 }
 

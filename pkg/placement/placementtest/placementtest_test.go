@@ -102,13 +102,15 @@ type mirror struct {
 
 func (m *mirror) SetNode(n *state.NodeInfo)  { m.pods[n] = slices.Collect(n.Pods()) }
 func (m *mirror) DropNode(n *state.NodeInfo) { delete(m.pods, n) }
-func (m *mirror) AddPod(n *state.NodeInfo, pod *state.Pod) {
-	m.pods[n] = append(m.pods[n], pod)
-}
 
-func (m *mirror) RemovePod(n *state.NodeInfo, pod *state.Pod) {
-	i := slices.Index(m.pods[n], pod)
-	m.pods[n] = slices.Delete(m.pods[n], i, i+1)
+func (m *mirror) ChangePod(n *state.NodeInfo, before, after *state.Pod) {
+	if before != nil {
+		i := slices.Index(m.pods[n], before)
+		m.pods[n] = slices.Delete(m.pods[n], i, i+1)
+	}
+	if after != nil {
+		m.pods[n] = append(m.pods[n], after)
+	}
 }
 
 func (m *mirror) SetObjects(o rule.Objects) { m.objects = o }

@@ -15,12 +15,13 @@ import (
 )
 
 // Follower receives every change of a View, after it was applied; *engine.Engine is one. It receives only
-// changes of existing nodes: pods on other nodes are part of SetNode when the node is added.
+// changes of existing nodes: pods on other nodes are part of SetNode when the node is added. A version of a node that
+// reads like the one before (state.Node.ReadsLike) is no change.
 type Follower interface {
 	SetNode(n *state.NodeInfo)
 	DropNode(n *state.NodeInfo)
-	AddPod(n *state.NodeInfo, pod *state.Pod)
-	RemovePod(n *state.NodeInfo, pod *state.Pod)
+	// ChangePod reports that a pod was added (before is nil), removed (after is nil) or replaced by another version.
+	ChangePod(n *state.NodeInfo, before, after *state.Pod)
 	SetObjects(o rule.Objects)
 }
 
@@ -56,8 +57,7 @@ func (v *View) Apply(e Event) {
 		v.setNode(e, after)
 	case events.KindPod:
 		before, after := e.Pods()
-		v.removePod(before)
-		v.addPod(after)
+		v.changePod(before, after)
 	default:
 		v.objects = v.objects.with(e)
 		v.tell(func(f Follower) { f.SetObjects(v.objects) })
@@ -94,15 +94,17 @@ func (v *View) setNode(e Event, after *corev1.Node) {
 		return
 	}
 	n := v.info(after.Name)
-	known := n.Node != nil
+	old := n.Node
 	obj := after.DeepCopy()
 	strip.Strip(obj)
 	n.SetNode(state.NewNode(obj))
-	if !known {
+	if old == nil {
 		i, _ := v.place(after.Name)
 		v.nodes = slices.Insert(v.nodes, i, n)
 	}
-	v.tell(func(f Follower) { f.SetNode(n) })
+	if old == nil || !old.ReadsLike(n.Node) {
+		v.tell(func(f Follower) { f.SetNode(n) })
+	}
 }
 
 func (v *View) dropNode(name string) {
@@ -116,47 +118,64 @@ func (v *View) dropNode(name string) {
 	}
 }
 
-func (v *View) addPod(obj *corev1.Pod) {
-	if obj == nil {
+// changePod replaces a pod by its next version; nil for none. A version on the same node is put in the place of the
+// one before.
+func (v *View) changePod(before, after *corev1.Pod) {
+	was, is := v.placed(before), occupying(after)
+	switch {
+	case was != nil && is != nil && before.Spec.NodeName == is.NodeName && was.UID == is.UID:
+		n := v.infos[is.NodeName]
+		n.ReplacePod(is)
+		v.tellOf(n, was, is)
 		return
+	case was != nil:
+		n := v.infos[before.Spec.NodeName]
+		n.RemovePod(was.UID)
+		v.tellOf(n, was, nil)
+		if n.Node == nil && n.PodCount() == 0 {
+			delete(v.infos, before.Spec.NodeName)
+		}
 	}
-	obj = obj.DeepCopy()
-	strip.Strip(obj)
-	pod := state.NewPod(obj)
-	if !pod.Occupies() {
-		return
-	}
-	n := v.info(pod.NodeName)
-	n.AddPod(pod)
-	if n.Node != nil {
-		v.tell(func(f Follower) { f.AddPod(n, pod) })
+	if is != nil {
+		n := v.info(is.NodeName)
+		n.AddPod(is)
+		v.tellOf(n, nil, is)
 	}
 }
 
-func (v *View) removePod(obj *corev1.Pod) {
+// tellOf reports a change of a pod, if its node exists.
+func (v *View) tellOf(n *state.NodeInfo, before, after *state.Pod) {
+	if n.Node != nil {
+		v.tell(func(f Follower) { f.ChangePod(n, before, after) })
+	}
+}
+
+// occupying returns a pod as a fact would have it; nil if it occupies no node.
+func occupying(obj *corev1.Pod) *state.Pod {
 	if obj == nil {
-		return
+		return nil
 	}
-	n := v.infos[obj.Spec.NodeName]
-	if n == nil {
-		return
+	obj = obj.DeepCopy()
+	strip.Strip(obj)
+	if pod := state.NewPod(obj); pod.Occupies() {
+		return pod
 	}
-	var pod *state.Pod
-	for p := range n.Pods() {
-		if p.UID == string(obj.UID) {
-			pod = p
+	return nil
+}
+
+// placed returns the version of a pod that is on a node; nil if there is none.
+func (v *View) placed(obj *corev1.Pod) *state.Pod {
+	if obj == nil {
+		return nil
+	}
+	if n := v.infos[obj.Spec.NodeName]; n != nil {
+		for p := range n.Pods() {
+			if p.UID == string(obj.UID) {
+				return p
+			}
 		}
 	}
-	if pod == nil {
-		return
-	}
-	n.RemovePod(pod.UID)
-	switch {
-	case n.Node != nil:
-		v.tell(func(f Follower) { f.RemovePod(n, pod) })
-	case n.PodCount() == 0:
-		delete(v.infos, obj.Spec.NodeName)
-	}
+	return nil
 }
 
 // Catalog holds the objects of a cluster other than pods and nodes. It is immutable.

@@ -114,7 +114,7 @@ func (o *ours) decide(context.Context) error {
 		return fmt.Errorf("node %s has no device after all", o.chosen.Node.Name)
 	}
 	o.chosen.AddPod(o.pod)
-	o.engine.AddPod(o.chosen, o.pod)
+	o.engine.ChangePod(o.chosen, nil, o.pod)
 	return nil
 }
 

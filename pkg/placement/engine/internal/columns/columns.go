@@ -117,6 +117,13 @@ func (c *Columns) ChangePods(n *state.NodeInfo, kind *state.PodClass, by int32) 
 	c.Journal.Record(Change{slot, id, by})
 }
 
+// SwapPod records that a pod of a node was replaced by a version that counts like it (state.Pod.CountsLike).
+func (c *Columns) SwapPod(n *state.NodeInfo) {
+	if slot, known := c.Slots[n]; known {
+		c.Journal.recordSwap(int(slot))
+	}
+}
+
 // Axis returns the column of a topology key, and fills it when it is new, which looks at every node.
 func (c *Columns) Axis(key string) *axis {
 	if a, ok := c.Axes[key]; ok {

@@ -13,6 +13,22 @@ type journal struct {
 	Recent [JournalSize]Change
 	// ChangedAt is when anything about a slot last changed; ObjectChangedAt is when its Node object last changed.
 	ChangedAt, ObjectChangedAt []uint64
+	// Swaps counts the pods that were replaced by a version that counts like them, and SwappedAt is the count at the
+	// last of them on each slot. They do not move the journal, as no class has to evaluate the node again; what refers
+	// to the pods themselves compares both.
+	Swaps     uint64
+	SwappedAt []uint64
+}
+
+// Time is a point in the history of a slot, swaps included. The zero value is before everything.
+type Time struct{ changes, swaps uint64 }
+
+// Time returns the present.
+func (j *journal) Time() Time { return Time{j.Now, j.Swaps} }
+
+// IsCurrent reports whether nothing about a slot has changed since a time, and no pod on it was swapped.
+func (j *journal) IsCurrent(slot int, then Time) bool {
+	return then.changes > 0 && then.changes >= j.ChangedAt[slot] && then.swaps >= j.SwappedAt[slot]
 }
 
 // Change is one change of a slot: pods of a kind were added or removed (By counts them), or something else
@@ -22,6 +38,7 @@ type Change struct{ Slot, Kind, By int32 }
 func (j *journal) grow() {
 	j.ChangedAt = append(j.ChangedAt, 0)
 	j.ObjectChangedAt = append(j.ObjectChangedAt, 0)
+	j.SwappedAt = append(j.SwappedAt, 0)
 }
 
 // Record records a change at the next time. It overwrites the oldest one.
@@ -29,6 +46,12 @@ func (j *journal) Record(m Change) {
 	j.Now++
 	j.Recent[j.Now%JournalSize] = m
 	j.ChangedAt[m.Slot] = j.Now
+}
+
+// recordSwap records that a pod of a slot was replaced by a version that counts like it.
+func (j *journal) recordSwap(slot int) {
+	j.Swaps++
+	j.SwappedAt[slot] = j.Swaps
 }
 
 // recordObject records that the Node object of a slot changed, including the first and the last.

@@ -18,11 +18,11 @@ type Column struct {
 	of []nodePods
 }
 
-// nodePods holds the pods of one node, the most important first, as of the journal time made.
+// nodePods holds the pods of one node, the most important first.
 type nodePods struct {
 	entries []Entry
-	// made is the journal time as of which it is valid.
-	made uint64
+	// made is the time as of which it is valid.
+	made columns.Time
 }
 
 // Entry is a pod with its requests in plain numbers: milli-CPU, and bytes of memory and of ephemeral storage.
@@ -37,10 +37,10 @@ func (l *Column) At(cols *columns.Columns, slot int) []Entry {
 		l.of = columns.GrowBy(l.of, lack, nodePods{})
 	}
 	one := &l.of[slot]
-	if one.made > 0 && one.made >= cols.Journal.ChangedAt[slot] {
+	if cols.Journal.IsCurrent(slot, one.made) {
 		return one.entries
 	}
-	one.made = cols.Journal.Now
+	one.made = cols.Journal.Time()
 	one.entries = one.entries[:0]
 	n := cols.Infos[slot]
 	for p := range n.Pods() {
