@@ -38,8 +38,10 @@ type Store struct {
 	Backend
 	mu struct {
 		sync.Mutex
-		// source is nil while no watch is served.
+		// source serves the watches that begin now. It is nil while no watch is served, and for a moment after it broke.
 		source *source
+		// late are sources of watches that begin before what source keeps. Each ends when it has caught up with source.
+		late map[*source]struct{}
 		// broken is the source before, if it broke and the next one can go on from it: all watches that it served begin
 		// again, each where it was.
 		broken *source
@@ -47,7 +49,11 @@ type Store struct {
 }
 
 // New returns a store that passes calls on to backend.
-func New(backend Backend) *Store { return &Store{Backend: backend} }
+func New(backend Backend) *Store {
+	s := &Store{Backend: backend}
+	s.mu.late = map[*source]struct{}{}
+	return s
+}
 
 // Watch implements ledger.Store.
 func (s *Store) Watch(ctx context.Context, prefix string, from int64) ledger.Watch {
@@ -56,20 +62,29 @@ func (s *Store) Watch(ctx context.Context, prefix string, from int64) ledger.Wat
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	src := s.mu.source
-	if src == nil || from < src.first {
-		// One that begins before what is kept has a source of its own, which later watches are served from. The source
-		// before goes on until its last watch ends.
-		src = s.start(context.WithoutCancel(ctx), from)
-		s.mu.source = src
-	}
 	w := &watch{from: from, batches: make(chan ledger.EventBatch, watchBuffer)}
-	for _, b := range src.retained {
-		w.add(b)
-	}
-	src.watches[w] = struct{}{}
-	w.forget = context.AfterFunc(ctx, func() { s.removeWatch(src, w) })
+	s.serving(ctx, from).serve(w)
+	w.forget = context.AfterFunc(ctx, func() { s.removeWatch(w) })
 	return w
+}
+
+// serving returns the source for a watch that begins at a revision, and starts one if none keeps that revision.
+func (s *Store) serving(ctx context.Context, from int64) *source {
+	if s.mu.source != nil && s.mu.source.first <= from {
+		return s.mu.source
+	}
+	for src := range s.mu.late {
+		if src.first <= from {
+			return src
+		}
+	}
+	src := s.start(context.WithoutCancel(ctx), from)
+	if s.mu.source == nil {
+		s.mu.source = src
+	} else {
+		s.mu.late[src] = struct{}{}
+	}
+	return src
 }
 
 // source is the one watch that others are served from.
@@ -91,7 +106,7 @@ func (s *Store) start(ctx context.Context, from int64) *source {
 	ctx, stop := context.WithCancel(ctx)
 	src := &source{stop: stop, begun: from, first: from, watches: map[*watch]struct{}{}}
 	if last := s.mu.broken; last != nil && last.first <= from && from <= last.next() {
-		src.first, src.retained = last.first, last.retained
+		src.first, src.retained = last.first, slices.Clone(last.retained) // another source may begin with it too
 		src.events = last.events
 		src.begun = last.next()
 	}
@@ -104,6 +119,7 @@ func (s *Store) run(src *source, from ledger.Watch) {
 	for b := range from.Batches() {
 		s.mu.Lock()
 		src.publish(b)
+		s.join(src)
 		s.stopUnused(src)
 		s.mu.Unlock()
 	}
@@ -117,13 +133,51 @@ func (s *Store) run(src *source, from ledger.Watch) {
 		}
 		src.end(w, err)
 	}
-	if s.mu.source == src {
-		s.mu.source, s.mu.broken = nil, src
+	delete(s.mu.late, src)
+	if s.mu.source != src {
+		return
 	}
+	s.mu.source, s.mu.broken = nil, src
 	var anew *ledger.StoreReplacedError
 	if err := from.Err(); errors.Is(err, ledger.ErrCompacted) || errors.As(err, &anew) {
 		s.mu.broken = nil
 	}
+}
+
+// join hands the watches of a late source over to the one that serves the watches that begin now, if it has caught up
+// with what that one keeps. So a process that has been running for a while has one watch of the ledger, whatever its
+// watches began with. If there is no such source any more, the late one becomes it.
+func (s *Store) join(src *source) {
+	if _, late := s.mu.late[src]; !late || len(src.watches) == 0 {
+		return
+	}
+	if s.mu.source == nil {
+		delete(s.mu.late, src)
+		s.mu.source = src
+		return
+	}
+	if src.next() < s.mu.source.first {
+		return
+	}
+	for w := range src.watches {
+		delete(src.watches, w)
+		w.from = max(w.from, src.next())
+		if !s.mu.source.serve(w) {
+			s.mu.source.end(w, ErrBehind)
+		}
+	}
+}
+
+// serve adds a watch to the source, and hands it what the source keeps from the revision on at which the watch begins.
+// It returns false if there is no room for that.
+func (src *source) serve(w *watch) bool {
+	src.watches[w], w.source = struct{}{}, src
+	for _, b := range src.retained {
+		if !w.add(b) {
+			return false
+		}
+	}
+	return true
 }
 
 // next returns the revision after the last one that was read.
@@ -158,10 +212,11 @@ func (src *source) end(w *watch, err error) {
 	close(w.batches)
 }
 
-// removeWatch ends a watch whose context has ended, and the source with the last one.
-func (s *Store) removeWatch(src *source, w *watch) {
+// removeWatch ends a watch whose context has ended, and its source with the last one.
+func (s *Store) removeWatch(w *watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	src := w.source
 	if _, served := src.watches[w]; !served {
 		return
 	}
@@ -175,6 +230,7 @@ func (s *Store) stopUnused(src *source) {
 		return
 	}
 	src.stop()
+	delete(s.mu.late, src)
 	if s.mu.source == src {
 		s.mu.source, s.mu.broken = nil, nil
 	}
@@ -183,6 +239,7 @@ func (s *Store) stopUnused(src *source) {
 // watch is one that is served from the source. The store's lock guards it until batches is closed.
 type watch struct {
 	from    int64
+	source  *source
 	batches chan ledger.EventBatch
 	forget  func() bool
 	err     error

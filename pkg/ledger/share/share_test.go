@@ -180,10 +180,109 @@ func TestEarlierWatch(t *testing.T) {
 	})
 }
 
+// TestLateWatchCatchesUp: a watch that begins before what is kept has a watch of the store of its own until it has
+// caught up, misses nothing and gets nothing twice.
+func TestLateWatchCatchesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &counted{Store: mem.New()}
+		s := share.New(c)
+		ctx, cancel := context.WithCancel(t.Context())
+		first := put(t, s, "a")
+		put(t, s, "b")
+		running := s.Watch(ctx, "", first+2)
+		synctest.Wait()
+		put(t, s, "c")
+		synctest.Wait()
+		recorder, stopRecorder := context.WithCancel(ctx)
+		late := s.Watch(recorder, "", first)
+		synctest.Wait()
+		if n := c.running.Load(); n != 1 {
+			t.Errorf("%d watches of the store run after one has caught up, want 1", n)
+		}
+		put(t, s, "d")
+		synctest.Wait()
+		for w, want := range map[ledger.Watch]string{running: "c d", late: "a b c d"} {
+			if got := strings.Join(keys(w), " "); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+		stopRecorder()
+		synctest.Wait()
+		put(t, s, "e")
+		synctest.Wait()
+		if got := strings.Join(keys(running), " "); got != "e" || c.running.Load() != 1 || c.begun != 2 {
+			t.Errorf("%q, %d watches of the store run of %d; want one of 2", got, c.running.Load(), c.begun)
+		}
+		cancel()
+		synctest.Wait()
+		if n := c.running.Load(); n != 0 {
+			t.Errorf("%d watches of the store run on", n)
+		}
+		if got := keys(late); !slices.Equal(got, []string{"end: <nil>"}) {
+			t.Errorf("the late watch whose context has ended: %v", got)
+		}
+	})
+}
+
+// TestLateWatchOutlivesTheSharedOne: the watch of the store that a late watch began with serves the process alone when
+// the others have ended, and when the shared one breaks before the late one has caught up.
+func TestLateWatchOutlivesTheSharedOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &counted{Store: mem.New()}
+		s := share.New(c)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		first := put(t, s, "a")
+		last := put(t, s, "b")
+		service, stop := context.WithCancel(ctx)
+		s.Watch(service, "", last+1)
+		late := s.Watch(ctx, "", first) // it has delivered nothing when the other one ends
+		stop()
+		synctest.Wait()
+		put(t, s, "c")
+		synctest.Wait()
+		again := s.Watch(ctx, "", last+1)
+		synctest.Wait()
+		for w, want := range map[ledger.Watch]string{again: "c", late: "a b c"} {
+			if got := strings.Join(keys(w), " "); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+		if n := c.running.Load(); n != 1 {
+			t.Errorf("%d watches of the store run, want 1", n)
+		}
+		c.BreakWatches(mem.ErrInjected)
+		synctest.Wait()
+		if got := strings.Join(keys(late), " "); got != "end: "+mem.ErrInjected.Error() {
+			t.Errorf("the late watch after a break: %q", got)
+		}
+	})
+}
+
+// gated delivers nothing, and does not end, before open is closed.
+type gated struct {
+	*mem.Store
+	open chan struct{}
+}
+
+type gatedWatch struct {
+	ledger.Watch
+	open chan struct{}
+}
+
+func (g gated) Watch(ctx context.Context, prefix string, from int64) ledger.Watch {
+	return gatedWatch{g.Store.Watch(ctx, prefix, from), g.open}
+}
+
+func (w gatedWatch) Batches() <-chan ledger.EventBatch {
+	<-w.open
+	return w.Watch.Batches()
+}
+
 // TestCompactedForOne: when one watch asks for revisions that have been compacted, others need not list again.
 func TestCompactedForOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := mem.New()
+		m := gated{Store: mem.New(), open: make(chan struct{})}
 		s := share.New(m)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -193,6 +292,7 @@ func TestCompactedForOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		old, recent := s.Watch(ctx, "", 1), s.Watch(ctx, "", last)
+		close(m.open)
 		synctest.Wait()
 		keys(old)
 		keys(recent)
