@@ -180,8 +180,8 @@ func TestEarlierWatch(t *testing.T) {
 	})
 }
 
-// TestLateWatchCatchesUp: a watch that begins before what is kept has a watch of the store of its own until it has caught
-// up, misses nothing and gets nothing twice.
+// TestLateWatchCatchesUp: a watch that begins before what is kept has a watch of the store of its own until it has
+// caught up, misses nothing and gets nothing twice.
 func TestLateWatchCatchesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &counted{Store: mem.New()}
@@ -259,10 +259,30 @@ func TestLateWatchOutlivesTheSharedOne(t *testing.T) {
 	})
 }
 
+// gated delivers nothing, and does not end, before open is closed.
+type gated struct {
+	*mem.Store
+	open chan struct{}
+}
+
+type gatedWatch struct {
+	ledger.Watch
+	open chan struct{}
+}
+
+func (g gated) Watch(ctx context.Context, prefix string, from int64) ledger.Watch {
+	return gatedWatch{g.Store.Watch(ctx, prefix, from), g.open}
+}
+
+func (w gatedWatch) Batches() <-chan ledger.EventBatch {
+	<-w.open
+	return w.Watch.Batches()
+}
+
 // TestCompactedForOne: when one watch asks for revisions that have been compacted, others need not list again.
 func TestCompactedForOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := mem.New()
+		m := gated{Store: mem.New(), open: make(chan struct{})}
 		s := share.New(m)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -272,6 +292,7 @@ func TestCompactedForOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		old, recent := s.Watch(ctx, "", 1), s.Watch(ctx, "", last)
+		close(m.open)
 		synctest.Wait()
 		keys(old)
 		keys(recent)

@@ -15,7 +15,7 @@
 //     discarded instead of published (a failed edit) leaves no trace.
 //   - Nothing is random: the hash is the caller's. Equal hashes are allowed, and the caller decides between them.
 //
-// Why not a library: decision 0032 has the measurements.
+// Why not a library: decision 0034 has the measurements.
 package persist
 
 // Edit numbers the changes of one writer, from 1.

@@ -26,7 +26,7 @@ func (c *Core) ledgerMoved(in effect.LedgerChanged) {
 	}
 	var touched bind.Touched
 	for _, d := range docs {
-		touched = append(touched, c.reservations.Learn(d)...)
+		touched = append(touched, c.reservations.Follow(d)...)
 	}
 	for _, uid := range deleted {
 		c.reservations.Forget(uid, view.Revision())
@@ -36,20 +36,26 @@ func (c *Core) ledgerMoved(in effect.LedgerChanged) {
 	c.reservations.Advance(touched)
 }
 
-// moved lists each document that changed once, in its present form, and the nodes whose document was deleted.
-func moved(changes replica.Changes) (docs []ledger.NodeDoc, deleted []string) {
-	seen := map[string]bool{}
-	for _, c := range slices.Backward(changes.Docs) {
+// moved lists the last change of each document that changed and still exists, and the nodes whose document was deleted.
+func moved(changes replica.Changes) (docs []*replica.DocChange, deleted []string) {
+	var seen map[string]bool
+	if len(changes.Docs) > 1 {
+		seen = make(map[string]bool, len(changes.Docs))
+	}
+	for i := range slices.Backward(changes.Docs) {
+		c := &changes.Docs[i]
 		uid := cmp.Or(c.After.NodeUID, c.Before.NodeUID)
 		if seen[uid] {
 			continue
 		}
-		seen[uid] = true
+		if seen != nil {
+			seen[uid] = true
+		}
 		if c.After.NodeUID == "" {
 			deleted = append(deleted, uid)
 			continue
 		}
-		docs = append(docs, c.After)
+		docs = append(docs, c)
 	}
 	slices.Reverse(docs)
 	return docs, deleted
@@ -57,9 +63,13 @@ func moved(changes replica.Changes) (docs []ledger.NodeDoc, deleted []string) {
 
 // relisted returns what moved returns after a list of the ledger: all documents in the order of their revisions, and
 // the nodes that have none any more.
-func (c *Core) relisted() (docs []ledger.NodeDoc, deleted []string) {
-	docs = slices.SortedFunc(c.base.Ledger.Docs(), func(a, b ledger.NodeDoc) int {
-		return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.NodeUID, b.NodeUID))
+func (c *Core) relisted() (docs []*replica.DocChange, deleted []string) {
+	for d := range c.base.Ledger.Docs() {
+		change := replica.FirstSeen(d)
+		docs = append(docs, &change)
+	}
+	slices.SortFunc(docs, func(a, b *replica.DocChange) int {
+		return cmp.Or(cmp.Compare(a.After.Revision, b.After.Revision), cmp.Compare(a.After.NodeUID, b.After.NodeUID))
 	})
 	for _, uid := range c.documents.Nodes() {
 		if _, present := c.base.Ledger.Doc(uid); !present {
@@ -77,9 +87,9 @@ func (c *Core) learnKeys(in effect.Amended) {
 		return
 	}
 	var touched bind.Touched
-	for _, d := range changes.Docs {
-		if d.After.NodeUID != "" {
-			touched = append(touched, c.reservations.Learn(d.After)...)
+	for i := range changes.Docs {
+		if d := &changes.Docs[i]; d.After.NodeUID != "" {
+			touched = append(touched, c.reservations.Follow(d)...)
 		}
 	}
 	for i := range in.KVs {

@@ -19,7 +19,8 @@ func TestMovedListsEachDocumentOnceAsItIsNow(t *testing.T) {
 		{Before: doc("a", 1), After: doc("a", 3)},
 		{Before: doc("b", 2)},
 	}})
-	if diff := cmp.Diff([]ledger.NodeDoc{doc("a", 3)}, docs); diff != "" {
+	want := []*replica.DocChange{{Before: doc("a", 1), After: doc("a", 3)}}
+	if diff := cmp.Diff(want, docs); diff != "" {
 		t.Errorf("documents (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"b"}, deleted); diff != "" {

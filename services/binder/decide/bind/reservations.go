@@ -6,6 +6,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/binder/decide/basis"
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
@@ -19,8 +20,8 @@ type Reservations struct {
 	all map[basis.Attempt]*reservation
 	// ofPod holds a pod's reservations: one, unless a promise was broken.
 	ofPod map[string][]*reservation
-	// ofNode holds the keys of the reservations in a node's document, in the document's order.
-	ofNode map[string][]basis.Attempt
+	// ofNode has the reservations in the documents of nodes that have any.
+	ofNode map[string]documented
 	// waiting holds the reservations of held partitions that have work left and nothing in flight, except those that
 	// wait for a turn.
 	waiting map[basis.Attempt]*reservation
@@ -33,13 +34,21 @@ type Reservations struct {
 	dropped uint64
 }
 
+// documented are the reservations in one document.
+type documented struct {
+	// keys are in the order of the document.
+	keys []basis.Attempt
+	// revision is that of the document.
+	revision int64
+}
+
 // New returns an empty set of reservations.
 func New(base *basis.Base, documents Documents) *Reservations {
 	b := &Reservations{
 		Base:          base,
 		all:           map[basis.Attempt]*reservation{},
 		ofPod:         map[string][]*reservation{},
-		ofNode:        map[string][]basis.Attempt{},
+		ofNode:        map[string]documented{},
 		waiting:       map[basis.Attempt]*reservation{},
 		fencesRefused: map[basis.Attempt]*reservation{},
 		unreported:    unreportedBinds{},
@@ -72,37 +81,62 @@ type Touched []*reservation
 
 // Learn adopts a document if it is newer than the known one, whether it comes from the watch, a linearizable read or
 // the binder's own transaction, and returns the reservations in it that are new or changed.
-func (b *Reservations) Learn(d ledger.NodeDoc) (touched Touched) {
-	if !b.env.documents.Learn(d) {
+func (b *Reservations) Learn(d ledger.NodeDoc) Touched {
+	c := replica.FirstSeen(d)
+	return b.follow(&c, true)
+}
+
+// Follow is Learn for a document that has changed in the ledger view. Only the entries that changed are looked at,
+// unless the reservations are those of another revision than that before the change: a read or a transaction may have
+// shown a later one already, or several changes may have come at once.
+func (b *Reservations) Follow(c *replica.DocChange) Touched {
+	return b.follow(c, b.ofNode[c.After.NodeUID].revision != c.Before.Revision)
+}
+
+// follow adopts what a document became; whole means that every entry may have changed, not only those that c lists.
+func (b *Reservations) follow(c *replica.DocChange, whole bool) (touched Touched) {
+	d := &c.After
+	if !b.env.documents.Learn(*d) {
 		return nil
 	}
-	var present []basis.Attempt
-	for _, e := range d.Entries {
+	present := make([]basis.Attempt, 0, len(d.Entries))
+	added := c.Added
+	for i := range d.Entries {
+		e := &d.Entries[i]
+		changed := whole
+		if len(added) > 0 && added[0] == e {
+			changed = true
+			added = added[1:]
+		}
 		if e.Role != ledger.RoleReservation {
 			continue
 		}
 		key := basis.Attempt{Pod: e.PodUID, Token: e.Token}
 		present = append(present, key)
+		// The entry of an attempt that another document has too is dropped with either.
+		if _, known := b.all[key]; known && !changed {
+			continue
+		}
 		if r, changed := b.track(key, d, e); changed {
 			touched = append(touched, r)
 		}
 	}
-	b.untrack(d.NodeUID, present)
+	b.untrack(d.NodeUID, documented{keys: present, revision: d.Revision})
 	return touched
 }
 
 // Forget drops a document that a revision of the ledger deleted, and the reservations in it.
 func (b *Reservations) Forget(nodeUID string, by int64) {
 	if b.env.documents.Forget(nodeUID, by) {
-		b.untrack(nodeUID, nil)
+		b.untrack(nodeUID, documented{})
 	}
 }
 
 // track creates or updates the reservation of one entry.
-func (b *Reservations) track(key basis.Attempt, d ledger.NodeDoc, e ledger.Entry) (r *reservation, changed bool) {
+func (b *Reservations) track(key basis.Attempt, d *ledger.NodeDoc, e *ledger.Entry) (r *reservation, changed bool) {
 	r, ok := b.all[key]
 	if !ok {
-		r = b.newReservation(key, d, e)
+		r = b.newReservation(key, d, *e)
 		delete(b.hints, key)
 		b.all[key] = r
 		b.ofPod[key.Pod] = append(b.ofPod[key.Pod], r)
@@ -116,13 +150,13 @@ func (b *Reservations) track(key basis.Attempt, d ledger.NodeDoc, e ledger.Entry
 	if r.entry.PodRV != e.PodRV {
 		r.precondition = precondition{rv: e.PodRV} // promoted: the pod's version was checked again
 	}
-	r.entry = e
+	r.entry = *e
 	return r, changed
 }
 
 // newReservation returns the reservation of an entry that is seen for the first time, with the hint that has waited for
 // it.
-func (b *Reservations) newReservation(key basis.Attempt, d ledger.NodeDoc, e ledger.Entry) *reservation {
+func (b *Reservations) newReservation(key basis.Attempt, d *ledger.NodeDoc, e ledger.Entry) *reservation {
 	r := &reservation{precondition: precondition{rv: e.PodRV}}
 	r.task = task{
 		trackedEntry: trackedEntry{
@@ -134,17 +168,24 @@ func (b *Reservations) newReservation(key basis.Attempt, d ledger.NodeDoc, e led
 	return r
 }
 
-// untrack drops the reservations of entries that left a document, given the keys of those in it now. One with an effect
-// in flight lives on until its answer, so that a successful bind is still reported.
-func (b *Reservations) untrack(nodeUID string, present []basis.Attempt) {
-	before := b.ofNode[nodeUID]
-	b.ofNode[nodeUID] = present
-	if len(present) == 0 {
+// untrack drops the reservations of entries that left a document, given those in it now. One with an effect in flight
+// lives on until its answer, so that a successful bind is still reported.
+func (b *Reservations) untrack(nodeUID string, present documented) {
+	before := b.ofNode[nodeUID].keys
+	if len(present.keys) > 0 {
+		b.ofNode[nodeUID] = present
+	} else {
 		delete(b.ofNode, nodeUID)
 	}
+	// Entries that stay keep their order.
+	stay := 0
 	for _, key := range before {
+		if stay < len(present.keys) && present.keys[stay] == key {
+			stay++
+			continue
+		}
 		r, ok := b.all[key]
-		if !ok || slices.Contains(present, key) || r.nodeUID != nodeUID {
+		if !ok || slices.Contains(present.keys, key) || r.nodeUID != nodeUID {
 			continue
 		}
 		r.removed = true

@@ -82,13 +82,10 @@ func (v *Evictor) Follow(changes replica.Changes) {
 			touched[id] = true
 		}
 	}
-	for _, d := range docs {
-		for _, e := range slices.Concat(d.Before.Entries, d.After.Entries) {
-			if e.Plan != "" {
-				touched[e.Plan] = true
-			}
-		}
-		v.trackClaims(d)
+	for i := range docs {
+		touch(touched, docs[i].Before.Entries)
+		touch(touched, docs[i].After.Entries)
+		v.trackClaims(&docs[i])
 	}
 	for _, id := range changes.Plans {
 		touched[id] = true
@@ -105,6 +102,16 @@ func (v *Evictor) Follow(changes replica.Changes) {
 	for _, id := range ids {
 		for _, r := range v.removalsOf(id) {
 			r.advance(v)
+		}
+	}
+}
+
+// touch adds the plans of a document's entries to a set, also those of entries that did not change: a plan is advanced
+// on each revision of its documents.
+func touch(plans map[string]bool, entries []ledger.Entry) {
+	for i := range entries {
+		if id := entries[i].Plan; id != "" {
+			plans[id] = true
 		}
 	}
 }
@@ -140,17 +147,20 @@ func (v *Evictor) relisted() []replica.DocChange {
 	}
 	var docs []replica.DocChange
 	for d := range v.Ledger.Docs() {
-		docs = append(docs, replica.DocChange{After: d})
+		docs = append(docs, replica.FirstSeen(d))
 	}
 	slices.SortFunc(docs, func(a, b replica.DocChange) int { return strings.Compare(a.After.NodeUID, b.After.NodeUID) })
 	return docs
 }
 
 // trackClaims creates, updates and drops the removals of one document's claims.
-func (v *Evictor) trackClaims(d replica.DocChange) {
-	for _, e := range d.Before.Entries {
+func (v *Evictor) trackClaims(d *replica.DocChange) {
+	for _, e := range d.Removed {
+		if e.Role != ledger.RoleVictim {
+			continue
+		}
 		r, ok := v.removals[e.PodUID]
-		if e.Role != ledger.RoleVictim || !ok || r.nodeUID != d.Before.NodeUID || r.plan != e.Plan {
+		if !ok || r.nodeUID != d.Before.NodeUID || r.plan != e.Plan {
 			continue
 		}
 		if now, still := d.After.Victim(e.PodUID); !still || now.Plan != r.plan {
@@ -158,16 +168,17 @@ func (v *Evictor) trackClaims(d replica.DocChange) {
 			delete(v.removals, e.PodUID)
 		}
 	}
-	for _, e := range d.After.Entries {
+	for i := range d.After.Entries {
+		e := &d.After.Entries[i]
 		if e.Role != ledger.RoleVictim {
 			continue
 		}
 		r, ok := v.removals[e.PodUID]
 		if !ok {
-			v.removals[e.PodUID] = newRemoval(v, d.After.NodeUID, e)
+			v.removals[e.PodUID] = newRemoval(v, d.After.NodeUID, *e)
 			continue
 		}
-		r.follow(v, e)
+		r.follow(v, *e)
 	}
 }
 
