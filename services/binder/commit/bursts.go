@@ -42,6 +42,8 @@ const (
 	burstGap = time.Minute
 	// countEvery is how often counts that have grown are written.
 	countEvery = 30 * time.Second
+	// maxBursts bounds the memory for bursts: 10 to 15 MB. The pods of further workloads have an event each.
+	maxBursts = 20_000
 )
 
 // bursts counts the binds of workloads under ScheduledAggregated. A burst is a sequence of binds of one controller's
@@ -79,8 +81,9 @@ func newBursts() *bursts {
 // ended reports whether the next bind begins another burst. A burst does not end before its count is written.
 func (b *burst) ended(now time.Time) bool { return b.count == b.written && now.Sub(b.last) >= burstGap }
 
-// add counts a bind, whose report has a Workload. The result names its burst's event if it is the first one of it.
-func (b *bursts) add(e waitingReport) waitingReport {
+// add adds a bind, whose report has a Workload, and reports whether it is only counted. Otherwise the result is to be
+// written; it names the event of the burst that begins with it, if one does.
+func (b *bursts) add(e waitingReport) (out waitingReport, counted bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	key := burstKey{e.Pod.Namespace, string(e.Workload.UID), e.SchedulerName}
@@ -88,12 +91,15 @@ func (b *bursts) add(e waitingReport) waitingReport {
 	if ok && !known.ended(e.since) {
 		known.count++
 		known.last = e.since
-		return e
+		return e, true
+	}
+	if !ok && len(b.mu.workloads) >= maxBursts {
+		return e, false
 	}
 	// A name that is too long is replaced by a random one, so it is made once.
 	e.burst = util.GenerateEventName(e.Workload.Name, e.since.UnixNano())
 	b.mu.workloads[key] = &burst{first: e, last: e.since, count: 1, written: 1}
-	return e
+	return e, false
 }
 
 // due drops the bursts that have ended, and returns those whose counts are to be written, those of the longest quiet

@@ -267,6 +267,32 @@ func TestCountsSurviveABusyServer(t *testing.T) {
 	})
 }
 
+// Beyond the bound on workloads the pods of others have an event each, until bursts have ended.
+func TestBurstsAreBounded(t *testing.T) {
+	b := newBursts()
+	now := time.Unix(1, 0)
+	add := func(workload string) (burst string, counted bool) {
+		e, counted := b.add(waitingReport{Report: scheduled(workload, 0), since: now})
+		return e.burst, counted
+	}
+	for n := range maxBursts {
+		add(fmt.Sprint("w", n))
+	}
+	for range 2 {
+		if burst, counted := add("another"); burst != "" || counted {
+			t.Errorf("a workload beyond the bound: burst %q, counted %v, want an event of the pod", burst, counted)
+		}
+	}
+	if burst, counted := add("w0"); burst != "" || !counted {
+		t.Errorf("a workload within the bound: burst %q, counted %v, want that it is counted", burst, counted)
+	}
+	now = now.Add(burstGap)
+	b.due(now)
+	if burst, counted := add("another"); burst == "" || counted || len(b.mu.workloads) != 2 {
+		t.Errorf("after the others have ended: burst %q, counted %v, %d kept", burst, counted, len(b.mu.workloads))
+	}
+}
+
 func TestValidPolicies(t *testing.T) {
 	for _, s := range []Scheduled{"", "all", "aggregated", "none"} {
 		if err := s.Validate(); err != nil {

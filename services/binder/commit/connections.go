@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"sync"
@@ -22,6 +23,9 @@ const (
 	// connectionIdle is after how long without a request a connection counts as closed: sooner than client-go closes
 	// it (90 s).
 	connectionIdle = time.Minute
+	// reopenAfter is how long a lost connection is left alone while another one is open. An attempt costs a request, and
+	// may fail at once.
+	reopenAfter = time.Second
 )
 
 // connections spreads requests over a fixed number of connections to the API server. A request takes the open
@@ -47,8 +51,8 @@ type connections struct {
 type line struct {
 	transport http.RoundTripper
 	present   *connection
-	// until is when another connection replaces the present one.
-	until time.Time
+	// until is when another connection replaces the present one, and lost is when a request last had no answer.
+	until, lost time.Time
 }
 
 // connection counts the requests on one connection of a line.
@@ -133,10 +137,10 @@ func (c *connections) try() (stream, <-chan struct{}) {
 }
 
 // best returns the line for the next request: one that is to be opened and has no request in flight, or the open one
-// with the fewest in flight; nil if all are being opened.
+// with the fewest in flight, or one that was lost a moment ago; nil if all are being opened.
 func (c *connections) best(now time.Time) *line {
 	c.mu.next++
-	var best *line
+	var best, lost *line
 	for i := range c.mu.lines {
 		l := c.mu.lines[(c.mu.next+i)%len(c.mu.lines)]
 		on := l.present
@@ -144,13 +148,15 @@ func (c *connections) best(now time.Time) *line {
 			on.open = false
 		}
 		switch {
-		case !on.open && on.inFlight == 0:
+		case !on.open && on.inFlight == 0 && now.Sub(l.lost) >= reopenAfter:
 			return l
+		case !on.open && on.inFlight == 0:
+			lost = l
 		case on.open && (best == nil || on.inFlight < best.present.inFlight):
 			best = l
 		}
 	}
-	return best
+	return cmp.Or(best, lost)
 }
 
 // giveBack ends a stream when its answer has begun to arrive; what remains of it is short. After a request without an
@@ -162,6 +168,7 @@ func (c *connections) giveBack(s stream, answered bool) {
 	s.on.open = answered
 	if !answered && s.line.present == s.on {
 		s.line.present = &connection{}
+		s.line.lost = c.clock.Now()
 	}
 	if c.mu.waiting > 0 {
 		c.mu.waiting = 0

@@ -139,7 +139,8 @@ func TestALostConnectionIsTriedByOneRequest(t *testing.T) {
 				t.Errorf("%d of 9 requests went to the connection that is lost", failed)
 			}
 		}
-		// Only one of many that come together goes there now.
+		// Only one of many that come together goes there, after a while.
+		time.Sleep(reopenAfter)
 		var outcomes []<-chan error
 		for range 9 {
 			outcomes = append(outcomes, send(t.Context(), c))
@@ -155,6 +156,43 @@ func TestALostConnectionIsTriedByOneRequest(t *testing.T) {
 		}
 		for _, o := range outcomes {
 			<-o
+		}
+	})
+}
+
+// Where a connection cannot be opened, requests that come one by one go to the other one, and try it only now and then.
+// Where none can be opened, each request tries.
+func TestAConnectionThatCannotBeOpenedIsTriedNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, scripts := lines(clock.RealClock{}, 2)
+		refused := errors.New("connection refused")
+		one := func(other error) error {
+			done := send(t.Context(), c)
+			select {
+			case r := <-scripts[0].requests:
+				r.answer <- refused
+			case r := <-scripts[1].requests:
+				r.answer <- other
+			}
+			return <-done
+		}
+		failed := 0
+		for range 1000 {
+			time.Sleep(10 * time.Millisecond)
+			if err := one(nil); err != nil {
+				failed++
+			}
+		}
+		if failed < 9 || failed > 11 {
+			t.Errorf("%d of 1000 requests in 10 s tried the connection that is refused, want about one a second", failed)
+		}
+		for range 100 {
+			if err := one(refused); err == nil {
+				t.Error("no error")
+			}
+		}
+		if err := one(nil); err != nil && one(nil) != nil {
+			t.Errorf("%v after the other one can be opened", err)
 		}
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -142,7 +143,9 @@ func TestPosterSendsWhatTheLibraryWould(t *testing.T) {
 			config := rest.CopyConfig(config)
 			change(config)
 			library, ours := bothWays(t, config)
+			mu.Lock()
 			got = nil
+			mu.Unlock()
 			for _, api := range []API{library, ours} {
 				for _, name := range []string{"p", "name.with-dots.0"} {
 					if err := api.binds.Bind(t.Context(), aBinding(name)); err != nil {
@@ -153,6 +156,8 @@ func TestPosterSendsWhatTheLibraryWould(t *testing.T) {
 					}
 				}
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			if diff := cmp.Diff(got[:4], got[4:]); diff != "" || got[0].Proto != "HTTP/2.0" {
 				t.Errorf("over %s (-library +ours):\n%s", got[0].Proto, diff)
 			}
@@ -257,27 +262,24 @@ func answersOfServers() map[string]http.HandlerFunc {
 
 // Whatever comes back, the error is client-go's: its text, its status, and what it wraps.
 func TestPosterReadsAnswersAsTheLibraryDoes(t *testing.T) {
-	var handle http.HandlerFunc
-	var mu sync.Mutex
-	requests := 0
+	var handle atomic.Pointer[http.HandlerFunc]
+	var requests atomic.Int32
 	_, config := tlsServer(t, func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		requests++
-		mu.Unlock()
-		handle(w, r)
+		requests.Add(1)
+		(*handle.Load())(w, r)
 	})
 	library, ours := bothWays(t, config)
 	for name, answer := range answersOfServers() {
 		t.Run(name, func(t *testing.T) {
-			handle = answer
+			handle.Store(&answer)
 			var problems [2][2]string
-			var count [2]int
+			var count [2]int32
 			for i, api := range []API{library, ours} {
-				requests = 0
+				requests.Store(0)
 				bind := api.binds.Bind(t.Context(), aBinding("p"))
 				_, event := api.reports.Create(t.Context(), anEvent("p"))
 				problems[i] = [2]string{describe(bind), describe(event)}
-				count[i] = requests
+				count[i] = requests.Load()
 			}
 			if diff := cmp.Diff(problems[0], problems[1]); diff != "" || count[0] != count[1] {
 				t.Errorf("%d requests, the library sends %d; errors (-library +ours):\n%s", count[1], count[0], diff)
@@ -352,12 +354,9 @@ func (w *warnings) HandleWarningHeader(_ int, _, text string) { w.texts = append
 
 // Binds share one limit with all other writes, and events have their own.
 func TestRatesAreLimitedByClient(t *testing.T) {
-	var mu sync.Mutex
-	requests := 0
+	var requests atomic.Int32
 	_, config := tlsServer(t, func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		requests++
-		mu.Unlock()
+		requests.Add(1)
 		if r.Method == http.MethodGet {
 			write(w, http.StatusOK, podObject(nil))
 			return
@@ -389,7 +388,7 @@ func TestRatesAreLimitedByClient(t *testing.T) {
 			t.Errorf("%v, want that the limiter refuses", err)
 		}
 	}
-	if requests != 2*burst {
-		t.Errorf("%d requests, want %d", requests, 2*burst)
+	if n := requests.Load(); n != 2*burst {
+		t.Errorf("%d requests, want %d", n, 2*burst)
 	}
 }

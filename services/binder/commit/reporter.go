@@ -108,13 +108,12 @@ func (d *drops) add() {
 // for which nothing waits. Any goroutine may call it.
 func (r *reporter) report(e effect.Report) {
 	w := waitingReport{Report: e, since: r.clock.Now()}
-	switch {
-	case e.Once && r.scheduled == ScheduledNone:
+	unwanted := e.Once && r.scheduled == ScheduledNone
+	if e.Once && r.scheduled == ScheduledAggregated && e.Workload != nil {
+		w, unwanted = r.bursts.add(w)
+	}
+	if unwanted {
 		return
-	case e.Once && r.scheduled == ScheduledAggregated && e.Workload != nil:
-		if w = r.bursts.add(w); w.burst == "" {
-			return
-		}
 	}
 	select {
 	case r.queue <- w:
