@@ -81,7 +81,7 @@ func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 		_ = req.Body.Close()
 		return nil, err
 	}
-	if s.last {
+	if s.next != nil {
 		// net/http gives this connection no other request, and closes it with the last one in flight, in HTTP/2 as in
 		// HTTP/1.1. An API server that speaks HTTP/2 gets no header about it. The caller's request stays as it is.
 		closing := *req
@@ -93,11 +93,12 @@ func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// stream is one request on a connection. last means that the connection gets no request after it.
+// stream is one request on a connection. If it is the last one on it, next is the connection that replaces it: it is
+// blocked until the answer shows that net/http has taken note of that, or else its first request might still be sent on
+// the old one.
 type stream struct {
-	line *line
-	on   *connection
-	last bool
+	line     *line
+	on, next *connection
 }
 
 // take returns a stream for a request. It waits while every connection is being opened, until ctx ends.
@@ -129,8 +130,8 @@ func (c *connections) try() (stream, <-chan struct{}) {
 	s.on.inFlight++
 	s.on.used = now
 	if s.on.open && now.After(l.until) {
-		s.last = true
-		l.present = &connection{}
+		s.next = &connection{inFlight: 1}
+		l.present = s.next
 		l.until = now.Add(connectionLife)
 	}
 	return s, nil
@@ -166,6 +167,9 @@ func (c *connections) giveBack(s stream, answered bool) {
 	defer c.mu.Unlock()
 	s.on.inFlight--
 	s.on.open = answered
+	if s.next != nil {
+		s.next.inFlight--
+	}
 	if !answered && s.line.present == s.on {
 		s.line.present = &connection{}
 		s.line.lost = c.clock.Now()

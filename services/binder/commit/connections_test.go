@@ -242,6 +242,53 @@ func TestAnIdleConnectionIsOpenedAgain(t *testing.T) {
 	})
 }
 
+// While the last request on a connection is on its way, no other request takes its line: net/http would send it on the
+// old connection, or open one for each.
+func TestAReplacedConnectionWaitsForTheLastAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, scripts := lines(clock.RealClock{}, 1)
+		now := func() (*scriptedRequest, <-chan error) {
+			done := send(t.Context(), c)
+			synctest.Wait()
+			return <-scripts[0].requests, done
+		}
+		for begin := time.Now(); time.Since(begin) < connectionLife; time.Sleep(connectionIdle) {
+			first, done := now()
+			first.answer <- nil
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		}
+		early, earlyDone := now()
+		time.Sleep(1)
+		last, lastDone := now()
+		if !last.Close || early.Close {
+			t.Errorf("the connection is closed with the first request: %v, with the last one: %v", early.Close, last.Close)
+		}
+		a, b := send(t.Context(), c), send(t.Context(), c)
+		synctest.Wait()
+		if n := len(scripts[0].requests); n != 0 {
+			t.Errorf("%d requests beside the last one, want none", n)
+		}
+		last.answer <- nil
+		synctest.Wait()
+		if n := len(scripts[0].requests); n != 1 {
+			t.Errorf("%d requests open the next connection, want 1", n)
+		}
+		for range 2 {
+			r := <-scripts[0].requests
+			if r.Close {
+				t.Error("a request on the new connection closes it")
+			}
+			r.answer <- nil
+		}
+		early.answer <- nil
+		if err := errors.Join(<-a, <-b, <-earlyDone, <-lastDone); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // countingListener counts the connections that a server accepts, and those that are open.
 type countingListener struct {
 	net.Listener
