@@ -246,15 +246,15 @@ func TestCountsSurviveABusyServer(t *testing.T) {
 		r.report(scheduled("web", 0))
 		synctest.Wait()
 		var ends []func()
-		for range busyFrom {
-			ends = append(ends, r.pace.change())
+		for range eventWriters {
+			ends = append(ends, r.pace.write())
 		}
 		for n := 1; n < 4; n++ {
 			r.report(scheduled("web", n))
 			time.Sleep(3 * burstGap)
 		}
 		if got := summary(sink); len(got) != 1 {
-			t.Errorf("%q written while binds took the API server", got)
+			t.Errorf("%q written while all writers wait for the API server", got)
 		}
 		for _, end := range ends {
 			end()

@@ -42,8 +42,9 @@ const forcedEvery = 50 * time.Millisecond
 
 // pace limits events to the spare capacity of the API server: each event costs about as much as the bind it reports.
 // While at least busyFrom binds and other changes are in flight, and for calmFor after that, events wait. Once
-// eventsPaced events wait, some are written anyway, one every forcedEvery: if there is never any spare capacity,
-// binds keep nearly all of the capacity, and events in excess of eventQueueSize are dropped. While binds are slow, and
+// eventsPaced events wait, or one has waited for maxBurstWait, some are written anyway, one every forcedEvery: if there
+// is never any spare capacity, binds keep nearly all of the capacity, and events in excess of eventQueueSize are
+// dropped. While binds are slow, and
 // for calmFor after that, events wait as well, but none longer than maxBurstWait, and none once eventsPaced
 // events wait.
 type pace struct {
@@ -144,10 +145,13 @@ func (p *pace) allows(since time.Time, waiting int) (ok bool, rest time.Duration
 			return true, 0
 		}
 	}
-	if waiting < eventsPaced {
-		return false, rest
+	if left := maxBurstWait - p.clock.Since(since); waiting < eventsPaced && left > 0 {
+		if rest > 0 {
+			left = min(rest, left)
+		}
+		return false, left
 	}
-	// Too many wait: one is written now and then, whatever it costs the binds.
+	// Too many wait, or for too long: one is written now and then, whatever it costs the binds.
 	if rest = forcedEvery - p.clock.Since(p.mu.forced); rest <= 0 {
 		p.mu.forced = p.clock.Now()
 		return true, 0

@@ -58,6 +58,16 @@ func TestEventsWaitWhileBindsComeManyAtOnce(t *testing.T) {
 		if took := time.Since(first); took != 3*forcedEvery {
 			t.Fatalf("3 further ones in %v, want %v: binds leave no room", took, 3*forcedEvery)
 		}
+
+		waiting = 1
+		alone := time.Now()
+		write()
+		if !<-went {
+			t.Fatal("not written although it has waited for long")
+		}
+		if waited := time.Since(alone); waited != maxBurstWait {
+			t.Fatalf("written after %v of binds without a gap, want %v", waited, maxBurstWait)
+		}
 	})
 }
 

@@ -254,10 +254,16 @@ func TestSeriesAreRefreshedAtTheEventsPace(t *testing.T) {
 		for range busyFrom {
 			ends = append(ends, r.pace.change())
 		}
-		time.Sleep(refreshEvery + time.Minute)
+		time.Sleep(refreshEvery + maxBurstWait - time.Second)
 		synctest.Wait()
 		if n := len(sink.written); n != 0 {
 			t.Errorf("%d series written with %d binds on their way", n, busyFrom)
+		}
+		const rounds = 4
+		time.Sleep(rounds * maxBurstWait)
+		synctest.Wait()
+		if n := len(sink.written); n == 0 || n > rounds {
+			t.Errorf("%d series written in %v of binds without a gap, want 1 to %d", n, rounds*maxBurstWait, rounds)
 		}
 		for _, end := range ends {
 			end()
