@@ -12,8 +12,8 @@ import (
 // What a store may allocate for a fact about a pod, which is a fifth more than it does: for a pod of a deployment,
 // and for a unique pod that shares nothing.
 const (
-	allocationsOfReplica = 39
-	allocationsOfSingle  = 296
+	allocationsOfReplica = 28
+	allocationsOfSingle  = 285
 )
 
 func TestAllocationsOfFacts(t *testing.T) {

@@ -4,18 +4,19 @@ import (
 	"errors"
 	"fmt"
 
-	memdb "github.com/hashicorp/go-memdb"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
-// application is one Apply in progress. It reads the tables as they were before and keeps its changes in drafts
-// until all facts are applied: a memdb transaction that is read between writes copies its paths again for each
-// write. An error leaves the tables as they are, because nothing has been written.
+// application is one Apply in progress. It edits a version of the pods of its own. It reads memdb's tables as they were
+// before and keeps changes of them in drafts until all facts are applied: a memdb transaction that is read between
+// writes copies its paths again for each write. An error leaves the tables as they are, because nothing has been
+// written, and the version of the pods is dropped.
 type application struct {
-	pods    draft[Pod]
+	pods    podEdit
+	names   nameDraft
 	nodes   draft[Node]
 	objects draft[Object]
 	sites   siteDraft
@@ -23,40 +24,48 @@ type application struct {
 	changes Changes
 	// reader reuses its buffers for all pods of the application.
 	reader podReader
-	// byUID and byName are the tables of pods.
-	byUID, byName *podLookup
 	// partial: facts of kinds of a later version were left out.
 	partial bool
 	// unreadable is the reason why the first unreadable fact cannot be read.
 	unreadable error
 }
 
-// newApplication begins an application on the tables as they are. The two lookups of pods cache the pages that they
-// find, for the drafts and for the write.
-func newApplication(db *memdb.MemDB, p Position) *application {
-	base := db.Txn(false)
-	byUID, byName := newPodLookup(podsByUID, base), newPodLookup(podsByName, base)
-	return &application{
-		byUID: byUID, byName: byName,
+// newApplication begins an application on the tables as they are.
+func newApplication(s *Store, p Position) *application {
+	s.edits++
+	base := s.read
+	a := &application{
 		changes: Changes{Position: p},
-		pods:    newPodDraft(byUID, byName),
+		pods:    podEdit{podTable: s.pods, number: s.edits},
 		nodes:   newDraft(base, tableNodes, func(n *Node) (string, string) { return n.UID, n.Name }),
 		objects: newDraft(base, tableObjects, func(o *Object) (string, string) {
 			return objectKey(o.Kind, o.UID), objectNameKey(o)
 		}),
-		sites: siteDraft{base: base, byNode: map[string]*siteChange{}},
 	}
+	before := s.pods
+	a.names = nameDraft{was: podNames{base, &before}, now: &a.pods.podTable}
+	a.sites = siteDraft{base: base, pods: &a.pods.podTable}
+	return a
 }
 
-// write writes the drafts to the tables, in one transaction. The order of tables does not matter to readers, who
-// see all of them or none.
-func (a *application) write(db *memdb.MemDB) error {
-	txn := db.Txn(true)
-	defer txn.Abort()
-	err := a.byUID.write(txn, a.pods.order)
-	if err == nil {
-		err = a.byName.write(txn, a.pods.order)
+// write writes the drafts to the tables, in one transaction, and makes the edited pods those of the store. The order
+// does not matter to readers, who see all of it or nothing once it is published.
+func (a *application) write(s *Store) error {
+	if err := a.writeTables(s); err != nil {
+		return err
 	}
+	s.pods = a.pods.end()
+	return nil
+}
+
+// writeTables writes the drafts, if there are any: what happens to pods between bind and deletion leaves none.
+func (a *application) writeTables(s *Store) error {
+	if len(a.names.changed)+len(a.sites.order)+len(a.nodes.order)+len(a.objects.order) == 0 {
+		return nil
+	}
+	txn := s.db.Txn(true)
+	defer txn.Abort()
+	err := a.names.write(txn)
 	if err == nil {
 		err = a.sites.write(txn)
 	}
@@ -70,6 +79,7 @@ func (a *application) write(db *memdb.MemDB) error {
 		return err
 	}
 	txn.Commit()
+	s.read = s.db.Txn(false)
 	return nil
 }
 
@@ -111,9 +121,9 @@ func (a *application) upsert(f events.Fact) error {
 // another pod that has the name, since its own deletion was missed or comes later; replace. The lookup by name is
 // left out when the pod has kept its name, which is the frequent case and saves a search.
 func (a *application) upsertPod(f events.Fact) error {
-	before, err := a.pods.byID(f.UID)
-	if err != nil || before != nil && !before.TooLarge() && isRepeated(f, before.ResourceVersion) {
-		return err
+	before, slot := a.pods.find(f.UID)
+	if before != nil && !before.TooLarge() && isRepeated(f, before.ResourceVersion) {
+		return nil
 	}
 	after, err := a.reader.read(f.Object, f.ResourceVersion)
 	if err != nil {
@@ -122,18 +132,7 @@ func (a *application) upsertPod(f events.Fact) error {
 	if err := checkIdentity(f, after.UID, after.Namespace, after.Name); err != nil {
 		return err
 	}
-	var other *Pod
-	if before == nil || podsByName.key(before) != podsByName.key(after) { // else no other pod has its name
-		if other, err = a.pods.namesake(after); err != nil {
-			return err
-		}
-	}
-	if other != nil {
-		if err := a.replacePod(PodChange{Before: other, DeletedRV: f.ResourceVersion}); err != nil {
-			return err
-		}
-	}
-	return a.replacePod(PodChange{Before: before, After: after})
+	return a.putPod(after, before, slot, f.ResourceVersion)
 }
 
 // isRepeated reports whether a fact repeats what is held. A fact about an object that is held reduced may contain
@@ -142,21 +141,74 @@ func isRepeated(f events.Fact, held uint64) bool {
 	return held == f.ResourceVersion && f.ResourceVersion != 0
 }
 
-// replacePod records one change of a pod in all drafts. Before and After may be on different nodes only if the pod
-// was replaced: the API server does not move a bound pod. The old place is given up first in any case.
-func (a *application) replacePod(c PodChange) error {
-	if c.Before != nil && c.Before.NodeName != "" {
-		if err := a.sites.remove(c.Before); err != nil {
+// putPod adds a pod, or replaces the version before, nil for none, in its slot. rv is that of the fact.
+func (a *application) putPod(after, before *Pod, slot uint32, rv uint64) error {
+	if before != nil && keyOf(before) == keyOf(after) { // then no other pod has its name
+		return a.replacePod(slot, before, after)
+	}
+	if err := a.takeName(keyOf(after), rv); err != nil {
+		return err
+	}
+	if before == nil {
+		slot = a.pods.insert(after)
+		a.names.set(keyOf(after), holder{slot: slot})
+		a.changes.Pods = append(a.changes.Pods, PodChange{After: after})
+		return a.moveToSite(slot, nil, after)
+	}
+	a.names.set(keyOf(before), holder{free: true})
+	a.names.set(keyOf(after), holder{slot: slot})
+	return a.replacePod(slot, before, after)
+}
+
+// takeName deletes the pod that has a name. The API server lets a name belong to one UID at a time, so that pod is
+// gone, and its deletion was missed or follows later (a relist adds the new object before it notices that the old one
+// is absent).
+func (a *application) takeName(name podKey, rv uint64) error {
+	slot, taken, err := a.names.holder(name)
+	if err != nil || !taken {
+		return err
+	}
+	return a.removePod(slot, rv)
+}
+
+// replacePod replaces a version of a pod, which has kept its name or been given the new one.
+func (a *application) replacePod(slot uint32, before, after *Pod) error {
+	if err := a.moveToSite(slot, before, after); err != nil {
+		return err
+	}
+	a.pods.replace(slot, after)
+	a.changes.Pods = append(a.changes.Pods, PodChange{Before: before, After: after})
+	return nil
+}
+
+// removePod deletes the pod in a slot; rv is that of the deletion.
+func (a *application) removePod(slot uint32, rv uint64) error {
+	before := a.pods.at(slot)
+	if err := a.moveToSite(slot, before, nil); err != nil {
+		return err
+	}
+	a.names.set(keyOf(before), holder{free: true})
+	a.pods.remove(slot)
+	a.changes.Pods = append(a.changes.Pods, PodChange{Before: before, DeletedRV: rv})
+	return nil
+}
+
+// moveToSite records on which node a pod is now, while its slot still holds the version before; nil for none. Both may
+// be on different nodes only if the pod was replaced, since the API server does not move a bound pod; the old place is
+// given up first in any case. A pod that stays keeps the string of its node's name, which all pods there share.
+func (a *application) moveToSite(slot uint32, before, after *Pod) error {
+	if before != nil && after != nil && before.NodeName == after.NodeName {
+		after.NodeName = before.NodeName
+		return nil
+	}
+	if before != nil && before.NodeName != "" {
+		if err := a.sites.remove(before); err != nil {
 			return err
 		}
 	}
-	if c.After != nil && c.After.NodeName != "" {
-		if err := a.sites.add(c.After); err != nil {
-			return err
-		}
+	if after != nil && after.NodeName != "" {
+		return a.sites.add(slot, after)
 	}
-	a.changes.Pods = append(a.changes.Pods, c)
-	a.pods.replace(c.Before, c.After)
 	return nil
 }
 
@@ -221,11 +273,11 @@ func (a *application) replaceObject(k events.Kind, before, after *Object) {
 func (a *application) remove(f events.Fact) error {
 	switch f.Kind {
 	case events.KindPod:
-		before, err := a.pods.byID(f.UID)
-		if err != nil || before == nil {
-			return err
+		before, slot := a.pods.find(f.UID)
+		if before == nil {
+			return nil
 		}
-		return a.replacePod(PodChange{Before: before, DeletedRV: f.ResourceVersion})
+		return a.removePod(slot, f.ResourceVersion)
 	case events.KindNode:
 		before, err := a.nodes.byID(f.UID)
 		if before != nil {

@@ -9,9 +9,9 @@
 // The way of a fact about a pod: Apply computes the next position and rejects a gap or an unseen epoch. The
 // application looks up the pod by UID, and skips a version that it has. podReader splits the message into what is
 // individual to the pod and what it shares with others (package wire), finds or builds the shared part (form,
-// package intern) and makes a Pod of both. The change goes into drafts of the tables: the pods by UID and by name,
-// and the pods of the node. After the last fact of the batch the drafts are written in one transaction, and a new
-// Snapshot is published.
+// package intern) and makes a Pod of both. The pod is put into its slot in the application's own version of the pods
+// (package persist). A pod that comes, goes or moves also changes drafts: of the order of names, and of the pods of its
+// node. After the last fact of the batch the drafts are written in one transaction, and a new Snapshot is published.
 //
 // Who owns what: one goroutine applies facts to a Store. Everything that it publishes is immutable, so any number
 // of goroutines may read snapshots without a lock, and a snapshot stays valid for as long as it is referenced.
@@ -23,7 +23,8 @@
 //   - A Pod has the fields that decisions read, a pointer to its form, and one string with the rest (wire.Own).
 //   - Pods of one template in the same condition share a form: the template, the status without times, and all
 //     values that are derived from them.
-//   - The tables of pods are pages of up to 64 pods (podIndex), because a row of memdb costs more than a pod.
+//   - A pod has a slot (podTable), and the tables of pods hold slots: an index by UID, pages of up to 64 names
+//     (podNames), and the pods of each node. A row of memdb for each would cost more than the pod.
 //
 // A crash leaves nothing: a process starts from a stored snapshot (Restore) or from an empty store, and replays the
 // log.

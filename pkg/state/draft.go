@@ -8,13 +8,14 @@ import (
 )
 
 // draft holds the changes to the objects of one table, by id and by name, until they are written. Lookups in a
-// draft see its changes.
+// draft see its changes. Pods have no draft: see podEdit.
 type draft[T any] struct {
 	// keys returns the two keys of an object.
 	keys func(*T) (id, name string)
 	// find looks up the tables as they were, by an index.
 	find func(index, key string) (*T, error)
-	// ids holds the rows that changed; names the present holder of each name that changed.
+	// ids holds the rows that changed; names the present holder of each name that changed. Both are nil while nothing
+	// has changed: most applications are about pods alone.
 	ids   map[string]*row[T]
 	names map[string]*T // nil for a name that is free now
 	// order is that of the first change, so that tables are written the same way every time.
@@ -54,6 +55,9 @@ func (d *draft[T]) namesake(v *T) (*T, error) {
 
 // replace records one change. before is the current result of byID; either may be nil.
 func (d *draft[T]) replace(before, after *T) {
+	if d.ids == nil {
+		d.ids, d.names = map[string]*row[T]{}, map[string]*T{}
+	}
 	if before != nil {
 		id, name := d.keys(before)
 		d.row(id, before).is = nil
@@ -86,22 +90,6 @@ func newDraft[T any](base *memdb.Txn, table string, keys func(*T) (id, name stri
 			v, _ := raw.(*T)
 			return v, err
 		},
-		ids: map[string]*row[T]{}, names: map[string]*T{},
-	}
-}
-
-// newPodDraft returns a draft of the tables of pods.
-func newPodDraft(byUID, byName *podLookup) draft[Pod] {
-	return draft[Pod]{
-		keys: func(p *Pod) (string, string) { return p.UID, podsByName.key(p).String() },
-		find: func(index, key string) (*Pod, error) {
-			if index == indexID {
-				return byUID.find(podKey{first: key})
-			}
-			namespace, name, _ := strings.Cut(key, separator)
-			return byName.find(podKey{namespace, name})
-		},
-		ids: map[string]*row[Pod]{}, names: map[string]*Pod{},
 	}
 }
 
@@ -132,16 +120,18 @@ func (d *draft[T]) renamed(r *row[T]) bool {
 	return was != is
 }
 
-// site holds the pods bound to one node, sorted by UID. It is immutable.
+// site holds the slots of the pods bound to one node, sorted by their UIDs. It is immutable.
 type site struct {
-	node string
-	pods []*Pod
+	node  string
+	slots []uint32
 }
 
 // siteDraft holds the changes to the table of sites. Each changed site is copied once per application, and written
-// once, however many of its pods changed.
+// once, however many of its pods came or went.
 type siteDraft struct {
-	base   *memdb.Txn
+	base *memdb.Txn
+	// pods are all pods, with the changes of the application.
+	pods   *podTable
 	byNode map[string]*siteChange
 	order  []*siteChange
 }
@@ -164,34 +154,45 @@ func (d *siteDraft) at(node string) (*siteChange, error) {
 	c := &siteChange{is: site{node: node}}
 	if was, ok := raw.(*site); ok {
 		c.was = was
-		c.is = site{node: was.node, pods: slices.Clone(was.pods)}
+		c.is = site{node: was.node, slots: slices.Clone(was.slots)}
+	}
+	if d.byNode == nil {
+		d.byNode = map[string]*siteChange{}
 	}
 	d.byNode[c.is.node] = c
 	d.order = append(d.order, c)
 	return c, nil
 }
 
-// add records that a pod is on its node. All pods of a node share one string for its name.
-func (d *siteDraft) add(pod *Pod) error {
+// add records that the pod in a slot is on a node. All pods of a node share one string for its name.
+func (d *siteDraft) add(slot uint32, pod *Pod) error {
 	c, err := d.at(pod.NodeName)
 	if err != nil {
 		return err
 	}
 	pod.NodeName = c.is.node
-	c.is.pods = insertPod(c.is.pods, pod)
+	i, _ := d.search(c.is.slots, pod.UID)
+	c.is.slots = slices.Insert(c.is.slots, i, slot)
 	return nil
 }
 
-// remove records that a pod is not on its node any more; an unknown pod is ignored.
+// remove records that the pod in a slot is not on its node any more. The pod must still be in the slot.
 func (d *siteDraft) remove(pod *Pod) error {
 	c, err := d.at(pod.NodeName)
 	if err != nil {
 		return err
 	}
-	if i, ok := findPod(c.is.pods, pod.UID); ok {
-		c.is.pods = slices.Delete(c.is.pods, i, i+1)
+	if i, ok := d.search(c.is.slots, pod.UID); ok {
+		c.is.slots = slices.Delete(c.is.slots, i, i+1)
 	}
 	return nil
+}
+
+// search returns the position of a UID among sorted pods.
+func (d *siteDraft) search(slots []uint32, uid string) (int, bool) {
+	return slices.BinarySearchFunc(slots, uid, func(slot uint32, uid string) int {
+		return strings.Compare(d.pods.at(slot).UID, uid)
+	})
 }
 
 // write writes the changed sites, trimmed to their size: lists live as long as the pods on the node. A site without
@@ -199,8 +200,8 @@ func (d *siteDraft) remove(pod *Pod) error {
 func (d *siteDraft) write(txn *memdb.Txn) error {
 	for _, c := range d.order {
 		switch {
-		case len(c.is.pods) > 0:
-			now := site{node: c.is.node, pods: append(make([]*Pod, 0, len(c.is.pods)), c.is.pods...)}
+		case len(c.is.slots) > 0:
+			now := site{node: c.is.node, slots: append(make([]uint32, 0, len(c.is.slots)), c.is.slots...)}
 			if err := txn.Insert(tablePlaced, &now); err != nil {
 				return err
 			}

@@ -115,7 +115,7 @@ func Restore(data []byte) (*Store, error) {
 	if len(data) == 0 {
 		return s, nil
 	}
-	a := newApplication(s.db, Position{})
+	a := newApplication(s, Position{})
 	count, partial := 0, false
 	p, err := parseStore(data, func(it item) error {
 		if !it.kind.Known() {
@@ -123,17 +123,17 @@ func Restore(data []byte) (*Store, error) {
 			return nil
 		}
 		if count++; count%restoreBatch == 0 {
-			if err := a.write(s.db); err != nil {
+			if err := a.write(s); err != nil {
 				return err
 			}
-			a = newApplication(s.db, Position{})
+			a = newApplication(s, Position{})
 		}
 		return a.restore(it)
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := a.write(s.db); err != nil {
+	if err := a.write(s); err != nil {
 		return nil, err
 	}
 	s.publish(p, partial, nil)
@@ -152,7 +152,8 @@ func (a *application) restore(it item) error {
 		if err != nil {
 			return failed(err)
 		}
-		return a.replacePod(PodChange{After: pod})
+		before, slot := a.pods.find(pod.UID)
+		return a.putPod(pod, before, slot, it.resourceVersion)
 	}
 	if err := obj.Unmarshal(it.object); err != nil {
 		return failed(err)

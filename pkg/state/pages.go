@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 	"strings"
@@ -8,58 +9,53 @@ import (
 	memdb "github.com/hashicorp/go-memdb"
 )
 
-// podIndex is a table of all pods in the order of a key, in pages of up to maxPage: a tree of two levels, of which
-// memdb is the upper one. A page is a row of the table. It holds the pods with keys after the previous page's key,
-// up to its own key. So the page of a key is the first row at or after the key; memdb finds it without the
+// podNames is the order of all pods by namespace and name, in pages of up to maxPage: a tree of two levels, of which
+// memdb is the upper one. A page is a row of the table. It holds the slots of the pods with names after the previous
+// page's last name, up to its own. So the page of a name is the first row at or after it; memdb finds it without the
 // allocation per step that a backward search costs. Pages are replaced, never changed. They are split when they are
-// full and deleted when they are empty, but not merged: in the worst case there is a row per pod, which
-// pages are meant to avoid.
-type podIndex struct {
-	table string
-	key   func(*Pod) podKey
+// full and deleted when they are empty, but not merged: in the worst case there is a row per pod, which pages are meant
+// to avoid.
+//
+// A version of the order is a memdb transaction and the pods of the same moment, which the slots stand for.
+type podNames struct {
+	txn  *memdb.Txn
+	pods *podTable
 }
 
-// podKey is ordered by first and then second; either may be empty.
-type podKey struct{ first, second string }
+// podKey is ordered by namespace and then name; name may be empty.
+type podKey struct{ namespace, name string }
 
 // String returns text with the same order.
 func (k podKey) String() string {
-	if k.second == "" {
-		return k.first
+	if k.name == "" {
+		return k.namespace
 	}
-	return k.first + separator + k.second
+	return k.namespace + separator + k.name
 }
 
 func (k podKey) compare(o podKey) int {
-	if c := strings.Compare(k.first, o.first); c != 0 {
-		return c
-	}
-	return strings.Compare(k.second, o.second)
+	return cmp.Or(strings.Compare(k.namespace, o.namespace), strings.Compare(k.name, o.name))
 }
 
-var (
-	// podsByUID and podsByName are the two tables of pods. Both hold the same pods; UIDs are random, so changes of
-	// a namespace's pods touch many pages by UID and few by name.
-	podsByUID  = podIndex{tablePods, func(p *Pod) podKey { return podKey{first: p.UID} }}
-	podsByName = podIndex{tableNames, func(p *Pod) podKey { return podKey{p.Namespace, p.Name} }}
-)
+// keyOf returns the key of a pod.
+func keyOf(p *Pod) podKey { return podKey{p.Namespace, p.Name} }
 
-// page holds the pods with keys up to and including to, sorted, at least one. It is immutable.
+// page holds the slots of the pods with names up to and including to, sorted by name, at least one. It is immutable.
 type page struct {
-	to   podKey
-	pods []*Pod
+	to    podKey
+	slots []uint32
 }
 
 // lastKey is the key of the last page: no valid text sorts after it, as it is not valid text itself.
-var lastKey = podKey{first: "\xff"}
+var lastKey = podKey{namespace: "\xff"}
 
 // maxPage keeps both costs small: how much a change copies, and the share of a page's cost that each of its pods
 // bears.
 const maxPage = 64
 
-// pageOf returns the page that a key belongs to; nil when the key is after all pages.
-func (x podIndex) pageOf(txn *memdb.Txn, k podKey) (*page, error) {
-	rows, err := txn.LowerBound(x.table, indexID, k.String())
+// pageOf returns the page that a name belongs to; nil when it is after all pages.
+func (n podNames) pageOf(k podKey) (*page, error) {
+	rows, err := n.txn.LowerBound(tableNames, indexID, k.String())
 	if err != nil {
 		return nil, err
 	}
@@ -67,90 +63,36 @@ func (x podIndex) pageOf(txn *memdb.Txn, k podKey) (*page, error) {
 	return p, nil
 }
 
-// find returns the pod with this key; nil when there is none.
-func (x podIndex) find(txn *memdb.Txn, k podKey) (*Pod, error) {
-	p, err := x.pageOf(txn, k)
-	return x.on(p, k), err
-}
-
-// on returns the pod with this key on its page, which may be nil.
-func (x podIndex) on(p *page, k podKey) *Pod {
-	if p == nil {
-		return nil
+// find returns the slot of the pod with this name.
+func (n podNames) find(k podKey) (slot uint32, ok bool, err error) {
+	p, err := n.pageOf(k)
+	if err != nil || p == nil {
+		return 0, false, err
 	}
-	if i, ok := x.search(p.pods, k); ok {
-		return p.pods[i]
+	i, ok := n.search(p.slots, k)
+	if !ok {
+		return 0, false, nil
 	}
-	return nil
+	return p.slots[i], true, nil
 }
 
-// podLookup is an index as it was before an application. An application looks for the page of a key when it reads
-// the fact and again when it writes; it is cached because a search costs more than all other work on a fact.
-type podLookup struct {
-	podIndex
-	base  *memdb.Txn
-	pages map[podKey]*page
-	// last is the page found last. Pods of one owner have adjacent names, and so are often on the same page.
-	last *page
+// search returns the position of a name among sorted pods.
+func (n podNames) search(slots []uint32, k podKey) (int, bool) {
+	return slices.BinarySearchFunc(slots, k, func(slot uint32, k podKey) int {
+		return keyOf(n.pods.at(slot)).compare(k)
+	})
 }
 
-// newPodLookup returns a lookup in the table as it is in base.
-func newPodLookup(x podIndex, base *memdb.Txn) *podLookup {
-	return &podLookup{podIndex: x, base: base, pages: map[podKey]*page{}}
-}
-
-// pageOf is podIndex.pageOf with a cache: first the page found last, then the pages found by exactly this key.
-func (l *podLookup) pageOf(k podKey) (*page, error) {
-	if l.last != nil && l.covers(l.last, k) {
-		return l.last, nil
-	}
-	if p, ok := l.pages[k]; ok {
-		return p, nil
-	}
-	p, err := l.podIndex.pageOf(l.base, k)
-	if err == nil {
-		l.pages[k], l.last = p, p
-	}
-	return p, err
-}
-
-// covers reports whether a key is between the first pod of a page and the page's end. Then it belongs to the page;
-// a key before the first pod may belong to it, too.
-func (x podIndex) covers(p *page, k podKey) bool {
-	return x.key(p.pods[0]).compare(k) <= 0 && k.compare(p.to) <= 0
-}
-
-// find returns the pod with this key as it was before the application; nil when there is none.
-func (l *podLookup) find(k podKey) (*Pod, error) {
-	p, err := l.pageOf(k)
-	return l.on(p, k), err
-}
-
-// all yields the pods in the order of their keys.
-func (x podIndex) all(s *Snapshot) iter.Seq[*Pod] {
+// all yields the pods in the order of their names.
+func (n podNames) all() iter.Seq[*Pod] {
 	return func(yield func(*Pod) bool) {
-		for p := range all[page](s, x.table, indexID+"_prefix", "") {
-			for _, pod := range p.pods {
-				if !yield(pod) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// from yields the pods from a key on, in the order of their keys, as long as wanted returns true.
-func (x podIndex) from(s *Snapshot, k podKey, wanted func(*Pod) bool) iter.Seq[*Pod] {
-	return func(yield func(*Pod) bool) {
-		rows, err := s.read.LowerBound(x.table, indexID, k.String())
+		rows, err := n.txn.Get(tableNames, indexID+"_prefix", "")
 		if err != nil {
-			impossible("scan "+x.table, err)
+			impossible("scan "+tableNames, err)
 		}
 		for raw := rows.Next(); raw != nil; raw = rows.Next() {
-			pods := raw.(*page).pods
-			at, _ := x.search(pods, k)
-			for _, pod := range pods[at:] {
-				if !wanted(pod) || !yield(pod) {
+			for _, slot := range raw.(*page).slots {
+				if !yield(n.pods.at(slot)) {
 					return
 				}
 			}
@@ -158,37 +100,75 @@ func (x podIndex) from(s *Snapshot, k podKey, wanted func(*Pod) bool) iter.Seq[*
 	}
 }
 
-// podEdit puts a pod at a key, or removes the pod that is there. Edits of one index are sorted by key before they
-// are applied.
-type podEdit struct {
+// in yields the pods of a namespace in the order of their names.
+func (n podNames) in(namespace string) iter.Seq[*Pod] {
+	return func(yield func(*Pod) bool) {
+		from := podKey{namespace: namespace}
+		rows, err := n.txn.LowerBound(tableNames, indexID, from.String())
+		if err != nil {
+			impossible("scan "+tableNames, err)
+		}
+		for raw := rows.Next(); raw != nil; raw = rows.Next() {
+			slots := raw.(*page).slots
+			at, _ := n.search(slots, from)
+			for _, slot := range slots[at:] {
+				if pod := n.pods.at(slot); pod.Namespace != namespace || !yield(pod) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// nameDraft holds the changes to the order of names until they are written: only pods that come, go or change their
+// name have any.
+type nameDraft struct {
+	// was is the order before the application, now the pods with its changes. Where a slot is in both, it stands for
+	// the same pod.
+	was podNames
+	now *podTable
+	// changed holds the present holder of each name that changed.
+	changed map[podKey]holder
+}
+
+// holder is the slot of the pod that has a name, or that the name is free.
+type holder struct {
+	slot uint32
+	free bool
+}
+
+// holder returns the slot of the pod that has a name, with the changes; false if it is free.
+func (d *nameDraft) holder(k podKey) (slot uint32, ok bool, err error) {
+	if h, changed := d.changed[k]; changed {
+		return h.slot, !h.free, nil
+	}
+	return d.was.find(k)
+}
+
+// set records who has a name.
+func (d *nameDraft) set(k podKey, h holder) {
+	if d.changed == nil {
+		d.changed = map[podKey]holder{}
+	}
+	d.changed[k] = h
+}
+
+// nameEdit puts a pod at a name, or removes the pod that is there.
+type nameEdit struct {
 	key podKey
-	pod *Pod // nil to remove
+	holder
 }
 
-// edits converts rows to edits of the index, in the order of keys. Where a key passes from one pod to another, the
-// removal comes first.
-func (x podIndex) edits(rows []*row[Pod]) []podEdit {
-	list := make([]podEdit, 0, len(rows))
-	for _, r := range rows {
-		if r.was != nil && (r.is == nil || x.key(r.was) != x.key(r.is)) {
-			list = append(list, podEdit{key: x.key(r.was)})
-		}
-	}
-	for _, r := range rows {
-		if r.is != nil {
-			list = append(list, podEdit{key: x.key(r.is), pod: r.is})
-		}
-	}
-	slices.SortStableFunc(list, func(a, b podEdit) int { return a.key.compare(b.key) })
-	return list
-}
-
-// write applies rows to the table, page by page: the edits of a page are adjacent in the order of keys, so that
+// write writes the changes to the table, page by page: the edits of a page are adjacent in the order of names, so that
 // each page is replaced once.
-func (l *podLookup) write(txn *memdb.Txn, rows []*row[Pod]) error {
-	edits := l.edits(rows)
+func (d *nameDraft) write(txn *memdb.Txn) error {
+	edits := make([]nameEdit, 0, len(d.changed))
+	for k, h := range d.changed {
+		edits = append(edits, nameEdit{k, h})
+	}
+	slices.SortFunc(edits, func(a, b nameEdit) int { return a.key.compare(b.key) })
 	for len(edits) > 0 {
-		p, err := l.pageOf(edits[0].key)
+		p, err := d.was.pageOf(edits[0].key)
 		if err != nil {
 			return err
 		}
@@ -196,7 +176,7 @@ func (l *podLookup) write(txn *memdb.Txn, rows []*row[Pod]) error {
 		for n < len(edits) && (p == nil || edits[n].key.compare(p.to) <= 0) {
 			n++
 		}
-		if err := l.replace(txn, p, edits[:n]); err != nil {
+		if err := d.replace(txn, p, edits[:n]); err != nil {
 			return err
 		}
 		edits = edits[n:]
@@ -204,51 +184,46 @@ func (l *podLookup) write(txn *memdb.Txn, rows []*row[Pod]) error {
 	return nil
 }
 
-// replace replaces a page by the result of applying edits to it: no page, one or several. p is nil for keys after
+// replace replaces a page by the result of applying edits to it: no page, one or several. p is nil for names after
 // all pages. The last of several pages keeps the key of the old one, so that the keys of other pages remain valid;
-// pods are divided evenly, so that the next insert does not split a page again.
-func (x podIndex) replace(txn *memdb.Txn, p *page, edits []podEdit) error {
+// pods are divided evenly, so that the next addition does not split a page again.
+func (d *nameDraft) replace(txn *memdb.Txn, p *page, edits []nameEdit) error {
 	if p == nil {
 		p = &page{to: lastKey}
 	}
-	pods := x.merge(p.pods, edits)
-	if len(pods) == 0 {
-		if len(p.pods) == 0 {
+	merged := d.merge(p.slots, edits)
+	if len(merged) == 0 {
+		if len(p.slots) == 0 {
 			return nil
 		}
-		return txn.Delete(x.table, p)
+		return txn.Delete(tableNames, p)
 	}
-	for count := (len(pods) + maxPage - 1) / maxPage; count > 0; count-- {
-		n, to := len(pods)/count, p.to
+	for count := (len(merged) + maxPage - 1) / maxPage; count > 0; count-- {
+		n, to := len(merged)/count, p.to
 		if count > 1 {
-			k := x.key(pods[n-1])
-			to = podKey{strings.Clone(k.first), strings.Clone(k.second)} // else the page keeps the pod alive
+			k := keyOf(d.now.at(merged[n-1]))
+			to = podKey{strings.Clone(k.namespace), strings.Clone(k.name)} // else the page keeps the pod alive
 		}
-		if err := txn.Insert(x.table, &page{to: to, pods: slices.Clone(pods[:n])}); err != nil {
+		if err := txn.Insert(tableNames, &page{to: to, slots: slices.Clone(merged[:n])}); err != nil {
 			return err
 		}
-		pods = pods[n:]
+		merged = merged[n:]
 	}
 	return nil
 }
 
-// merge applies edits to sorted pods, and returns a new list.
-func (x podIndex) merge(pods []*Pod, edits []podEdit) []*Pod {
-	merged := make([]*Pod, 0, len(pods)+len(edits))
+// merge applies edits to the slots of a page, and returns a new list.
+func (d *nameDraft) merge(slots []uint32, edits []nameEdit) []uint32 {
+	merged := make([]uint32, 0, len(slots)+len(edits))
 	for _, e := range edits {
-		i, found := x.search(pods, e.key)
-		merged = append(merged, pods[:i]...)
+		i, found := d.was.search(slots, e.key)
+		merged = append(merged, slots[:i]...)
 		if found {
 			i++
 		}
-		if pods = pods[i:]; e.pod != nil {
-			merged = append(merged, e.pod)
+		if slots = slots[i:]; !e.free {
+			merged = append(merged, e.slot)
 		}
 	}
-	return append(merged, pods...)
-}
-
-// search returns the position of a key among sorted pods.
-func (x podIndex) search(pods []*Pod, k podKey) (int, bool) {
-	return slices.BinarySearchFunc(pods, k, func(pod *Pod, k podKey) int { return x.key(pod).compare(k) })
+	return append(merged, slots...)
 }

@@ -10,10 +10,9 @@ import (
 
 // Tables. A row costs some 400 bytes in each index of its table, more than a pod. Nodes and other objects are rows,
 // with at most two indexes, or three for the kinds that are filed under a key (see Snapshot.ObjectsOf). Pods are
-// many, so they are stored in pages (see podIndex): in one table by UID and in one by name, and once more in
-// "placed" by the node they are bound to, with a row per node.
+// many, and not rows: they are in a podTable. Here are their order by name, in pages (see podNames), and in "placed"
+// the pods of each node, with a row per node.
 const (
-	tablePods    = "pods"
 	tableNames   = "names"
 	tableNodes   = "nodes"
 	tablePlaced  = "placed"
@@ -37,9 +36,6 @@ func schema() *memdb.DBSchema {
 		return t
 	}
 	return &memdb.DBSchema{Tables: map[string]*memdb.TableSchema{
-		tablePods: table(tablePods, map[string]func(any) string{
-			indexID: func(v any) string { return v.(*page).to.String() },
-		}),
 		tableNames: table(tableNames, map[string]func(any) string{
 			indexID: func(v any) string { return v.(*page).to.String() },
 		}),

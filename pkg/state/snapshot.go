@@ -3,7 +3,6 @@ package state
 import (
 	"fmt"
 	"iter"
-	"slices"
 
 	memdb "github.com/hashicorp/go-memdb"
 
@@ -14,11 +13,13 @@ import (
 // goroutines. It serves lookups of objects and operators' questions; a scheduling cycle keeps its own NodeInfos and
 // does not scan it.
 //
-// Lookups cost the depth of a radix tree; iterators cost that and the number of objects that they yield. Iterators
-// may be stopped and started again, and see the same objects each time.
+// Looking a pod up by UID costs a hash and some ten reads at any size; other lookups cost the depth of a radix tree.
+// Iterators cost that and the number of objects that they yield. They may be stopped and started again, and see the
+// same objects each time.
 type Snapshot struct {
 	// read is a read-only transaction. Lookups do not change it, so goroutines may share it.
 	read     *memdb.Txn
+	pods     podTable
 	position Position
 	partial  bool
 	// unreadable explains why the fact at the position's hole cannot be read.
@@ -47,29 +48,31 @@ func (s *Snapshot) Partial() bool { return s.partial }
 func (s *Snapshot) Unreadable() error { return s.unreadable }
 
 // Pod finds a pod by UID.
-func (s *Snapshot) Pod(uid string) (*Pod, bool) { return s.pod(podsByUID, podKey{first: uid}) }
-
-// PodByName finds a pod by namespace and name.
-func (s *Snapshot) PodByName(namespace, name string) (*Pod, bool) {
-	return s.pod(podsByName, podKey{namespace, name})
-}
-
-// pod looks a pod up in one of the two tables of pods.
-func (s *Snapshot) pod(x podIndex, k podKey) (*Pod, bool) {
-	pod, err := x.find(s.read, k)
-	if err != nil {
-		impossible("lookup "+x.table, err)
-	}
+func (s *Snapshot) Pod(uid string) (*Pod, bool) {
+	pod, _ := s.pods.find(uid)
 	return pod, pod != nil
 }
 
+// PodByName finds a pod by namespace and name.
+func (s *Snapshot) PodByName(namespace, name string) (*Pod, bool) {
+	slot, ok, err := s.names().find(podKey{namespace, name})
+	if err != nil {
+		impossible("lookup "+tableNames, err)
+	}
+	if !ok {
+		return nil, false
+	}
+	return s.pods.at(slot), true
+}
+
+// names returns the order of the pods by name.
+func (s *Snapshot) names() podNames { return podNames{s.read, &s.pods} }
+
 // Pods yields all pods, sorted by namespace and name.
-func (s *Snapshot) Pods() iter.Seq[*Pod] { return podsByName.all(s) }
+func (s *Snapshot) Pods() iter.Seq[*Pod] { return s.names().all() }
 
 // PodsIn yields the pods of one namespace, sorted by name. Its cost is proportional to their number.
-func (s *Snapshot) PodsIn(namespace string) iter.Seq[*Pod] {
-	return podsByName.from(s, podKey{first: namespace}, func(p *Pod) bool { return p.Namespace == namespace })
-}
+func (s *Snapshot) PodsIn(namespace string) iter.Seq[*Pod] { return s.names().in(namespace) }
 
 // PodsOnNode yields the pods bound to a node, terminal ones included, sorted by UID.
 func (s *Snapshot) PodsOnNode(nodeName string) iter.Seq[*Pod] {
@@ -77,7 +80,13 @@ func (s *Snapshot) PodsOnNode(nodeName string) iter.Seq[*Pod] {
 	if !ok {
 		here = &site{}
 	}
-	return slices.Values(here.pods)
+	return func(yield func(*Pod) bool) {
+		for _, slot := range here.slots {
+			if !yield(s.pods.at(slot)) {
+				return
+			}
+		}
+	}
 }
 
 // Node finds a node by UID.

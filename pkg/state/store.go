@@ -9,13 +9,20 @@ import (
 	memdb "github.com/hashicorp/go-memdb"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state/persist"
 )
 
 // Store is the state at one Position. Apply and SetBarrier belong to one goroutine; Snapshot and Position may be
 // called by any goroutine at any time and never block.
 type Store struct {
-	// db is written by the goroutine that applies facts; readers use the transaction in published.
-	db        *memdb.MemDB
+	// db has everything but the pods. It is written by the goroutine that applies facts; readers use the transaction in
+	// published.
+	db *memdb.MemDB
+	// read is a read-only transaction on db as it is.
+	read *memdb.Txn
+	// pods is the newest version of the pods, and edits the number of the last edit that led to it, or failed.
+	pods      podTable
+	edits     persist.Edit
 	published atomic.Pointer[Snapshot]
 }
 
@@ -28,6 +35,7 @@ func New() *Store {
 	// Writing to a snapshot is the same without waking watchers, of which there are none, and without the
 	// bookkeeping for them.
 	s := &Store{db: db.Snapshot()}
+	s.read = s.db.Txn(false)
 	s.publish(Position{}, false, nil)
 	return s
 }
@@ -87,7 +95,7 @@ type ObjectChange struct {
 // sequences, keeps its content from before the hole, and has no progress until it is rebuilt from facts after it
 // (Position.Hole). Facts of unknown kinds are left out, see Snapshot.Partial.
 func (s *Store) Apply(facts []events.SequencedFact) (Changes, error) {
-	a := newApplication(s.db, s.Position())
+	a := newApplication(s, s.Position())
 	for _, f := range facts {
 		if f.Sequence <= a.changes.Position.Sequence {
 			continue
@@ -106,7 +114,7 @@ func (s *Store) Apply(facts []events.SequencedFact) (Changes, error) {
 		}
 		a.changes.Position = next
 	}
-	if err := a.write(s.db); err != nil {
+	if err := a.write(s); err != nil {
 		return Changes{}, err
 	}
 	s.publish(a.changes.Position, a.partial, a.unreadable)
@@ -127,5 +135,7 @@ func (s *Store) publish(p Position, partial bool, unreadable error) {
 	if before := s.published.Load(); before != nil {
 		partial, unreadable = partial || before.partial, cmp.Or(before.unreadable, unreadable)
 	}
-	s.published.Store(&Snapshot{read: s.db.Txn(false), position: p, partial: partial, unreadable: unreadable})
+	s.published.Store(&Snapshot{
+		read: s.read, pods: s.pods, position: p, partial: partial, unreadable: unreadable,
+	})
 }
