@@ -2,6 +2,7 @@ package codec
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -26,8 +27,9 @@ func Built(kv ledger.KV) (ledger.NodeDoc, bool) {
 			return ledger.NodeDoc{}, false
 		}
 	}
-	// A document that was read has nil for what is empty, and what the view has added to it is not stored.
-	if len(d.Entries) == 0 {
+	// A document that was read has nil for what is empty, and no room behind its entries. What the view has added to it
+	// is not stored.
+	if d.Entries = slices.Clip(d.Entries); len(d.Entries) == 0 {
 		d.Entries = nil
 	}
 	if len(d.HW) == 0 {
