@@ -28,6 +28,7 @@ require (
 
 require (
 	github.com/cockroachdb/datadriven v1.0.2
+	github.com/google/pprof v0.0.0-20261105003125-4bf881d7fb0b
 	gonum.org/v1/gonum v0.17.0
 	k8s.io/cri-streaming v0.36.3
 	k8s.io/metrics v0.36.3
