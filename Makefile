@@ -611,8 +611,8 @@ scale: build .cluster-programs ## Model 10 to 64 shards and up to a million node
 		--real .build/bench/scale/plain/bench-path.json,.build/bench/scale/leaning/bench-path.json
 	@cd tools/plot && GOWORK=off go run . --in $(CURDIR)/.build/bench/scale/plots.json --out $(CURDIR)/docs/plots
 
-# What `make pgo` runs while it records: all in one process, each service in its own, and rules beyond one node.
-PGO_RUNS := --together --workload=plain --workload=constrained
+# What `make pgo` runs while it records: all in one process, and each service in its own.
+PGO_RUNS := --together --workload=plain
 
 .PHONY: pgo
 pgo: build .cluster-programs ## Record processor profiles of Berth under load, and make cmd/berth/default.pgo from them: builds are optimised with it
