@@ -612,6 +612,19 @@ scale: build .cluster-programs ## Model 10 to 64 shards and up to a million node
 		--real .build/bench/scale/plain/bench-path.json,.build/bench/scale/leaning/bench-path.json
 	@cd tools/plot && GOWORK=off go run . --in $(CURDIR)/.build/bench/scale/plots.json --out $(CURDIR)/docs/plots
 
+# What `make pgo` runs while it records: all in one process, and each service in its own.
+PGO_RUNS := --together --workload=plain
+
+.PHONY: pgo
+pgo: build .cluster-programs ## Record processor profiles of Berth under load, and make cmd/berth/default.pgo from them: builds are optimised with it
+	@rm -rf .build/bench/pgo
+	@for run in $(PGO_RUNS); do \
+		$(BENCH) path $$run --pods 40000 --profiling --profiled 60s --out .build/bench/pgo/$${run##*[-=]}; \
+	done
+	@rm .build/bench/pgo/*/*-allocs.pprof
+	@$(BENCH) pgo .build/bench/pgo/*/*.pprof
+	@go test -count=1 -run TestTheShippedProfile ./test/perf/cmd/berthbench/pgo
+
 # Pods of high priority that arrive where everything is full, and how full the nodes are.
 PREEMPTORS ?= 5000
 PREEMPTION_NODES ?= tools/cluster/examples/preemption-nodes.yaml

@@ -25,6 +25,7 @@ import (
 	"github.com/berth-scheduler/berth/test/perf/cmd/berthbench/null"
 	"github.com/berth-scheduler/berth/test/perf/cmd/berthbench/path"
 	"github.com/berth-scheduler/berth/test/perf/cmd/berthbench/perf"
+	"github.com/berth-scheduler/berth/test/perf/cmd/berthbench/pgo"
 	"github.com/berth-scheduler/berth/test/perf/cmd/berthbench/scale"
 	"github.com/berth-scheduler/berth/test/perf/cmd/berthbench/steady"
 )
@@ -63,6 +64,7 @@ func command() *cobra.Command {
 		bench.Command("memory", "The memory that one shard takes to hold a cluster", memory.New()),
 		bench.Command("path", "Berth's own ceiling: real log, ledger and services, binds into a sink", path.New()),
 		bench.Command("perf", "scheduler_perf's workloads, side by side, on a real API server", perf.New()),
+		bench.Command("pgo file...", "The profile that builds are optimised with, from processor profiles", pgo.New()),
 		bench.Command("scale", "A model of 10 to 64 shards and a million nodes, checked against real runs", scale.New()),
 		bench.Command("steady", "Memory and processor time of berth up over a long time, idle or at a rate", steady.New()),
 		bench.Command("duel", "One script against kube-scheduler with the descheduler, and against Berth", duel.New()),

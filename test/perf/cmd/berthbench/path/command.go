@@ -25,7 +25,8 @@ type options struct {
 	facts, null             bool
 	out, budget             string
 	timeout                 time.Duration
-	profiling               bool
+	profiling, together     bool
+	profiled                time.Duration
 	// observed are the ways in which runs are observed.
 	observed []string
 }
@@ -56,7 +57,9 @@ func (o *options) Flags(set *pflag.FlagSet) {
 	set.StringSliceVar(&o.observed, "observed", []string{records},
 		"records (attempts leave some), nothing, or traces (of a tenth of the pods, besides); several, separated by "+
 			"commas, are as many settings, and their cost is judged")
+	set.BoolVar(&o.together, "together", false, "one berth up with its own stores instead of a process for each service")
 	set.BoolVar(&o.profiling, "profiling", false, "let Berth serve /debug/pprof, and keep a profile of each process")
+	set.DurationVar(&o.profiled, "profiled", 10*time.Second, "with --profiling, how long, from the pods' arrival on")
 }
 
 // Validate implements bench.Subcommand.
@@ -64,6 +67,12 @@ func (o *options) Validate() error {
 	if o.runs < 1 || o.pods < 1 || o.warm < 1 || slices.Min(o.shards) < 1 || o.binders < 1 {
 		return fmt.Errorf("--runs %d, --pods %d, --warm %d, --shards %d, --binders %d: want at least 1 of each",
 			o.runs, o.pods, o.warm, o.shards, o.binders)
+	}
+	if o.profiled < time.Second {
+		return fmt.Errorf("--profiled %s: want at least a second", o.profiled)
+	}
+	if o.together && (o.facts || o.budget != "") {
+		return errors.New("--together: one process has neither --facts nor a --budget by service")
 	}
 	if !slices.Contains(workloads, o.workload) {
 		return fmt.Errorf("--workload %q: want %s", o.workload, strings.Join(workloads, " or "))

@@ -38,15 +38,15 @@ func (t *track) contention(ctx context.Context) (c contention, err error) {
 		return int(value)
 	}
 	for _, m := range t.members {
-		switch m.service {
-		case "scheduler":
+		if m.service == "scheduler" || m.service == everything {
 			c.Txns += read(m, "berth_ledger_txns_total")
 			c.Conflicts += read(m, "berth_ledger_txns_total", `result="conflict"`)
 			for _, reason := range lossReasons {
 				c.Lost[reason] += read(m, "berth_conflicts_total", `reason="`+reason+`"`)
 			}
 			c.Placed = append(c.Placed, read(m, "scheduler_schedule_attempts_total", `result="scheduled"`))
-		case "queue":
+		}
+		if m.service == "queue" || m.service == everything {
 			const attempts = "scheduler_pod_scheduling_attempts"
 			all := read(m, attempts+"_count")
 			i := slices.IndexFunc(attemptBuckets, func(bound int) bool {

@@ -12,9 +12,6 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// profileSeconds is how long processes are profiled, from the arrival of the pods on.
-const profileSeconds = 10
-
 // profile starts a profile of each process that serves them, and returns a function that waits for their end and
 // saves the allocations since the start: two files for each in the report's directory.
 func (o options) profile(ctx context.Context, members []member) (wait func() error) {
@@ -24,7 +21,9 @@ func (o options) profile(ctx context.Context, members []member) (wait func() err
 	g, profiling := errgroup.WithContext(ctx)
 	each(members, func(i int, m member) {
 		path := filepath.Join(o.out, fmt.Sprintf("path-%s-%d.pprof", m.service, i))
-		g.Go(func() error { return save(profiling, m, fmt.Sprintf("profile?seconds=%d", profileSeconds), path) })
+		g.Go(func() error {
+			return save(profiling, m, fmt.Sprintf("profile?seconds=%.0f", o.profiled.Seconds()), path)
+		})
 	})
 	return func() error {
 		err := g.Wait()

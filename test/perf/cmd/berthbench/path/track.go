@@ -16,6 +16,9 @@ import (
 // ownService is this program's name in reports: it makes the facts and accepts the binds.
 const ownService = "generator and sink"
 
+// everything is the name, in reports, of one process with all services and stores.
+const everything = "berth"
+
 // track is everything one run needs.
 type track struct {
 	*contend.Ground
@@ -46,10 +49,30 @@ func (m *measurement) openStores(ctx context.Context, s setting) (t *track, err 
 	if _, err := t.api.AddPods(m.standing(s.Full)); err != nil {
 		return t, err
 	}
+	if m.together {
+		return t, t.startTogether(ctx)
+	}
+	return t, t.startApart(ctx)
+}
+
+// startTogether starts one process with all services and stores.
+func (t *track) startTogether(ctx context.Context) error {
+	cfg := harness.UpConfig{Kubeconfig: t.Kubeconfig(), DataDir: filepath.Join(t.Dir, "data"), LogDir: t.Dir,
+		Shards: t.setting.Shards, Binders: t.all.binders, Config: t.Config, Args: t.observing("scheduler")}
+	berth, err := t.all.programs.Up(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	t.add(member{service: everything, pids: []int{berth.PID()}, berth: berth}, berth.Stop)
+	return nil
+}
+
+// startApart starts the stores, and then a process for each service.
+func (t *track) startApart(ctx context.Context) error {
 	for _, name := range []string{"etcd", "nats"} {
-		store, err := m.programs.StartStore(ctx, name, filepath.Join(t.Dir, name))
+		store, err := t.all.programs.StartStore(ctx, name, filepath.Join(t.Dir, name))
 		if err != nil {
-			return t, err
+			return err
 		}
 		t.add(member{service: name, pids: store.PIDs}, store.Stop)
 		t.urls[name] = store.URL
@@ -66,16 +89,16 @@ func (m *measurement) open(ctx context.Context, s setting) (t *track, err error)
 	for _, replicas := range []struct {
 		service string
 		n       int
-	}{{"queue", 1}, {"scheduler", s.Shards}, {"binder", m.binders}} {
+	}{{"queue", 1}, {"scheduler", t.setting.Shards}, {"binder", t.all.binders}} {
 		for i := range replicas.n {
 			berth, err := t.run(ctx, replicas.service, fmt.Sprintf("%s-%d", replicas.service, i))
 			if err != nil {
-				return t, err
+				return err
 			}
 			t.add(member{service: replicas.service, pids: []int{berth.PID()}, berth: berth}, berth.Stop)
 		}
 	}
-	return t, nil
+	return nil
 }
 
 func (t *track) add(m member, stop func(context.Context) error) {
@@ -84,18 +107,23 @@ func (t *track) add(m member, stop func(context.Context) error) {
 }
 
 func (t *track) run(ctx context.Context, service, name string) (*harness.Berth, error) {
-	cfg := harness.RunConfig{Service: service, Name: name, LogDir: t.Dir,
-		NATS: t.urls["nats"], Etcd: t.urls["etcd"], Args: []string{"--config", t.Config}}
+	cfg := harness.RunConfig{Service: service, Name: name, LogDir: t.Dir, NATS: t.urls["nats"], Etcd: t.urls["etcd"],
+		Args: append([]string{"--config", t.Config}, t.observing(service)...)}
 	if service != "scheduler" {
 		cfg.Kubeconfig = t.Kubeconfig()
 	}
+	return t.all.programs.Run(ctx, cfg)
+}
+
+// observing returns the flags of a service that the setting and --profiling require.
+func (t *track) observing(service string) (args []string) {
 	if t.setting.Observed == nothing && service == "scheduler" {
-		cfg.Args = append(cfg.Args, "--no-evidence")
+		args = append(args, "--no-evidence")
 	}
 	if t.all.profiling {
-		cfg.Args = append(cfg.Args, "--profiling")
+		args = append(args, "--profiling")
 	}
-	return t.all.programs.Run(ctx, cfg)
+	return args
 }
 
 // late is the processor time that one more shard takes until it has applied all facts there are.
