@@ -37,8 +37,8 @@ type member struct {
 	berth *harness.Berth
 }
 
-// openStores starts the sink and the stores. The track has to be closed, even after an error.
-func (m *measurement) openStores(ctx context.Context, s setting) (t *track, err error) {
+// openSink starts the sink. The track has to be closed, even after an error.
+func (m *measurement) openSink(s setting) (t *track, err error) {
 	t = &track{all: m, setting: s, urls: map[string]string{}}
 	if t.Ground, err = contend.NewGround(m.programs, ""); err != nil {
 		return t, err
@@ -46,13 +46,38 @@ func (m *measurement) openStores(ctx context.Context, s setting) (t *track, err 
 	if t.api, err = t.StartSink(bench.Nodes(m.nodes)); err != nil {
 		return t, err
 	}
-	if _, err := t.api.AddPods(m.standing(s.Full)); err != nil {
+	_, err = t.api.AddPods(m.standing(s.Full))
+	return t, err
+}
+
+// openStores starts the sink and the stores. The track has to be closed, even after an error.
+func (m *measurement) openStores(ctx context.Context, s setting) (t *track, err error) {
+	if t, err = m.openSink(s); err != nil {
 		return t, err
 	}
+	for _, name := range []string{"etcd", "nats"} {
+		store, err := m.programs.StartStore(ctx, name, filepath.Join(t.Dir, name))
+		if err != nil {
+			return t, err
+		}
+		t.add(member{service: name, pids: store.PIDs}, store.Stop)
+		t.urls[name] = store.URL
+	}
+	return t, nil
+}
+
+// open starts the sink, the stores and the services, together or apart. The track has to be closed, even after an error.
+func (m *measurement) open(ctx context.Context, s setting) (t *track, err error) {
 	if m.together {
+		if t, err = m.openSink(s); err != nil {
+			return t, err
+		}
 		return t, t.startTogether(ctx)
 	}
-	return t, t.startApart(ctx)
+	if t, err = m.openStores(ctx, s); err != nil {
+		return t, err
+	}
+	return t, t.startServices(ctx)
 }
 
 // startTogether starts one process with all services and stores.
@@ -67,25 +92,8 @@ func (t *track) startTogether(ctx context.Context) error {
 	return nil
 }
 
-// startApart starts the stores, and then a process for each service.
-func (t *track) startApart(ctx context.Context) error {
-	for _, name := range []string{"etcd", "nats"} {
-		store, err := t.all.programs.StartStore(ctx, name, filepath.Join(t.Dir, name))
-		if err != nil {
-			return err
-		}
-		t.add(member{service: name, pids: store.PIDs}, store.Stop)
-		t.urls[name] = store.URL
-	}
-	return t, nil
-}
-
-// open starts the sink, the stores and the services. The track has to be closed, even after an error.
-func (m *measurement) open(ctx context.Context, s setting) (t *track, err error) {
-	if t, err = m.openStores(ctx, s); err != nil {
-		return t, err
-	}
-	// The other services are ready once the queue's facts exist.
+// startServices starts a process for each service. The other services are ready once the queue's facts exist.
+func (t *track) startServices(ctx context.Context) error {
 	for _, replicas := range []struct {
 		service string
 		n       int
