@@ -25,6 +25,8 @@ type application struct {
 	reader podReader
 	// byUID and byName are the tables of pods.
 	byUID, byName *podLookup
+	// applied counts the facts of the store, with those of this application.
+	applied uint64
 	// partial: facts of kinds of a later version were left out.
 	partial bool
 	// unreadable is the reason why the first unreadable fact cannot be read.

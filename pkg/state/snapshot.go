@@ -20,6 +20,7 @@ type Snapshot struct {
 	// read is a read-only transaction. Lookups do not change it, so goroutines may share it.
 	read     *memdb.Txn
 	position Position
+	applied  uint64
 	partial  bool
 	// unreadable explains why the fact at the position's hole cannot be read.
 	unreadable error
@@ -27,6 +28,9 @@ type Snapshot struct {
 
 // Position returns the position of this state in the log.
 func (s *Snapshot) Position() Position { return s.position }
+
+// Applied returns how many facts the store has applied since it was made, of whatever effect.
+func (s *Snapshot) Applied() uint64 { return s.applied }
 
 // Behind returns the same state with a barrier: progress is undefined until the position has reached the sequence. A
 // barrier only moves forward; see Store.SetBarrier.

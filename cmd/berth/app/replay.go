@@ -210,17 +210,17 @@ func (r *replayCommand) selection(
 		// log is read only once more.
 		share := float64(r.sample) / float64(max(total, 1))
 		return func(rec eventlog.Record, _ *events.Decision) bool {
-			return share >= 1 || float64(mix(rec.Sequence, r.seed)) < share*math.MaxUint64
+			return share >= 1 || float64(mix(rec, r.seed)) < share*math.MaxUint64
 		}, nil
 	}
 	return nil, nil
 }
 
-// mix hashes a sequence, so that records are sampled independently of their content: the same seed selects the same
+// mix hashes a position, so that records are sampled independently of their content: the same seed selects the same
 // decisions of the same log. The factor (2^64 divided by the golden ratio) spreads FNV's weak upper bits.
-func mix(sequence, seed uint64) uint64 {
+func mix(r eventlog.Record, seed uint64) uint64 {
 	h := fnv.New64a()
-	_, _ = fmt.Fprint(h, seed, " ", sequence) // a hash never fails
+	_, _ = fmt.Fprint(h, seed, " ", r.Sequence, " ", r.Index) // a hash never fails
 	return h.Sum64() * 0x9e3779b97f4a7c15
 }
 
