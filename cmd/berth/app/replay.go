@@ -72,7 +72,8 @@ func newReplayCommand() *cobra.Command {
 		"KubeSchedulerConfiguration of the shards; default: that of the bundle, otherwise one profile, default-scheduler")
 	f.StringVar(&r.pod, "pod", "", "[NAMESPACE/]NAME or UID: all decisions about this pod")
 	f.StringVar(&r.at, "at", "",
-		"sequence number in the stream DECISIONS, or time (RFC 3339): the first decision at or after it")
+		"sequence number in the stream DECISIONS, or time (RFC 3339): the first decision at or after it;\n"+
+			"17.2 is the third decision in the frame 17")
 	f.BoolVar(&r.all, "all", false, "all decisions")
 	f.IntVar(&r.sample, "sample", 0, "approximate number of decisions to choose at random")
 	f.Uint64Var(&r.seed, "seed", 0, "seed of the random choice of --sample")
@@ -238,8 +239,15 @@ func (r *replayCommand) firstFrom() (func(eventlog.Record, *events.Decision) boo
 			return true
 		}
 	}
-	if sequence, err := strconv.ParseUint(r.at, 10, 64); err == nil {
-		return first(func(rec eventlog.Record) bool { return rec.Sequence >= sequence }), nil
+	number, index, _ := strings.Cut(r.at, ".")
+	if sequence, err := strconv.ParseUint(number, 10, 64); err == nil {
+		in, err := strconv.Atoi(cmp.Or(index, "0"))
+		if err != nil || in < 0 {
+			return nil, fmt.Errorf("--at: %q: want a sequence, and behind a dot the place in its frame", r.at)
+		}
+		return first(func(rec eventlog.Record) bool {
+			return rec.Sequence > sequence || rec.Sequence == sequence && rec.Index >= in
+		}), nil
 	}
 	at, err := time.Parse(time.RFC3339, r.at)
 	if err != nil {

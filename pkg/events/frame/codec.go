@@ -36,6 +36,9 @@ var keys = [...]string{
 	11: eventlog.HeaderProgress, 12: eventlog.HeaderEpoch, 13: eventlog.HeaderCause, 14: eventlog.HeaderTraceParent,
 }
 
+// usualFields is the number of fields that the header of a fact has.
+const usualFields = 11
+
 // numberOf returns the number of the field of a key, fieldOther if it has none of its own.
 func numberOf(key string) protowire.Number {
 	for number, known := range keys {
@@ -136,7 +139,7 @@ func Decode(version string, stored eventlog.Record) []eventlog.Record {
 		return []eventlog.Record{blank(stored)}
 	}
 	records := make([]eventlog.Record, len(raw))
-	fields := make([]eventlog.HeaderField, 0, len(raw)*len(keys))
+	fields := make([]eventlog.HeaderField, 0, len(raw)*usualFields)
 	for i, content := range raw {
 		r := &records[i]
 		*r = blank(stored)

@@ -109,9 +109,18 @@ func common(subject, other string) string {
 	return strings.Join(tokens, ".")
 }
 
-// covers reports whether a record with a subject may be in a frame with a subject.
+// covers reports whether a record with a subject may be in a frame with a subject. It is called for every record that is
+// read, and allocates nothing.
 func covers(frame, record string) bool {
-	return frame == record || together(frame, record) && common(frame, record) == frame
+	for first := true; frame != record; first = false {
+		wide, frames, more := strings.Cut(frame, ".")
+		token, records, others := strings.Cut(record, ".")
+		if more != others || wide != token && (first || !more || wide != Many) {
+			return false
+		}
+		frame, record = frames, records
+	}
+	return true
 }
 
 // Filters returns the filters that match the frames of several records in which a record may be that a filter matches:

@@ -265,3 +265,25 @@ func BenchmarkDecode(b *testing.B) {
 		})
 	}
 }
+
+// TestCovers: a frame covers the records that leave its subject as it is, and no others.
+func TestCovers(t *testing.T) {
+	token := rapid.SampledFrom([]string{"a", "b", frame.Many})
+	subject := rapid.Custom(func(t *rapid.T) string {
+		return strings.Join(rapid.SliceOfN(token, 1, 4).Draw(t, "tokens"), ".")
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		wide, record := subject.Draw(t, "frame"), subject.Draw(t, "record")
+		want := wide == record
+		if mayShare(wide, record) {
+			want = frame.Subject([]eventlog.Message{{Subject: wide}, {Subject: record}}) == wide
+		}
+		m := []eventlog.Message{{Subject: record}, {Subject: record + ".x"}} // the subject is written with the record
+		records := frame.Decode(frame.Version, eventlog.Record{
+			Message: eventlog.Message{Subject: wide, Data: frame.Encode(m, 0)}, Sequence: 1,
+		})
+		if got := records[0].Subject == record; got != want && wide != record {
+			t.Fatalf("a frame %s with a record %s: covered %t, want %t", wide, record, got, want)
+		}
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -85,18 +86,23 @@ func (s search) framesAbout(ctx context.Context, q eventlog.Query) ([]eventlog.R
 	return found, nil
 }
 
-// scan returns the sequences of the messages that match one of some filters, and whose header is wanted.
+// scan returns the sequences of the messages that match one of some filters, and whose header is wanted. It ends at the
+// end of the stream as of its beginning.
 func (s search) scan(
 	ctx context.Context, filters []string, wanted func(nats.Header) bool,
 ) (sequences []uint64, err error) {
-	consumer, err := s.js.OrderedConsumer(ctx, s.stream.CachedInfo().Config.Name, jetstream.OrderedConsumerConfig{
+	info, err := s.stream.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	consumer, err := s.js.OrderedConsumer(ctx, info.Config.Name, jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverAllPolicy, FilterSubjects: filters, HeadersOnly: true,
 		InactiveThreshold: consumerTTL, MaxResetAttempts: resetAttempts,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if info := consumer.CachedInfo(); info == nil || info.NumPending == 0 {
+	if found := consumer.CachedInfo(); found == nil || found.NumPending == 0 {
 		return nil, nil
 	}
 	messages, err := consumer.Messages(jetstream.PullMaxMessages(scanAhead))
@@ -105,7 +111,14 @@ func (s search) scan(
 	}
 	defer messages.Stop()
 	for {
-		m, err := messages.Next(jetstream.NextContext(ctx))
+		m, err := nextOf(ctx, messages)
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			// Retention may have deleted what was to come.
+			if found, err := consumer.Info(ctx); err != nil || found.NumPending == 0 {
+				return sequences, err
+			}
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -116,11 +129,21 @@ func (s search) scan(
 		if wanted(m.Headers()) {
 			sequences = append(sequences, meta.Sequence.Stream)
 		}
-		if meta.NumPending == 0 {
+		if meta.NumPending == 0 || meta.Sequence.Stream >= info.State.LastSeq {
 			return sequences, nil
 		}
 	}
 }
+
+// nextOf returns the next message, or context.DeadlineExceeded if there is none for a while.
+func nextOf(ctx context.Context, messages jetstream.MessagesContext) (jetstream.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, scanPatience)
+	defer cancel()
+	return messages.Next(jetstream.NextContext(ctx))
+}
+
+// scanPatience is how long a scan waits for a message before it asks whether there is one.
+const scanPatience = 2 * time.Second
 
 // scanAhead is how many headers a scan requests in advance.
 const scanAhead = 8192
