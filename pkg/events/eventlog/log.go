@@ -95,6 +95,8 @@ type Record struct {
 	// them, counted from 0.
 	Sequence uint64
 	Index    int
+	// Frame is the subject of the frame, empty for a record that is a message by itself.
+	Frame string
 	// Time is when the log stored it, by the log's clock. It is for human readers, and for the age of a record
 	// where an error does no harm; never for other decisions.
 	Time time.Time

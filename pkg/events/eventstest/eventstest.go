@@ -189,7 +189,7 @@ func checkRecords(t testing.TB, records []eventlog.Record, first uint64, msgs []
 	for i, m := range msgs {
 		want[i] = eventlog.Record{Message: m, Sequence: first + uint64(i)}
 	}
-	options := cmp.Options{cmpopts.EquateEmpty(), wholeData, cmpopts.IgnoreFields(eventlog.Record{}, "Time")}
+	options := cmp.Options{cmpopts.EquateEmpty(), wholeData, cmpopts.IgnoreFields(eventlog.Record{}, "Time", "Frame")}
 	if diff := cmp.Diff(want, records, options); diff != "" {
 		t.Fatalf("records differ (-want +got):\n%s", diff)
 	}

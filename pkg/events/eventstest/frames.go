@@ -141,14 +141,17 @@ func testFrameOrder(t *testing.T, target Target) {
 	want := appendFrames(t, target.Log, eventlog.AnySequence, messages(1, 1), 1)
 	want = append(want, appendFrames(t, target.Log, eventlog.Tail{Sequence: 1}, messages(2, 2), 2)...)
 	most := messages(4, eventlog.MaxBatch)
-	want = append(want, appendFrames(t, target.Log, eventlog.Tail{Sequence: 2}, most, len(most))...)
+	sizes := append(slices.Repeat([]int{frame.MaxRecords}, eventlog.MaxBatch/frame.MaxRecords),
+		eventlog.MaxBatch%frame.MaxRecords)
+	want = append(want, appendFrames(t, target.Log, eventlog.Tail{Sequence: 2}, most, sizes...)...)
 	want = append(want, appendFrames(t, target.Log, eventlog.AnySequence, messages(2000, 64), 64)...)
-	for from := range uint64(4) {
+	last := want[len(want)-1].Sequence
+	for _, from := range []uint64{0, 1, 2, 9, last - 1} {
 		rest := slices.IndexFunc(want, func(r eventlog.Record) bool { return r.Sequence == from+1 })
 		checkFrames(t, take(t, mustRead(t, target.Log, eventlog.Facts, from+1), len(want)-rest), want[rest:])
 	}
-	r := mustRead(t, target.Log, eventlog.Facts, 5)
-	more := appendFrames(t, target.Log, eventlog.Tail{Sequence: 4}, messages(3000, 3), 3)
+	r := mustRead(t, target.Log, eventlog.Facts, last+1)
+	more := appendFrames(t, target.Log, eventlog.Tail{Sequence: last}, messages(3000, 3), 3)
 	checkFrames(t, take(t, r, 3), more)
 }
 
@@ -245,7 +248,7 @@ func testWholeFrames(t *testing.T, target Target) {
 	const appends = 40
 	sizes := map[uint64]int{}
 	for i := range appends {
-		size := 1 + i*i%97
+		size := 1 + i*i%frame.MaxRecords
 		last, err := target.Log.Append(within(t), eventlog.Facts, eventlog.AnySequence, messages(1000*i, size))
 		if err != nil {
 			t.Fatal(err)

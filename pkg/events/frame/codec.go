@@ -164,6 +164,7 @@ func Decode(version string, stored eventlog.Record) []eventlog.Record {
 func blank(stored eventlog.Record) eventlog.Record {
 	return eventlog.Record{
 		Message: eventlog.Message{Subject: stored.Subject}, Sequence: stored.Sequence, Time: stored.Time,
+		Frame: stored.Subject,
 	}
 }
 

@@ -1,6 +1,7 @@
 package frame
 
 import (
+	"cmp"
 	"iter"
 	"strings"
 
@@ -11,6 +12,8 @@ const (
 	// Many is the token in the subject of a frame for a token that is not the same in all of its records. No kind and
 	// no bucket is called like that.
 	Many = "many"
+	// MaxRecords is the maximum number of records in a frame. More make it no cheaper, and its subject longer.
+	MaxRecords = 64
 	// MaxBytes is the size of a frame, data and header, from which on no record is added to it. It bounds what a reader
 	// holds of a stream of large frames. A record that is larger has a frame of its own.
 	MaxBytes = 256 << 10
@@ -20,13 +23,13 @@ const (
 )
 
 // Split divides messages, in their order, into frames: consecutive messages with the same first and last token in
-// their subjects, at most eventlog.MaxBatch of them and at most MaxBytes, unless a single message is larger.
+// their subjects, at most MaxRecords of them and at most MaxBytes, unless a single message is larger.
 func Split(msgs []eventlog.Message) iter.Seq[[]eventlog.Message] {
 	return func(yield func([]eventlog.Message) bool) {
 		from, size := 0, 0
 		for i := range msgs {
 			bytes := sizeOf(msgs[i])
-			full := i-from == eventlog.MaxBatch || size+bytes > MaxBytes
+			full := i-from == MaxRecords || size+bytes > MaxBytes
 			if i > from && (full || !together(msgs[from].Subject, msgs[i].Subject)) {
 				if !yield(msgs[from:i:i]) {
 					return
@@ -72,19 +75,19 @@ func Subject(msgs []eventlog.Message) string {
 			subject = common(subject, msgs[i].Subject)
 		}
 	}
-	return subject
+	if len(msgs) == 1 {
+		return subject
+	}
+	end := strings.LastIndexByte(subject, '.')
+	before := strings.LastIndexByte(subject[:max(end, 0)], '.')
+	if before < 0 {
+		return subject // two tokens, of which none may change
+	}
+	return subject[:before+1] + Many + objects(msgs) + subject[end:]
 }
 
-// SubjectOf is Subject for the records of a frame.
-func SubjectOf(records []eventlog.Record) string {
-	subject := records[0].Subject
-	for i := 1; i < len(records); i++ {
-		if records[i].Subject != subject {
-			subject = common(subject, records[i].Subject)
-		}
-	}
-	return subject
-}
+// SubjectOf returns the subject of the message that has some records, which are all that it has.
+func SubjectOf(records []eventlog.Record) string { return cmp.Or(records[0].Frame, records[0].Subject) }
 
 // Tail returns the tail that the append of some messages leaves. framed is eventlog.Log.Frames of the stream, and last
 // what Append has returned.
@@ -109,13 +112,13 @@ func common(subject, other string) string {
 	return strings.Join(tokens, ".")
 }
 
-// covers reports whether a record with a subject may be in a frame with a subject. It is called for every record that is
-// read, and allocates nothing.
+// covers reports whether a record with a subject may be in a frame with a subject. It is called for every record that
+// is read, and allocates nothing.
 func covers(frame, record string) bool {
 	for first := true; frame != record; first = false {
 		wide, frames, more := strings.Cut(frame, ".")
 		token, records, others := strings.Cut(record, ".")
-		if more != others || wide != token && (first || !more || wide != Many) {
+		if more != others || wide != token && (first || !more || !strings.HasPrefix(wide, Many)) {
 			return false
 		}
 		frame, record = frames, records
@@ -123,24 +126,26 @@ func covers(frame, record string) bool {
 	return true
 }
 
-// Filters returns the filters that match the frames of several records in which a record may be that a filter matches:
-// any of the filter's tokens except the first and the last may be Many in them. The filter itself is not among them.
+// Filters returns the filters that match the frames of several records in which a record may be that a filter matches,
+// among them frames that MayHave excludes. The filter itself is not one of them, unless it matches all of these frames.
 func Filters(filter string) []string {
 	tokens := strings.Split(filter, ".")
 	var filters []string
-	var add func(i int, chosen []string, changed bool)
-	add = func(i int, chosen []string, changed bool) {
+	var add func(i int, chosen []string)
+	add = func(i int, chosen []string) {
 		switch {
 		case i == len(tokens):
-			if changed {
-				filters = append(filters, strings.Join(chosen, "."))
-			}
+			filters = append(filters, strings.Join(chosen, "."))
 			return
-		case i > 0 && i < len(tokens)-1 && tokens[i] != "*":
-			add(i+1, append(chosen[:i:i], Many), true)
+		case i == 0 || i == len(tokens)-1 || tokens[i] == "*":
+		case i == len(tokens)-2:
+			add(i+1, append(chosen[:i:i], "*"))
+			return
+		default:
+			add(i+1, append(chosen[:i:i], Many))
 		}
-		add(i+1, append(chosen[:i:i], tokens[i]), changed)
+		add(i+1, append(chosen[:i:i], tokens[i]))
 	}
-	add(0, nil, false)
+	add(0, nil)
 	return filters
 }

@@ -402,9 +402,6 @@ func encodeFrames(expect eventlog.Tail, parts iter.Seq[[]eventlog.Message]) (wir
 			Subject: frame.Subject(part), Data: frame.Encode(part, position),
 			Header: nats.Header{frame.HeaderFrame: frameVersion},
 		}
-		if len(part) > 1 {
-			m.Header[frame.HeaderObjects] = []string{frame.Objects(part)}
-		}
 		wire = append(wire, m)
 	}
 	return wire

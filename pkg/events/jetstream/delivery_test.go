@@ -2,6 +2,8 @@ package jetstream_test
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"runtime"
 	"slices"
 	"syscall"
 	"testing"
@@ -58,13 +60,16 @@ func BenchmarkDelivery(b *testing.B) {
 }
 
 // BenchmarkAbout is a search for one pod of 150,000 with three facts each, 300 MB, by how many facts an append has: in
-// about one of 16,384 buckets of records, or in the headers of the frames.
+// one of 16,384 buckets of records, or by the subjects of the frames.
 func BenchmarkAbout(b *testing.B) {
 	const all, facts, object = 150000, 3, 600
 	for _, c := range []struct {
 		format jetstream.Format
 		size   int
-	}{{jetstream.FormatRecords, 1000}, {jetstream.FormatFrames, 4}, {jetstream.FormatFrames, 16}, {jetstream.FormatFrames, 64}} {
+	}{
+		{jetstream.FormatRecords, 1000}, {jetstream.FormatFrames, 4}, {jetstream.FormatFrames, 16},
+		{jetstream.FormatFrames, 64},
+	} {
 		b.Run(fmt.Sprintf("%s/append=%d", c.format, c.size), func(b *testing.B) {
 			n := newServer(b, nil)
 			l := open(b, jetstream.Config{URLs: []string{n.url()}, Logger: quiet, Format: c.format})
@@ -72,8 +77,11 @@ func BenchmarkAbout(b *testing.B) {
 			for i := range names {
 				names[i] = fmt.Sprint("0f1e2d3c-4b5a-6978-8796-", i)
 			}
+			shuffle := rand.New(rand.NewPCG(1, 2))
+			order := slices.Clone(names)
 			for range facts {
-				for some := range slices.Chunk(names, c.size) {
+				shuffle.Shuffle(all, func(i, j int) { order[i], order[j] = order[j], order[i] })
+				for some := range slices.Chunk(order, c.size) {
 					msgs := pods(some...)
 					for i := range msgs {
 						msgs[i].Data = make([]byte, object)
@@ -83,6 +91,9 @@ func BenchmarkAbout(b *testing.B) {
 					}
 				}
 			}
+			runtime.GC()
+			var memory runtime.MemStats
+			runtime.ReadMemStats(&memory)
 			before, at := processorTime(b), 0
 			for b.Loop() {
 				at = (at + 7919) % all
@@ -92,6 +103,7 @@ func BenchmarkAbout(b *testing.B) {
 				}
 			}
 			b.ReportMetric(float64((processorTime(b)-before).Milliseconds())/float64(b.N), "cpu-ms/op")
+			b.ReportMetric(float64(memory.HeapAlloc>>20), "MB-heap")
 		})
 	}
 }

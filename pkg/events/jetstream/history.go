@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -17,6 +16,10 @@ import (
 )
 
 var _ eventlog.History = (*Log)(nil)
+
+// subjectsTimeout bounds a list of subjects. There is one for each frame of several records that the stream keeps,
+// which may be some hundred thousand.
+const subjectsTimeout = 30 * time.Second
 
 // fewSubjects bounds the subjects that are read one by one.
 const fewSubjects = 32
@@ -59,94 +62,29 @@ type search struct {
 }
 
 // framesAbout returns the records of the frames that may have some that a query selects, and whose subject its filter
-// does not match. It reads the headers of all frames of several records, and then those frames of which the header says
-// that they may have a record about the object.
-func (s search) framesAbout(ctx context.Context, q eventlog.Query) ([]eventlog.Record, error) {
-	filters := frame.Filters(q.Filter)
-	if len(filters) == 0 {
-		return nil, nil
-	}
-	sequences, err := s.scan(ctx, filters, func(h nats.Header) bool {
-		return frame.MayHave(h.Get(frame.HeaderObjects), q.UID)
-	})
-	if err != nil {
-		return nil, err
-	}
-	var found []eventlog.Record
-	for _, sequence := range sequences {
-		m, err := s.stream.GetMsg(ctx, sequence)
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			continue // deleted since
+// does not match. The server lists the subjects of all frames, and only those that may have the object are read.
+func (s search) framesAbout(ctx context.Context, q eventlog.Query) (found []eventlog.Record, err error) {
+	for _, filter := range frame.Filters(q.Filter) {
+		if filter == q.Filter {
+			continue
 		}
+		subjects, err := s.subjects(ctx, filter)
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, s.records(m)...)
+		for subject, n := range subjects {
+			if !frame.MayHave(subject, q.UID) || eventlog.Matches(q.Filter, subject) {
+				continue
+			}
+			records, err := s.following(ctx, subject, 1, int(n))
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, records...)
+		}
 	}
 	return found, nil
 }
-
-// scan returns the sequences of the messages that match one of some filters, and whose header is wanted. It ends at the
-// end of the stream as of its beginning.
-func (s search) scan(
-	ctx context.Context, filters []string, wanted func(nats.Header) bool,
-) (sequences []uint64, err error) {
-	info, err := s.stream.Info(ctx)
-	if err != nil {
-		return nil, err
-	}
-	consumer, err := s.js.OrderedConsumer(ctx, info.Config.Name, jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverAllPolicy, FilterSubjects: filters, HeadersOnly: true,
-		InactiveThreshold: consumerTTL, MaxResetAttempts: resetAttempts,
-	})
-	if err != nil {
-		return nil, err
-	}
-	if found := consumer.CachedInfo(); found == nil || found.NumPending == 0 {
-		return nil, nil
-	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(scanAhead))
-	if err != nil {
-		return nil, err
-	}
-	defer messages.Stop()
-	for {
-		m, err := nextOf(ctx, messages)
-		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			// Retention may have deleted what was to come.
-			if found, err := consumer.Info(ctx); err != nil || found.NumPending == 0 {
-				return sequences, err
-			}
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		meta, err := m.Metadata()
-		if err != nil {
-			return nil, err
-		}
-		if wanted(m.Headers()) {
-			sequences = append(sequences, meta.Sequence.Stream)
-		}
-		if meta.NumPending == 0 || meta.Sequence.Stream >= info.State.LastSeq {
-			return sequences, nil
-		}
-	}
-}
-
-// nextOf returns the next message, or context.DeadlineExceeded if there is none for a while.
-func nextOf(ctx context.Context, messages jetstream.MessagesContext) (jetstream.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, scanPatience)
-	defer cancel()
-	return messages.Next(jetstream.NextContext(ctx))
-}
-
-// scanPatience is how long a scan waits for a message before it asks whether there is one.
-const scanPatience = 2 * time.Second
-
-// scanAhead is how many headers a scan requests in advance.
-const scanAhead = 8192
 
 // about returns all records whose subjects match a filter, in stream order.
 func (s search) about(ctx context.Context, filter string) ([]eventlog.Record, error) {
@@ -194,6 +132,8 @@ func (s search) about(ctx context.Context, filter string) ([]eventlog.Record, er
 // subjects returns those that match a filter, with the number of their records. The server keeps these numbers in
 // memory, so the question costs no read of records.
 func (s search) subjects(ctx context.Context, filter string) (map[string]uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, subjectsTimeout)
+	defer cancel()
 	info, err := s.stream.Info(ctx, jetstream.WithSubjectFilter(filter))
 	if err != nil {
 		return nil, err
