@@ -488,6 +488,7 @@ presubmit: ## Run make test and the longer checks: race, reverts, chaos, linz, d
 bench: .bench-programs ## Run a few parts of bench-full once each, in ten minutes, and compare with the accepted outcomes
 	@$(BENCHFULL) run $(FULL) --runs 1 --out .build/bench/quick $(QUICK_PARTS)
 	@$(BENCHFULL) check --out .build/bench/quick
+	@go test -p 1 -run '^$$' -bench '^BenchmarkMany$$' -benchtime 300x ./pkg/events/jetstream
 
 .PHONY: bench-go
 bench-go: ## Run Go benchmarks of all modules (RUN=regexp)

@@ -50,16 +50,10 @@ func EncodeFact(f Fact) eventlog.Message {
 	}
 }
 
-// Place writes into a fact's message the sequence at which a fenced append is going to store it. DecodeFact refuses
-// the record at any other sequence: NATS lets a client that may read a stream request delivery of a record to any
-// subject, also to one of the stream, which then stores it again.
-func Place(m *eventlog.Message, sequence uint64) {
-	m.Header.Set(eventlog.HeaderPosition, strconv.FormatUint(sequence, 10))
-}
-
 // DecodeFact decodes what EncodeFact wrote, now, in an earlier version, or in a later one of the same schema; in
 // the last case the kind may be one that is not Known. The error is a *DecodeError. A record whose subject is not
-// that of its kind, or whose sequence is not the one from Place, is an error too: the queue has not written it.
+// that of its kind, or whose sequence is not the one for which the log has written it (eventlog.HeaderPosition), is an
+// error too: the queue has not written it.
 // Object shares the record's data.
 func DecodeFact(r eventlog.Record) (SequencedFact, error) {
 	d := decoder{record: r}
@@ -90,7 +84,7 @@ func DecodeFact(r eventlog.Record) (SequencedFact, error) {
 	if d.err != nil {
 		return SequencedFact{}, d.err
 	}
-	return SequencedFact{Sequence: r.Sequence, Fact: f}, nil
+	return SequencedFact{Sequence: r.Sequence, Index: r.Index, Fact: f}, nil
 }
 
 // checkFact checks that a fact satisfies what its op requires.

@@ -530,7 +530,7 @@ func TestARecordIsWhatItsSubjectSays(t *testing.T) {
 		checkDecodeError(t, m, true, "subject", subject)
 	}
 	m := fact()
-	events.Place(&m, 7)
+	m.Header.Set(eventlog.HeaderPosition, "7")
 	if _, err := events.DecodeFact(eventlog.Record{Message: m, Sequence: 7}); err != nil {
 		t.Errorf("a fact in its place: %v", err)
 	}

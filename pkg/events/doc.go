@@ -6,8 +6,9 @@
 // work. How a service reads the facts, and what it may conclude from its position, is in package state/follow.
 //
 // The way of a fact: the leading queue builds a Fact of a watch event, EncodeFact makes a message of it (the object
-// unchanged as data, everything else in the header), Place notes the sequence for which the fenced append is meant,
-// and a reader gets the record, checks its sequence and subject (DecodeFact) and applies it to its state.
+// unchanged as data, everything else in the header), the log stores what was at hand together as a frame (package
+// frame), with the sequence for which the fenced append is meant, and a reader gets the record, checks its subject
+// (DecodeFact) and applies it to its state.
 //
 // The messages are a stored format. A field may be added, and is zero in old records; the meaning of a field, a
 // word of an Op or of a kind, and a number in eventspb never change. Records of kinds that a version does not know
@@ -17,7 +18,7 @@
 // Guarantees of the log, all of them checked by the contract suite in eventstest:
 //
 //   - A stream is one totally ordered sequence. Sequences start at 1 and have no gaps except at the old end, where
-//     retention deletes records.
+//     retention deletes records. The records of a frame share one, and are delivered together.
 //   - Append with an expected last sequence is atomic: it stores all messages of one call or none, with consecutive
 //     sequences. It is also a fence: a writer that has been deposed, or whose acknowledged tail was lost, gets
 //     eventlog.ErrWrongSequence and writes nothing.

@@ -87,8 +87,10 @@ func (f *Fact) StartsFromScratch() bool {
 	return f.Op == OpEpochBegin && f.Epoch > 0 && f.Progress == f.Epoch
 }
 
-// SequencedFact is a Fact with its position in the log.
+// SequencedFact is a Fact with its position in the log. All facts of a frame have its sequence, and are applied
+// together; Index is the place of a fact among them.
 type SequencedFact struct {
 	Sequence uint64
+	Index    int
 	Fact
 }

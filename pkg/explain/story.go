@@ -43,6 +43,8 @@ type Event struct {
 	Time time.Time
 	// Sequence is the sequence in the log of facts, or in that of decisions if Decision is set.
 	Sequence uint64
+	// Index is the place of the record in its frame, counted from 0.
+	Index int `json:",omitempty"`
 	// What names the event in a word or two; Detail is the rest.
 	What, Detail string `json:",omitempty"`
 	// Decision is set for an event that a service decided or carried out.
@@ -106,7 +108,7 @@ func (s *Story) addFacts(records []eventlog.Record) {
 		s.Namespace, s.Name = f.Namespace, f.Name
 		// Every event of one fact has its sequence and time.
 		add := func(what, detail string) {
-			s.Events = append(s.Events, Event{Time: r.Time, Sequence: r.Sequence, What: what, Detail: detail})
+			s.Events = append(s.Events, Event{Time: r.Time, Sequence: r.Sequence, Index: r.Index, What: what, Detail: detail})
 		}
 		if f.Op == events.OpDelete {
 			add("deleted", "")
@@ -217,7 +219,7 @@ func disruption(pod *corev1.Pod) string {
 func (s *Story) addDecision(r eventlog.Record, d *events.Decision) {
 	s.Namespace, s.Name = cmp.Or(s.Namespace, d.Pod.Namespace), cmp.Or(s.Name, d.Pod.Name)
 	s.Events = append(s.Events, Event{
-		Time: r.Time, Sequence: r.Sequence, What: string(d.Kind), Detail: detailOf(d), Decision: d,
+		Time: r.Time, Sequence: r.Sequence, Index: r.Index, What: string(d.Kind), Detail: detailOf(d), Decision: d,
 	})
 	switch d.Kind {
 	case events.DecisionBound:

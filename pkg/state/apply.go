@@ -24,6 +24,8 @@ type application struct {
 	changes Changes
 	// reader reuses its buffers for all pods of the application.
 	reader podReader
+	// applied counts the facts of the store, with those of this application.
+	applied uint64
 	// partial: facts of kinds of a later version were left out.
 	partial bool
 	// unreadable is the reason why the first unreadable fact cannot be read.

@@ -136,7 +136,7 @@ func Restore(data []byte) (*Store, error) {
 	if err := a.write(s); err != nil {
 		return nil, err
 	}
-	s.publish(p, partial, nil)
+	s.publish(p, &application{partial: partial})
 	return s, nil
 }
 

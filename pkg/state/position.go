@@ -77,7 +77,8 @@ func (p Position) String() string {
 	return b.String()
 }
 
-// next returns the position after fact f, which must be the one after p. It implements the rule about progress:
+// next returns the position after fact f, which must be the one after p: the first of the next sequence, or another
+// one of the frame at p. It implements the rule about progress:
 // progress comes only from the facts' Progress field, and a new epoch discards all of it. Inside the repair a kind
 // has progress from its marker on, because the items before it still carry the value of the previous epoch.
 //
@@ -85,8 +86,12 @@ func (p Position) String() string {
 // follow the previous one; the first fact of the log sets the epoch without a begin; any other change of the epoch
 // means that a tail was lost.
 func (p Position) next(f events.SequencedFact) (Position, error) {
-	if f.Sequence != p.Sequence+1 {
-		return p, &eventlog.ErrGap{Stream: eventlog.Facts, Want: p.Sequence + 1, Have: f.Sequence}
+	want := p.Sequence + 1
+	if f.Index > 0 {
+		want = p.Sequence
+	}
+	if f.Sequence != want {
+		return p, &eventlog.ErrGap{Stream: eventlog.Facts, Want: want, Have: f.Sequence}
 	}
 	first := p.Sequence == 0
 	p.Sequence = f.Sequence

@@ -21,6 +21,7 @@ type Snapshot struct {
 	read     *memdb.Txn
 	pods     podTable
 	position Position
+	applied  uint64
 	partial  bool
 	// unreadable explains why the fact at the position's hole cannot be read.
 	unreadable error
@@ -28,6 +29,9 @@ type Snapshot struct {
 
 // Position returns the position of this state in the log.
 func (s *Snapshot) Position() Position { return s.position }
+
+// Applied returns how many facts the store has applied since it was made, of whatever effect.
+func (s *Snapshot) Applied() uint64 { return s.applied }
 
 // Behind returns the same state with a barrier: progress is undefined until the position has reached the sequence. A
 // barrier only moves forward; see Store.SetBarrier.

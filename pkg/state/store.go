@@ -36,7 +36,7 @@ func New() *Store {
 	// bookkeeping for them.
 	s := &Store{db: db.Snapshot()}
 	s.read = s.db.Txn(false)
-	s.publish(Position{}, false, nil)
+	s.publish(Position{}, &application{})
 	return s
 }
 
@@ -87,8 +87,8 @@ type ObjectChange struct {
 	Before, After *Object
 }
 
-// Apply applies facts, which must be in sequence order, in one step: readers see all of them or none. It skips
-// facts whose sequence has been applied (I7).
+// Apply applies facts, which must be in sequence order and with all facts of a frame, in one step: readers see all of
+// them or none. It skips facts whose sequence has been applied (I7).
 //
 // On an error nothing changes: *eventlog.ErrGap when a sequence is skipped, *EpochError when an epoch changed unseen;
 // after either, the store must be rebuilt. A fact that cannot be read is a hole: the store continues to count
@@ -96,8 +96,10 @@ type ObjectChange struct {
 // (Position.Hole). Facts of unknown kinds are left out, see Snapshot.Partial.
 func (s *Store) Apply(facts []events.SequencedFact) (Changes, error) {
 	a := newApplication(s, s.Position())
+	before := s.Position().Sequence
+	applied := uint64(0)
 	for _, f := range facts {
-		if f.Sequence <= a.changes.Position.Sequence {
+		if f.Sequence <= before {
 			continue
 		}
 		next, err := a.changes.Position.next(f)
@@ -105,7 +107,7 @@ func (s *Store) Apply(facts []events.SequencedFact) (Changes, error) {
 			return Changes{}, err
 		}
 		var unreadable *FactError
-		switch err := a.applyAt(next, f); {
+		switch err := a.applyBehind(a.changes.Position, f); {
 		case errors.As(err, &unreadable):
 			next = next.behindHole()
 			a.unreadable = fmt.Errorf("state: fact %d: %w", f.Sequence, err)
@@ -113,29 +115,32 @@ func (s *Store) Apply(facts []events.SequencedFact) (Changes, error) {
 			return Changes{}, fmt.Errorf("state: fact %d: %w", f.Sequence, err)
 		}
 		a.changes.Position = next
+		applied++
 	}
 	if err := a.write(s); err != nil {
 		return Changes{}, err
 	}
-	s.publish(a.changes.Position, a.partial, a.unreadable)
+	a.applied = s.Snapshot().applied + applied
+	s.publish(a.changes.Position, a)
 	return a.changes, nil
 }
 
-// applyAt applies a fact that leads to a position, but nothing after a hole.
-func (a *application) applyAt(p Position, f events.SequencedFact) error {
-	if hole, there := p.Hole(); there && hole != f.Sequence {
+// applyBehind applies a fact after a position, but nothing after a hole.
+func (a *application) applyBehind(p Position, f events.SequencedFact) error {
+	if _, there := p.Hole(); there {
 		return nil
 	}
 	return a.apply(f.Fact)
 }
 
-// publish makes the state visible to readers. That a store is partial, or why a fact could not be read, stays true
-// for all later snapshots of the store: only a rebuild changes it.
-func (s *Store) publish(p Position, partial bool, unreadable error) {
+// publish makes the state visible to readers, with what an application found. That a store is partial, or why a fact
+// could not be read, stays true for all later snapshots of the store: only a rebuild changes it.
+func (s *Store) publish(p Position, a *application) {
+	partial, unreadable := a.partial, a.unreadable
 	if before := s.published.Load(); before != nil {
 		partial, unreadable = partial || before.partial, cmp.Or(before.unreadable, unreadable)
 	}
 	s.published.Store(&Snapshot{
-		read: s.read, pods: s.pods, position: p, partial: partial, unreadable: unreadable,
+		read: s.read, pods: s.pods, position: p, applied: a.applied, partial: partial, unreadable: unreadable,
 	})
 }

@@ -52,6 +52,59 @@ func TestStoreAgreesWithTwin(t *testing.T) {
 	})
 }
 
+// TestFramesEqualSingleFacts: the same facts in frames give the same content and progress, however the frames are cut
+// into batches and redelivered, and also behind a snapshot.
+func TestFramesEqualSingleFacts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		facts := statetest.Draw(t, historySteps).Facts
+		single, store := state.New(), state.New()
+		var done []events.SequencedFact
+		for sequence := uint64(1); len(facts) > 0; sequence++ {
+			size := rapid.IntRange(1, min(5, len(facts))).Draw(t, "frame")
+			apply(t, single, facts[:size])
+			for i, f := range facts[:size] {
+				done = append(done, events.SequencedFact{Sequence: sequence, Index: i, Fact: f.Fact})
+			}
+			facts = facts[size:]
+			if len(facts) > 0 && rapid.Bool().Draw(t, "with the next frame") {
+				continue
+			}
+			from := rapid.Uint64Range(1, store.Position().Sequence+1).Draw(t, "redelivered from")
+			apply(t, store, slices.DeleteFunc(slices.Clone(done),
+				func(f events.SequencedFact) bool { return f.Sequence < from }))
+			_, content, _ := strings.Cut(store.Describe(), "\n")
+			_, want, _ := strings.Cut(single.Describe(), "\n")
+			if content != want {
+				t.Fatalf("after frame %d (-want +got):\n%s", sequence, cmp.Diff(want, content))
+			}
+			for k := range events.Kinds() {
+				got, ok := store.Position().Progress(k)
+				if want, known := single.Position().Progress(k); got != want || ok != known {
+					t.Fatalf("after frame %d: progress of %s is %d, %t, want %d, %t", sequence, k, got, ok, want, known)
+				}
+			}
+			if n := store.Snapshot().Applied(); n > uint64(len(done)) || store.Position().Sequence != sequence {
+				t.Fatalf("%d facts applied of %d, at %d of %d", n, len(done), store.Position().Sequence, sequence)
+			}
+			if rapid.Bool().Draw(t, "restored") {
+				data, _, err := store.Marshal()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if store, err = state.Restore(data); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		torn := []events.SequencedFact{{Sequence: store.Position().Sequence + 1, Index: 1}}
+		torn[0].Op = events.OpEpochEnd
+		var gap *eventlog.ErrGap
+		if _, err := store.Apply(torn); !errors.As(err, &gap) {
+			t.Fatalf("the second fact of a frame without the first: %v, want a gap", err)
+		}
+	})
+}
+
 // TestReplayEqualsRestore (I4): a store restored from a snapshot taken at any position and brought up to date
 // equals one that applied all facts.
 func TestReplayEqualsRestore(t *testing.T) {
@@ -252,6 +305,30 @@ func checkHole(t *testing.T, name string, s *state.Snapshot) {
 	for pod, want := range map[string]bool{"uid-a": true, "uid-b": true, "uid-c": false, "uid-d": false} {
 		if _, there := s.Pod(pod); there != want {
 			t.Errorf("%s: %s is there: %t, want %t", name, pod, there, want)
+		}
+	}
+}
+
+// A hole in a frame hides what comes after it in the frame, and keeps what comes before.
+func TestAHoleInAFrame(t *testing.T) {
+	var h statetest.History
+	for _, name := range []string{"a", "b", "c", "d"} {
+		h.Upsert(events.KindPod, statetest.Pod("default", name))
+	}
+	facts := slices.Clone(h.Facts)
+	for i := range facts {
+		facts[i].Sequence, facts[i].Index = 1, i
+	}
+	facts[2].Fact = events.Fact{Op: events.OpUnreadable, Cause: "poison"}
+	store := state.New()
+	apply(t, store, facts)
+	at, hole := store.Position().Hole()
+	if !hole || at != 1 || store.Position().Sequence != 1 {
+		t.Errorf("a hole at %d, at %s", at, store.Position())
+	}
+	for i, f := range facts {
+		if _, there := store.Snapshot().Pod(h.Facts[i].UID); there != (i < 2) {
+			t.Errorf("%s is there: %t", f.UID, there)
 		}
 	}
 }

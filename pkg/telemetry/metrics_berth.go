@@ -31,7 +31,7 @@ var (
 	partitionMoves = berth.counterVec("partition_moves_total",
 		"Number of partitions that the queue moved between shards, by reason: backlog, silent, gone, even.", "reason")
 	factLag = berth.gaugeVec("fact_lag_records",
-		"Number of records between the last fact in the log and the last one applied, by member.", "member")
+		"Number of messages of the log of facts, of one fact or several, that are not applied yet, by member.", "member")
 	nodesUnusable = berth.gaugeVec("nodes_unusable",
 		"Number of nodes that a member may not use until the facts it has applied reach their high-water "+
 			"mark, by member.", "member")

@@ -149,13 +149,13 @@ func decisionsOf(ctx context.Context, log eventlog.Log, uid string) ([]timedDeci
 			if d.Pod.UID == uid {
 				found = append(found, timedDecision{Decision: d.Decision, at: r.Time})
 			}
-			if r.Sequence < last {
-				continue
-			}
-			if len(found) == 0 {
-				return nil, errors.New("the decisions log has nothing about the pod")
-			}
-			return found, nil
 		}
+		if records[len(records)-1].Sequence < last {
+			continue
+		}
+		if len(found) == 0 {
+			return nil, errors.New("the decisions log has nothing about the pod")
+		}
+		return found, nil
 	}
 }

@@ -74,9 +74,12 @@ func (c *cluster) closeEmpty(w *world) {
 
 // hesitates returns how many of the next facts a process gets at once: some of them. In a restarted run a shard gets
 // the facts up to the last node that was closed, and is cut off from the log then.
-func (p *proc) hesitates(from uint64, facts int) int {
+func (p *proc) hesitates(records []eventlog.Record) int {
 	w := p.w
-	upTo := int(w.cluster.before) - int(from) + 1
+	facts, upTo := len(records), 0
+	for upTo < facts && records[upTo].Sequence <= w.cluster.before {
+		upTo++
+	}
 	if p.role != "scheduler" || upTo < 1 || upTo >= facts || !w.chance(85) {
 		return 1 + w.rng.IntN(facts)
 	}

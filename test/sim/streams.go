@@ -126,7 +126,7 @@ func (s *streams) take(from uint64) (follow.Batch, bool, error) {
 	w := s.p.w
 	records, err := w.records(eventlog.Facts, from)
 	if err == nil && w.faults.on {
-		records = records[:s.p.hesitates(from, len(records))]
+		records = whole(records, s.p.hesitates(records))
 	}
 	var facts []events.SequencedFact
 	if err == nil {
@@ -185,6 +185,14 @@ func (w *world) records(stream eventlog.Stream, from uint64) ([]eventlog.Record,
 	return slices.Clone(records), err
 }
 
+// whole returns the first n records, and those that share a frame with the last of them: a reader gets whole frames.
+func whole(records []eventlog.Record, n int) []eventlog.Record {
+	for n < len(records) && records[n].Index > 0 {
+		n++
+	}
+	return records[:n]
+}
+
 // readDecisions returns the next batch of the log of decisions; caughtUp reports that there is no more at the moment.
 func (s *streams) readDecisions() (out []events.SequencedDecision, caughtUp bool, err error) {
 	w := s.p.w
@@ -206,7 +214,7 @@ func (s *streams) readDecisions() (out []events.SequencedDecision, caughtUp bool
 		return nil, false, err
 	}
 	if w.faults.on {
-		records = records[:1+w.rng.IntN(len(records))]
+		records = whole(records, 1+w.rng.IntN(len(records)))
 	}
 	for _, r := range records {
 		d, err := events.DecodeOutcome(r)

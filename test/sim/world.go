@@ -209,7 +209,10 @@ func newWorld(ctx context.Context, o Options) (*world, error) {
 		},
 	}
 	w.environment = environment{api: newAPI(), store: mem.New(), leases: leases{map[int64]time.Duration{}}}
-	w.log = memlog.New(memlog.Options{Now: func() time.Time { return base.Add(w.now) }})
+	// The log of every other seed has frames.
+	w.log = memlog.New(memlog.Options{
+		Frames: o.Seed%2 == 1, Now: func() time.Time { return base.Add(w.now) },
+	})
 	var err error
 	if w.profiles, err = profiles(); err != nil {
 		return nil, err

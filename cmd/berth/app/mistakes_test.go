@@ -40,13 +40,14 @@ func TestAllMistakesAtOnce(t *testing.T) {
 	for name, c := range map[string]struct{ args, want []string }{
 		"up": {
 			append([]string{
-				"up", "--shards", "99", "--binders", "0", "--nats-replicas", "6", "--descheduling-interval", "-1s",
+				"up", "--shards", "99", "--binders", "0", "--nats-replicas", "6", "--nats-format", "x",
+				"--descheduling-interval", "-1s",
 				"--http-address", "nowhere", "--etcd-prefix", "berth", "--log-level", "loud", "--log-format", "xml",
 				"--nats-cert-file", "a", "--etcd-key-file", "b", "--http-cert-file", "c", "--keep-place", "1h",
 				"--collect-after", "1ms", "--scheduled-events", "some", "--kubeconfig", filepath.Join(t.TempDir(), "none"),
 			}, files...),
 			append([]string{
-				"--shards: 99", "--binders: 0", "--nats-replicas: 6", "--descheduling-interval: -1s",
+				"--shards: 99", "--binders: 0", "--nats-replicas: 6", `--nats-format: "x"`, "--descheduling-interval: -1s",
 				`--http-address: "nowhere"`, `--etcd-prefix: "berth"`, "--log-level: ", "--log-format: ",
 				"--nats-cert-file and --nats-key-file", "--etcd-cert-file and --etcd-key-file", "--nats-cert-file: stat a",
 				"--etcd-key-file: stat b", "--http-cert-file and --http-key-file", "--keep-place: ", "--collect-after: ",

@@ -19,6 +19,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/serve"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
+	"github.com/berth-scheduler/berth/pkg/events/jetstream"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/binder"
 	"github.com/berth-scheduler/berth/services/descheduler"
@@ -109,6 +110,8 @@ type natsFlags struct {
 	urls []string
 	// replicas is the number of replicas of each stream; 0 leaves streams as they are.
 	replicas int
+	// format is the format of the streams, see jetstream.Format.
+	format string
 	// inboxPrefix is the prefix of the subjects on which the servers answer this process.
 	inboxPrefix string
 }
@@ -178,6 +181,9 @@ func (o *options) addCommon(f *pflag.FlagSet) {
 	// The number of replicas of existing streams changes while they are in use; NATS copies the data.
 	f.IntVar(&o.nats.replicas, "nats-replicas", 0,
 		"number of replicas of each stream in a NATS cluster (1 to 5); 0: unchanged, or 1 for new streams")
+	f.StringVar(&o.nats.format, "nats-format", "",
+		"format of the streams of facts and decisions: frames, or records, which versions without frames read;\n"+
+			"default: unchanged, or frames for new streams")
 	f.StringVar(&o.tls.natsCA, "nats-ca-file", "", "CA certificates (PEM) for NATS")
 	f.StringVar(&o.tls.natsCert, "nats-cert-file", "", "client certificate (PEM) for NATS")
 	f.StringVar(&o.tls.natsKey, "nats-key-file", "", "client key (PEM) for NATS")
@@ -246,6 +252,11 @@ func (o *options) validate() error {
 	// JetStream refuses more, but only when a stream is created.
 	if o.nats.replicas < 0 || o.nats.replicas > maxNATSReplicas {
 		wrong("--nats-replicas: %d: want 0 to %d", o.nats.replicas, maxNATSReplicas)
+	}
+	switch jetstream.Format(o.nats.format) {
+	case "", jetstream.FormatFrames, jetstream.FormatRecords:
+	default:
+		wrong("--nats-format: %q: want frames, records or \"\"", o.nats.format)
 	}
 	if o.descheduling.interval < 0 {
 		wrong("--descheduling-interval: %s: want 0 or more", o.descheduling.interval)

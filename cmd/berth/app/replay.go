@@ -72,7 +72,8 @@ func newReplayCommand() *cobra.Command {
 		"KubeSchedulerConfiguration of the shards; default: that of the bundle, otherwise one profile, default-scheduler")
 	f.StringVar(&r.pod, "pod", "", "[NAMESPACE/]NAME or UID: all decisions about this pod")
 	f.StringVar(&r.at, "at", "",
-		"sequence number in the stream DECISIONS, or time (RFC 3339): the first decision at or after it")
+		"sequence number in the stream DECISIONS, or time (RFC 3339): the first decision at or after it;\n"+
+			"17.2 is the third decision in the frame 17")
 	f.BoolVar(&r.all, "all", false, "all decisions")
 	f.IntVar(&r.sample, "sample", 0, "approximate number of decisions to choose at random")
 	f.Uint64Var(&r.seed, "seed", 0, "seed of the random choice of --sample")
@@ -210,17 +211,17 @@ func (r *replayCommand) selection(
 		// log is read only once more.
 		share := float64(r.sample) / float64(max(total, 1))
 		return func(rec eventlog.Record, _ *events.Decision) bool {
-			return share >= 1 || float64(mix(rec.Sequence, r.seed)) < share*math.MaxUint64
+			return share >= 1 || float64(mix(rec, r.seed)) < share*math.MaxUint64
 		}, nil
 	}
 	return nil, nil
 }
 
-// mix hashes a sequence, so that records are sampled independently of their content: the same seed selects the same
+// mix hashes a position, so that records are sampled independently of their content: the same seed selects the same
 // decisions of the same log. The factor (2^64 divided by the golden ratio) spreads FNV's weak upper bits.
-func mix(sequence, seed uint64) uint64 {
+func mix(r eventlog.Record, seed uint64) uint64 {
 	h := fnv.New64a()
-	_, _ = fmt.Fprint(h, seed, " ", sequence) // a hash never fails
+	_, _ = fmt.Fprint(h, seed, " ", r.Sequence, " ", r.Index) // a hash never fails
 	return h.Sum64() * 0x9e3779b97f4a7c15
 }
 
@@ -238,8 +239,15 @@ func (r *replayCommand) firstFrom() (func(eventlog.Record, *events.Decision) boo
 			return true
 		}
 	}
-	if sequence, err := strconv.ParseUint(r.at, 10, 64); err == nil {
-		return first(func(rec eventlog.Record) bool { return rec.Sequence >= sequence }), nil
+	number, index, _ := strings.Cut(r.at, ".")
+	if sequence, err := strconv.ParseUint(number, 10, 64); err == nil {
+		in, err := strconv.Atoi(cmp.Or(index, "0"))
+		if err != nil || in < 0 {
+			return nil, fmt.Errorf("--at: %q: want a sequence, and behind a dot the place in its frame", r.at)
+		}
+		return first(func(rec eventlog.Record) bool {
+			return rec.Sequence > sequence || rec.Sequence == sequence && rec.Index >= in
+		}), nil
 	}
 	at, err := time.Parse(time.RFC3339, r.at)
 	if err != nil {

@@ -73,7 +73,7 @@ func (s *stores) open(ctx context.Context, o *options, logger *slog.Logger) erro
 	cfg := jetstream.Config{
 		URLs: o.nats.urls, Name: "berth", Logger: logger, Replicas: o.nats.replicas, OnDropped: telemetry.BusDropped,
 		CAFile: o.tls.natsCA, CertFile: o.tls.natsCert, KeyFile: o.tls.natsKey, CredsFile: o.tls.natsCreds,
-		InboxPrefix: o.nats.inboxPrefix,
+		InboxPrefix: o.nats.inboxPrefix, Format: jetstream.Format(o.nats.format),
 	}
 	if s.embedded != nil && s.embedded.HasNATS() {
 		cfg.InProcess = s.embedded

@@ -102,8 +102,9 @@ const (
 	HeaderEpoch           = "epoch"
 	// HeaderCause is the source of a fact.
 	HeaderCause = "cause"
-	// HeaderPosition is the sequence at which the writer of a fact had it stored (see Place). Facts of earlier
-	// versions have none.
+	// HeaderPosition is the sequence for which a fenced append of a fact was meant. The log writes it, and a reader
+	// gets it only with a record that is elsewhere: NATS lets a client that may read a stream request delivery of a
+	// record to any subject, also to one of the stream, which then stores it again.
 	HeaderPosition = "position"
 	// HeaderTraceParent is a W3C traceparent.
 	HeaderTraceParent = "traceparent"

@@ -24,12 +24,12 @@ const (
 	Ledger Stream = "LEDGER"
 )
 
-// Tail is the record that an append expects at the end of a stream.
+// Tail is the message that an append expects at the end of a stream: a record, or a frame of several.
 type Tail struct {
-	// Sequence of the last record, 0 for a stream that never had one.
+	// Sequence of the last message, 0 for a stream that never had one.
 	Sequence uint64
-	// Subject of that record; empty if any subject is accepted. Where subjects distinguish the records of different
-	// writers, it also detects a log that has lost its tail and has since grown to the same length again
+	// Subject of that message (frame.Subject); empty if any subject is accepted. Where subjects distinguish the records
+	// of different writers, it also detects a log that has lost its tail and has since grown to the same length again
 	// (docs/decisions/0013).
 	Subject string
 }
@@ -91,7 +91,12 @@ func Batches(msgs []Message) iter.Seq[[]Message] {
 // Record is one log entry as read.
 type Record struct {
 	Message
+	// Sequence is the position in the stream, which all records of a frame share. Index is the record's place among
+	// them, counted from 0.
 	Sequence uint64
+	Index    int
+	// Frame is the subject of the frame, empty for a record that is a message by itself.
+	Frame string
 	// Time is when the log stored it, by the log's clock. It is for human readers, and for the age of a record
 	// where an error does no harm; never for other decisions.
 	Time time.Time
@@ -100,7 +105,8 @@ type Record struct {
 // Log is an ordered, durable, bounded history. Implementations: jetstream, memlog.
 // All methods are safe for concurrent use.
 type Log interface {
-	// Append stores msgs (1 to MaxBatch) and returns the sequence of the last one stored.
+	// Append stores msgs (1 to MaxBatch) and returns the sequence of the last one stored. Where Frames is true, they
+	// are stored as frames, usually one: see frame.Split. Otherwise each has a sequence of its own.
 	//
 	// With an expected tail they are stored atomically after that record, and consecutively. ErrWrongSequence
 	// (errors.As) means that nothing was stored: the stream ends elsewhere, or with a record of another subject, or
@@ -113,6 +119,9 @@ type Log interface {
 	// stored. (Atomicity costs a writer of small records most of its speed, and a writer without a fence must be
 	// idempotent anyway.)
 	Append(ctx context.Context, s Stream, expect Tail, msgs []Message) (last uint64, err error)
+	// Frames reports whether an append to s stores frames: one message of the log for many records, which then costs
+	// about as much as a single record. It does not change while the Log is open. Readers read both.
+	Frames(s Stream) bool
 	// Last returns the last sequence stored, 0 for an empty stream.
 	Last(ctx context.Context, s Stream) (uint64, error)
 	// Read opens a reader of s that starts at sequence from (at least 1). It returns ErrGap (errors.As) when from
@@ -124,9 +133,9 @@ type Log interface {
 // Reader yields records in order, without gaps. It is for use by one goroutine.
 type Reader interface {
 	// Next blocks until there is at least one record and returns those available (bounded by the implementation, in
-	// order). They may be shared with other readers and must only be read. It returns ErrGap (errors.As) after a
-	// jump, or when records that were read are gone from the log (lost tail): bootstrap again. An interrupted Next
-	// (ctx) may be called again.
+	// order), of each frame all records or none. They may be shared with other readers and must only be read. It returns
+	// ErrGap (errors.As) after a jump, or when records that were read are gone from the log (lost tail): bootstrap
+	// again. An interrupted Next (ctx) may be called again.
 	Next(ctx context.Context) ([]Record, error)
 	// Close releases the reader; a blocked Next returns.
 	Close()

@@ -1,5 +1,5 @@
-// The payloads of decisions and of the bus. Facts have no message here: their payload is the
-// Kubernetes object itself, and everything else about them travels in headers.
+// The payloads of decisions, of frames and of the bus. Facts have no message of their own: their
+// payload is the Kubernetes object itself, and everything else about them travels in headers.
 //
 // Rules of evolution: fields are only added, numbers are never reused. A change of meaning is
 // a new schema version (events.SchemaVersion), and the old one stays readable.
@@ -27,6 +27,266 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Frame is several records of the log in one message (package frame, which encodes and decodes
+// it by hand). The header "frame" of the message has the version of the format.
+type Frame struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The sequence for which a fenced append was meant; 0 for one without a fence.
+	Position      uint64          `protobuf:"varint,1,opt,name=position,proto3" json:"position,omitempty"`
+	Records       []*FramedRecord `protobuf:"bytes,2,rep,name=records,proto3" json:"records,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Frame) Reset() {
+	*x = Frame{}
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Frame) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Frame) ProtoMessage() {}
+
+func (x *Frame) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Frame.ProtoReflect.Descriptor instead.
+func (*Frame) Descriptor() ([]byte, []int) {
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Frame) GetPosition() uint64 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
+func (x *Frame) GetRecords() []*FramedRecord {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+// FramedRecord is one record with the values of its header, as text: a field for each key of
+// package eventlog, and the others by their keys.
+type FramedRecord struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Absent: the subject of the message.
+	Subject string `protobuf:"bytes,1,opt,name=subject,proto3" json:"subject,omitempty"`
+	// Written last.
+	Data            []byte         `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	Others          []*OtherHeader `protobuf:"bytes,3,rep,name=others,proto3" json:"others,omitempty"`
+	Schema          *string        `protobuf:"bytes,4,opt,name=schema,proto3,oneof" json:"schema,omitempty"`
+	Kind            *string        `protobuf:"bytes,5,opt,name=kind,proto3,oneof" json:"kind,omitempty"`
+	Op              *string        `protobuf:"bytes,6,opt,name=op,proto3,oneof" json:"op,omitempty"`
+	Uid             *string        `protobuf:"bytes,7,opt,name=uid,proto3,oneof" json:"uid,omitempty"`
+	Namespace       *string        `protobuf:"bytes,8,opt,name=namespace,proto3,oneof" json:"namespace,omitempty"`
+	Name            *string        `protobuf:"bytes,9,opt,name=name,proto3,oneof" json:"name,omitempty"`
+	ResourceVersion *string        `protobuf:"bytes,10,opt,name=resource_version,json=resourceVersion,proto3,oneof" json:"resource_version,omitempty"`
+	Progress        *string        `protobuf:"bytes,11,opt,name=progress,proto3,oneof" json:"progress,omitempty"`
+	Epoch           *string        `protobuf:"bytes,12,opt,name=epoch,proto3,oneof" json:"epoch,omitempty"`
+	Cause           *string        `protobuf:"bytes,13,opt,name=cause,proto3,oneof" json:"cause,omitempty"`
+	TraceParent     *string        `protobuf:"bytes,14,opt,name=trace_parent,json=traceParent,proto3,oneof" json:"trace_parent,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *FramedRecord) Reset() {
+	*x = FramedRecord{}
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FramedRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FramedRecord) ProtoMessage() {}
+
+func (x *FramedRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FramedRecord.ProtoReflect.Descriptor instead.
+func (*FramedRecord) Descriptor() ([]byte, []int) {
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *FramedRecord) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *FramedRecord) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *FramedRecord) GetOthers() []*OtherHeader {
+	if x != nil {
+		return x.Others
+	}
+	return nil
+}
+
+func (x *FramedRecord) GetSchema() string {
+	if x != nil && x.Schema != nil {
+		return *x.Schema
+	}
+	return ""
+}
+
+func (x *FramedRecord) GetKind() string {
+	if x != nil && x.Kind != nil {
+		return *x.Kind
+	}
+	return ""
+}
+
+func (x *FramedRecord) GetOp() string {
+	if x != nil && x.Op != nil {
+		return *x.Op
+	}
+	return ""
+}
+
+func (x *FramedRecord) GetUid() string {
+	if x != nil && x.Uid != nil {
+		return *x.Uid
+	}
+	return ""
+}
+
+func (x *FramedRecord) GetNamespace() string {
+	if x != nil && x.Namespace != nil {
+		return *x.Namespace
+	}
+	return ""
+}
+
+func (x *FramedRecord) GetName() string {
+	if x != nil && x.Name != nil {
+		return *x.Name
+	}
+	return ""
+}
+
+func (x *FramedRecord) GetResourceVersion() string {
+	if x != nil && x.ResourceVersion != nil {
+		return *x.ResourceVersion
+	}
+	return ""
+}
+
+func (x *FramedRecord) GetProgress() string {
+	if x != nil && x.Progress != nil {
+		return *x.Progress
+	}
+	return ""
+}
+
+func (x *FramedRecord) GetEpoch() string {
+	if x != nil && x.Epoch != nil {
+		return *x.Epoch
+	}
+	return ""
+}
+
+func (x *FramedRecord) GetCause() string {
+	if x != nil && x.Cause != nil {
+		return *x.Cause
+	}
+	return ""
+}
+
+func (x *FramedRecord) GetTraceParent() string {
+	if x != nil && x.TraceParent != nil {
+		return *x.TraceParent
+	}
+	return ""
+}
+
+// OtherHeader is a field of a header that has no field of its own in FramedRecord.
+type OtherHeader struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OtherHeader) Reset() {
+	*x = OtherHeader{}
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OtherHeader) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OtherHeader) ProtoMessage() {}
+
+func (x *OtherHeader) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OtherHeader.ProtoReflect.Descriptor instead.
+func (*OtherHeader) Descriptor() ([]byte, []int) {
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *OtherHeader) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *OtherHeader) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
 // PodRef identifies one incarnation of a pod.
 type PodRef struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -39,7 +299,7 @@ type PodRef struct {
 
 func (x *PodRef) Reset() {
 	*x = PodRef{}
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[0]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -51,7 +311,7 @@ func (x *PodRef) String() string {
 func (*PodRef) ProtoMessage() {}
 
 func (x *PodRef) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[0]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -64,7 +324,7 @@ func (x *PodRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodRef.ProtoReflect.Descriptor instead.
 func (*PodRef) Descriptor() ([]byte, []int) {
-	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{0}
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *PodRef) GetUid() string {
@@ -130,7 +390,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[1]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -142,7 +402,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[1]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -155,7 +415,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{1}
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Decision) GetSchedulerName() string {
@@ -359,7 +619,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[2]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -371,7 +631,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[2]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -384,7 +644,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{2}
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Evidence) GetConfig() uint64 {
@@ -514,7 +774,7 @@ type Basis struct {
 
 func (x *Basis) Reset() {
 	*x = Basis{}
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[3]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -526,7 +786,7 @@ func (x *Basis) String() string {
 func (*Basis) ProtoMessage() {}
 
 func (x *Basis) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[3]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -539,7 +799,7 @@ func (x *Basis) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Basis.ProtoReflect.Descriptor instead.
 func (*Basis) Descriptor() ([]byte, []int) {
-	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{3}
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Basis) GetMoment() uint64 {
@@ -645,7 +905,7 @@ type Learned struct {
 
 func (x *Learned) Reset() {
 	*x = Learned{}
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[4]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -657,7 +917,7 @@ func (x *Learned) String() string {
 func (*Learned) ProtoMessage() {}
 
 func (x *Learned) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[4]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -670,7 +930,7 @@ func (x *Learned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Learned.ProtoReflect.Descriptor instead.
 func (*Learned) Descriptor() ([]byte, []int) {
-	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{4}
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Learned) GetAhead() int64 {
@@ -698,7 +958,7 @@ type PluginCount struct {
 
 func (x *PluginCount) Reset() {
 	*x = PluginCount{}
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[5]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -710,7 +970,7 @@ func (x *PluginCount) String() string {
 func (*PluginCount) ProtoMessage() {}
 
 func (x *PluginCount) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[5]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -723,7 +983,7 @@ func (x *PluginCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginCount.ProtoReflect.Descriptor instead.
 func (*PluginCount) Descriptor() ([]byte, []int) {
-	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{5}
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PluginCount) GetPlugin() string {
@@ -752,7 +1012,7 @@ type Candidate struct {
 
 func (x *Candidate) Reset() {
 	*x = Candidate{}
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[6]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -764,7 +1024,7 @@ func (x *Candidate) String() string {
 func (*Candidate) ProtoMessage() {}
 
 func (x *Candidate) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[6]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -777,7 +1037,7 @@ func (x *Candidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Candidate.ProtoReflect.Descriptor instead.
 func (*Candidate) Descriptor() ([]byte, []int) {
-	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{6}
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Candidate) GetNode() string {
@@ -812,7 +1072,7 @@ type ReasonCount struct {
 
 func (x *ReasonCount) Reset() {
 	*x = ReasonCount{}
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[7]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -824,7 +1084,7 @@ func (x *ReasonCount) String() string {
 func (*ReasonCount) ProtoMessage() {}
 
 func (x *ReasonCount) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[7]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -837,7 +1097,7 @@ func (x *ReasonCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReasonCount.ProtoReflect.Descriptor instead.
 func (*ReasonCount) Descriptor() ([]byte, []int) {
-	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{7}
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ReasonCount) GetReason() string {
@@ -871,7 +1131,7 @@ type WorkRequest struct {
 
 func (x *WorkRequest) Reset() {
 	*x = WorkRequest{}
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[8]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -883,7 +1143,7 @@ func (x *WorkRequest) String() string {
 func (*WorkRequest) ProtoMessage() {}
 
 func (x *WorkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[8]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -896,7 +1156,7 @@ func (x *WorkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
 func (*WorkRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{8}
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WorkRequest) GetShard() string {
@@ -959,7 +1219,7 @@ type Offer struct {
 
 func (x *Offer) Reset() {
 	*x = Offer{}
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[9]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -971,7 +1231,7 @@ func (x *Offer) String() string {
 func (*Offer) ProtoMessage() {}
 
 func (x *Offer) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[9]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -984,7 +1244,7 @@ func (x *Offer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Offer.ProtoReflect.Descriptor instead.
 func (*Offer) Descriptor() ([]byte, []int) {
-	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{9}
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Offer) GetPod() *PodRef {
@@ -1064,7 +1324,7 @@ type OfferBatch struct {
 
 func (x *OfferBatch) Reset() {
 	*x = OfferBatch{}
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[10]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1076,7 +1336,7 @@ func (x *OfferBatch) String() string {
 func (*OfferBatch) ProtoMessage() {}
 
 func (x *OfferBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[10]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1089,7 +1349,7 @@ func (x *OfferBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferBatch.ProtoReflect.Descriptor instead.
 func (*OfferBatch) Descriptor() ([]byte, []int) {
-	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{10}
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *OfferBatch) GetQueue() string {
@@ -1136,7 +1396,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[11]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1148,7 +1408,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[11]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1161,7 +1421,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{11}
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Turn) GetNode() string {
@@ -1196,7 +1456,42 @@ var File_pkg_events_eventspb_events_proto protoreflect.FileDescriptor
 
 const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\n" +
-	" pkg/events/eventspb/events.proto\x12\x0fberth.events.v1\"L\n" +
+	" pkg/events/eventspb/events.proto\x12\x0fberth.events.v1\"\\\n" +
+	"\x05Frame\x12\x1a\n" +
+	"\bposition\x18\x01 \x01(\x04R\bposition\x127\n" +
+	"\arecords\x18\x02 \x03(\v2\x1d.berth.events.v1.FramedRecordR\arecords\"\xc0\x04\n" +
+	"\fFramedRecord\x12\x18\n" +
+	"\asubject\x18\x01 \x01(\tR\asubject\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x124\n" +
+	"\x06others\x18\x03 \x03(\v2\x1c.berth.events.v1.OtherHeaderR\x06others\x12\x1b\n" +
+	"\x06schema\x18\x04 \x01(\tH\x00R\x06schema\x88\x01\x01\x12\x17\n" +
+	"\x04kind\x18\x05 \x01(\tH\x01R\x04kind\x88\x01\x01\x12\x13\n" +
+	"\x02op\x18\x06 \x01(\tH\x02R\x02op\x88\x01\x01\x12\x15\n" +
+	"\x03uid\x18\a \x01(\tH\x03R\x03uid\x88\x01\x01\x12!\n" +
+	"\tnamespace\x18\b \x01(\tH\x04R\tnamespace\x88\x01\x01\x12\x17\n" +
+	"\x04name\x18\t \x01(\tH\x05R\x04name\x88\x01\x01\x12.\n" +
+	"\x10resource_version\x18\n" +
+	" \x01(\tH\x06R\x0fresourceVersion\x88\x01\x01\x12\x1f\n" +
+	"\bprogress\x18\v \x01(\tH\aR\bprogress\x88\x01\x01\x12\x19\n" +
+	"\x05epoch\x18\f \x01(\tH\bR\x05epoch\x88\x01\x01\x12\x19\n" +
+	"\x05cause\x18\r \x01(\tH\tR\x05cause\x88\x01\x01\x12&\n" +
+	"\ftrace_parent\x18\x0e \x01(\tH\n" +
+	"R\vtraceParent\x88\x01\x01B\t\n" +
+	"\a_schemaB\a\n" +
+	"\x05_kindB\x05\n" +
+	"\x03_opB\x06\n" +
+	"\x04_uidB\f\n" +
+	"\n" +
+	"_namespaceB\a\n" +
+	"\x05_nameB\x13\n" +
+	"\x11_resource_versionB\v\n" +
+	"\t_progressB\b\n" +
+	"\x06_epochB\b\n" +
+	"\x06_causeB\x0f\n" +
+	"\r_trace_parent\"5\n" +
+	"\vOtherHeader\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"L\n" +
 	"\x06PodRef\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -1323,34 +1618,39 @@ func file_pkg_events_eventspb_events_proto_rawDescGZIP() []byte {
 	return file_pkg_events_eventspb_events_proto_rawDescData
 }
 
-var file_pkg_events_eventspb_events_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_pkg_events_eventspb_events_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_pkg_events_eventspb_events_proto_goTypes = []any{
-	(*PodRef)(nil),      // 0: berth.events.v1.PodRef
-	(*Decision)(nil),    // 1: berth.events.v1.Decision
-	(*Evidence)(nil),    // 2: berth.events.v1.Evidence
-	(*Basis)(nil),       // 3: berth.events.v1.Basis
-	(*Learned)(nil),     // 4: berth.events.v1.Learned
-	(*PluginCount)(nil), // 5: berth.events.v1.PluginCount
-	(*Candidate)(nil),   // 6: berth.events.v1.Candidate
-	(*ReasonCount)(nil), // 7: berth.events.v1.ReasonCount
-	(*WorkRequest)(nil), // 8: berth.events.v1.WorkRequest
-	(*Offer)(nil),       // 9: berth.events.v1.Offer
-	(*OfferBatch)(nil),  // 10: berth.events.v1.OfferBatch
-	(*Turn)(nil),        // 11: berth.events.v1.Turn
+	(*Frame)(nil),        // 0: berth.events.v1.Frame
+	(*FramedRecord)(nil), // 1: berth.events.v1.FramedRecord
+	(*OtherHeader)(nil),  // 2: berth.events.v1.OtherHeader
+	(*PodRef)(nil),       // 3: berth.events.v1.PodRef
+	(*Decision)(nil),     // 4: berth.events.v1.Decision
+	(*Evidence)(nil),     // 5: berth.events.v1.Evidence
+	(*Basis)(nil),        // 6: berth.events.v1.Basis
+	(*Learned)(nil),      // 7: berth.events.v1.Learned
+	(*PluginCount)(nil),  // 8: berth.events.v1.PluginCount
+	(*Candidate)(nil),    // 9: berth.events.v1.Candidate
+	(*ReasonCount)(nil),  // 10: berth.events.v1.ReasonCount
+	(*WorkRequest)(nil),  // 11: berth.events.v1.WorkRequest
+	(*Offer)(nil),        // 12: berth.events.v1.Offer
+	(*OfferBatch)(nil),   // 13: berth.events.v1.OfferBatch
+	(*Turn)(nil),         // 14: berth.events.v1.Turn
 }
 var file_pkg_events_eventspb_events_proto_depIdxs = []int32{
-	7, // 0: berth.events.v1.Decision.reasons:type_name -> berth.events.v1.ReasonCount
-	5, // 1: berth.events.v1.Evidence.rejected:type_name -> berth.events.v1.PluginCount
-	6, // 2: berth.events.v1.Evidence.candidates:type_name -> berth.events.v1.Candidate
-	3, // 3: berth.events.v1.Evidence.basis:type_name -> berth.events.v1.Basis
-	4, // 4: berth.events.v1.Basis.learned:type_name -> berth.events.v1.Learned
-	0, // 5: berth.events.v1.Offer.pod:type_name -> berth.events.v1.PodRef
-	9, // 6: berth.events.v1.OfferBatch.offers:type_name -> berth.events.v1.Offer
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	1,  // 0: berth.events.v1.Frame.records:type_name -> berth.events.v1.FramedRecord
+	2,  // 1: berth.events.v1.FramedRecord.others:type_name -> berth.events.v1.OtherHeader
+	10, // 2: berth.events.v1.Decision.reasons:type_name -> berth.events.v1.ReasonCount
+	8,  // 3: berth.events.v1.Evidence.rejected:type_name -> berth.events.v1.PluginCount
+	9,  // 4: berth.events.v1.Evidence.candidates:type_name -> berth.events.v1.Candidate
+	6,  // 5: berth.events.v1.Evidence.basis:type_name -> berth.events.v1.Basis
+	7,  // 6: berth.events.v1.Basis.learned:type_name -> berth.events.v1.Learned
+	3,  // 7: berth.events.v1.Offer.pod:type_name -> berth.events.v1.PodRef
+	12, // 8: berth.events.v1.OfferBatch.offers:type_name -> berth.events.v1.Offer
+	9,  // [9:9] is the sub-list for method output_type
+	9,  // [9:9] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_pkg_events_eventspb_events_proto_init() }
@@ -1359,13 +1659,14 @@ func file_pkg_events_eventspb_events_proto_init() {
 		return
 	}
 	file_pkg_events_eventspb_events_proto_msgTypes[1].OneofWrappers = []any{}
+	file_pkg_events_eventspb_events_proto_msgTypes[4].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_events_eventspb_events_proto_rawDesc), len(file_pkg_events_eventspb_events_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/events/frame"
 )
 
 // Headers of JetStream's publish protocol (ADR-50 for those of batches).
@@ -65,12 +68,11 @@ var repeatBackoff = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Jit
 // messages on with the latter, from many hundred with the former.
 const batchFrom = 64
 
-// Append implements eventlog.Log. A fenced append is one atomic batch. An unfenced one is sent message by message,
-// without waiting in between, unless it is long.
+// Append implements eventlog.Log. A fenced append is one message (a record or a frame), or one atomic batch of several.
+// An unfenced one is sent message by message, without waiting in between, unless it is long.
 //
-// Checks that need no server come first, so that a message which can never be stored does not cost the connection.
-// After an error, the order of the questions matters: whether the fence refused is certain and needs no request;
-// whether a message was too large may need one.
+// A frame that the server refuses for its size is sent again as frames of single records: its limit may have been
+// lowered, and most records are smaller than that.
 func (l *Log) Append(
 	ctx context.Context, name eventlog.Stream, expect eventlog.Tail, msgs []eventlog.Message,
 ) (uint64, error) {
@@ -80,12 +82,28 @@ func (l *Log) Append(
 	if err := errors.Join(l.check(name), ctx.Err()); err != nil {
 		return 0, err
 	}
-	if err := l.checkSizes(name, msgs); err != nil {
+	wire := l.encode(name, expect, msgs)
+	last, err := l.appendWire(ctx, name, expect, msgs, wire)
+	var refused *eventlog.ErrRefused
+	if errors.As(err, &refused) && len(wire) < len(msgs) {
+		return l.appendWire(ctx, name, expect, msgs, encodeFrames(expect, slices.Chunk(msgs, 1)))
+	}
+	return last, err
+}
+
+// appendWire sends one form of msgs.
+//
+// Checks that need no server come first, so that a message which can never be stored does not cost the connection.
+// After an error, the order of the questions matters: whether the fence refused is certain and needs no request;
+// whether a message was too large may need one.
+func (l *Log) appendWire(
+	ctx context.Context, name eventlog.Stream, expect eventlog.Tail, msgs []eventlog.Message, wire []*nats.Msg,
+) (uint64, error) {
+	if err := l.checkSizes(name, wire); err != nil {
 		return 0, err
 	}
 	fenced := expect != eventlog.AnySequence
-	atomic := len(msgs) > 1 && (fenced || len(msgs) >= batchFrom)
-	wire := encodeAll(msgs)
+	atomic := len(wire) > 1 && (fenced || len(wire) >= batchFrom)
 	if fenced {
 		stampFence(wire[0].Header, expect)
 	}
@@ -96,7 +114,7 @@ func (l *Log) Append(
 	if wrong := wrongSequence(name, expect, err); wrong != nil {
 		return 0, wrong
 	}
-	if tooLarge(err) || l.batchTooLarge(ctx, name, msgs, err) {
+	if tooLarge(err) || l.batchTooLarge(ctx, name, wire, err) {
 		return 0, &eventlog.ErrRefused{Stream: name, Message: largest(msgs), Reason: err.Error()}
 	}
 	return 0, l.explain(fmt.Errorf("jetstream: append %d messages to stream %s: %w", len(msgs), name, err))
@@ -111,7 +129,7 @@ func tooLarge(err error) bool {
 
 // batchTooLarge reports whether a batch is incomplete because the stream's max_msg_size is below the size of one of its
 // messages: the server reports that only for the first message, which asks for an answer.
-func (l *Log) batchTooLarge(ctx context.Context, name eventlog.Stream, msgs []eventlog.Message, err error) bool {
+func (l *Log) batchTooLarge(ctx context.Context, name eventlog.Stream, wire []*nats.Msg, err error) bool {
 	var api *jetstream.APIError
 	if !errors.As(err, &api) || api.ErrorCode != codeBatchIncomplete {
 		return false
@@ -121,7 +139,7 @@ func (l *Log) batchTooLarge(ctx context.Context, name eventlog.Stream, msgs []ev
 		return false
 	}
 	limit := int(info.Config.MaxMsgSize)
-	return limit > 0 && msgs[largest(msgs)].Size() > limit
+	return limit > 0 && slices.ContainsFunc(wire, func(m *nats.Msg) bool { return wireSize(m) > limit })
 }
 
 // largest returns the index of the largest message. The server does not report which one is too large.
@@ -152,15 +170,25 @@ func checkPayload(limit int64) error {
 
 // checkSizes refuses messages that this server would refuse, in case its limit has been lowered since Open: it
 // closes the connection on such a message.
-func (l *Log) checkSizes(name eventlog.Stream, msgs []eventlog.Message) error {
+func (l *Log) checkSizes(name eventlog.Stream, wire []*nats.Msg) error {
 	limit := l.connection.MaxPayload()
-	for i := range msgs {
-		if size := msgs[i].Size() + headerOverhead; int64(size) > limit {
+	for i, m := range wire {
+		if size := wireSize(m) + headerOverhead; int64(size) > limit {
 			return &eventlog.ErrRefused{Stream: name, Message: i, Reason: fmt.Sprintf(
-				"%s has %d bytes, max_payload of this server is %d", msgs[i].Subject, size, limit)}
+				"%s has %d bytes, max_payload of this server is %d", m.Subject, size, limit)}
 		}
 	}
 	return nil
+}
+
+// wireSize returns the bytes of a message that count against max_payload, except what the protocol adds.
+func wireSize(m *nats.Msg) int {
+	const separators = len(": \r\n")
+	size := len(m.Data)
+	for key, values := range m.Header {
+		size += len(key) + len(values[0]) + separators
+	}
+	return size
 }
 
 // publish sends wire and returns the sequence of its last message. It repeats only what was certainly not stored.
@@ -349,7 +377,40 @@ func isAnswer(h nats.Header, own int) bool { return len(h[headerOfRecord]) > own
 // sequence in it. The first and the last message get more; room for those in every map would double its size.
 const batchHeaders = 2
 
-// encodeAll returns the messages in wire form.
+// encode returns messages in wire form, as the stream stores them.
+func (l *Log) encode(name eventlog.Stream, expect eventlog.Tail, msgs []eventlog.Message) []*nats.Msg {
+	if l.Frames(name) {
+		return encodeFrames(expect, frame.Split(msgs))
+	}
+	wire := encodeAll(msgs)
+	if name == eventlog.Facts && expect != eventlog.AnySequence {
+		for i, m := range wire {
+			m.Header[eventlog.HeaderPosition] = []string{strconv.FormatUint(expect.Sequence+uint64(i)+1, 10)}
+		}
+	}
+	return wire
+}
+
+// encodeFrames returns one message for each part of an append.
+func encodeFrames(expect eventlog.Tail, parts iter.Seq[[]eventlog.Message]) (wire []*nats.Msg) {
+	for part := range parts {
+		var position uint64
+		if expect != eventlog.AnySequence {
+			position = expect.Sequence + uint64(len(wire)) + 1
+		}
+		m := &nats.Msg{
+			Subject: frame.Subject(part), Data: frame.Encode(part, position),
+			Header: nats.Header{frame.HeaderFrame: frameVersion},
+		}
+		wire = append(wire, m)
+	}
+	return wire
+}
+
+// frameVersion is the value of the header of all frames.
+var frameVersion = []string{frame.Version}
+
+// encodeAll returns the messages in wire form, each as one.
 func encodeAll(msgs []eventlog.Message) []*nats.Msg {
 	wire := make([]*nats.Msg, len(msgs))
 	for i := range msgs {

@@ -78,6 +78,9 @@ type Config struct {
 	// TLS, when set, verifies the server and identifies the client in place of these files.
 	TLS *tls.Config
 	Retention
+	// Format of the streams of facts and decisions. Empty leaves an existing stream as it is and creates a new one with
+	// FormatFrames.
+	Format Format
 	// Replicas of each stream, 1 to 5. 0 leaves an existing stream as it is and creates a
 	// new one with DefaultReplicas.
 	Replicas int
@@ -114,6 +117,9 @@ func (c Config) Validate() error {
 	}
 	if c.MaxBytes < 0 {
 		bad("MaxBytes", c.MaxBytes, "0 or more")
+	}
+	if _, known := formats[c.Format]; !known && c.Format != "" {
+		bad("Format", fmt.Sprintf("%q", string(c.Format)), fmt.Sprintf("%s, %s or none", FormatFrames, FormatRecords))
 	}
 	if c.Replicas < 0 || c.Replicas > 5 {
 		bad("Replicas", c.Replicas, "0 to 5")

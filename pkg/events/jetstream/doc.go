@@ -5,9 +5,11 @@
 //
 //   - A stream per eventlog.Stream, on files, every message in order, bounded by age and size. Nothing is compacted
 //     per subject: a reader that skipped a message could mistake a node's state for a newer one than it is.
+//   - The format of each stream is in its metadata (Format): an append is stored as frames (package frame), or as
+//     one message for each record. A message that is a frame has the header frame.HeaderFrame; readers read both.
 //   - Atomic batches (ADR-50): all messages of a fenced Append or none, and one durability boundary for all of
 //     them. They have a fixed cost of many milliseconds, so unfenced appends, which need no atomicity, use them
-//     only when long.
+//     only when long, and a fenced append to a stream of frames only when it needs several.
 //   - Nats-Expected-Last-Sequence is the fence.
 //   - An ordered consumer per reader. The client recreates it on its own. So each record is checked against the
 //     sequence that must come next, and each new incarnation of the consumer, like each new connection, against the

@@ -6,14 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/events/frame"
 )
 
 var _ eventlog.History = (*Log)(nil)
+
+// subjectsTimeout bounds a list of subjects. There is one for each frame of several records that the stream keeps,
+// which may be some hundred thousand.
+const subjectsTimeout = 30 * time.Second
 
 // fewSubjects bounds the subjects that are read one by one.
 const fewSubjects = 32
@@ -21,7 +27,8 @@ const fewSubjects = 32
 // About implements eventlog.History. For each subject the server knows how many records it has, and where the first
 // and the last of them are. To find those in between, and the next one of a filter with wildcards, it searches
 // through everything that was written in between. So About reads subjects one by one, their ends first; if many
-// subjects match, it reads the records in stream order.
+// subjects match, it reads the records in stream order. Frames of several records are found by the hashes in their
+// headers (framesAbout).
 func (l *Log) About(ctx context.Context, name eventlog.Stream, q eventlog.Query, limit int) ([]eventlog.Record, error) {
 	if err := l.check(name); err != nil {
 		return nil, err
@@ -29,7 +36,15 @@ func (l *Log) About(ctx context.Context, name eventlog.Stream, q eventlog.Query,
 	if err := events.CheckFilter(name, q.Filter); err != nil {
 		return nil, err
 	}
-	found, err := l.about(ctx, name, q.Filter)
+	in := search{js: l.js, stream: l.streams[name]}
+	found, err := in.about(ctx, q.Filter)
+	if err == nil && canFrame(name) {
+		var more []eventlog.Record
+		if more, err = in.framesAbout(ctx, q); len(more) > 0 {
+			found = append(found, more...)
+			slices.SortStableFunc(found, func(a, b eventlog.Record) int { return cmp.Compare(a.Sequence, b.Sequence) })
+		}
+	}
 	if err != nil {
 		return nil, l.explain(fmt.Errorf("jetstream: records of stream %s about %s: %w", name, q.Filter, err))
 	}
@@ -40,93 +55,117 @@ func (l *Log) About(ctx context.Context, name eventlog.Stream, q eventlog.Query,
 	return found, nil
 }
 
+// search is a search in one stream.
+type search struct {
+	js     jetstream.JetStream
+	stream jetstream.Stream
+}
+
+// framesAbout returns the records of the frames that may have some that a query selects, and whose subject its filter
+// does not match. The server lists the subjects of all frames, and only those that may have the object are read.
+func (s search) framesAbout(ctx context.Context, q eventlog.Query) (found []eventlog.Record, err error) {
+	for _, filter := range frame.Filters(q.Filter) {
+		if filter == q.Filter {
+			continue
+		}
+		subjects, err := s.subjects(ctx, filter)
+		if err != nil {
+			return nil, err
+		}
+		for subject, n := range subjects {
+			if !frame.MayHave(subject, q.UID) || eventlog.Matches(q.Filter, subject) {
+				continue
+			}
+			records, err := s.following(ctx, subject, 1, int(n))
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, records...)
+		}
+	}
+	return found, nil
+}
+
 // about returns all records whose subjects match a filter, in stream order.
-func (l *Log) about(ctx context.Context, name eventlog.Stream, filter string) ([]eventlog.Record, error) {
-	subjects, err := l.subjects(ctx, name, filter)
+func (s search) about(ctx context.Context, filter string) ([]eventlog.Record, error) {
+	subjects, err := s.subjects(ctx, filter)
 	if err != nil || len(subjects) == 0 {
 		return nil, err
 	}
 	if len(subjects) > fewSubjects {
-		return l.following(ctx, name, filter, 1, 0)
+		return s.following(ctx, filter, 1, 0)
 	}
-	var lasts []eventlog.Record
+	lasts := map[string][]eventlog.Record{}
 	for subject := range subjects {
-		m, err := l.streams[name].GetLastMsgForSubject(ctx, subject)
+		m, err := s.stream.GetLastMsgForSubject(ctx, subject)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue // deleted since
 		}
 		if err != nil {
 			return nil, err
 		}
-		lasts = append(lasts, l.toRecord(name, m))
+		lasts[subject] = s.records(m)
 	}
 	// Counted again after that, because of records that arrived in between: too many are left out below, too few
 	// would leave a gap.
-	if subjects, err = l.subjects(ctx, name, filter); err != nil {
+	if subjects, err = s.subjects(ctx, filter); err != nil {
 		return nil, err
 	}
-	found := slices.Clone(lasts)
-	for _, last := range lasts {
-		most := int(subjects[last.Subject]) - 1
+	var found []eventlog.Record
+	for subject, last := range lasts {
+		found = append(found, last...)
+		most := int(subjects[subject]) - 1
 		if most < 1 {
 			continue
 		}
-		before, err := l.following(ctx, name, last.Subject, 1, most)
+		before, err := s.following(ctx, subject, 1, most)
 		if err != nil {
 			return nil, err
 		}
 		found = append(found, slices.DeleteFunc(before,
-			func(r eventlog.Record) bool { return r.Sequence >= last.Sequence })...)
+			func(r eventlog.Record) bool { return r.Sequence >= last[0].Sequence })...)
 	}
-	slices.SortFunc(found, func(a, b eventlog.Record) int { return cmp.Compare(a.Sequence, b.Sequence) })
+	slices.SortStableFunc(found, func(a, b eventlog.Record) int { return cmp.Compare(a.Sequence, b.Sequence) })
 	return found, nil
 }
 
 // subjects returns those that match a filter, with the number of their records. The server keeps these numbers in
 // memory, so the question costs no read of records.
-func (l *Log) subjects(ctx context.Context, name eventlog.Stream, filter string) (map[string]uint64, error) {
-	info, err := l.streams[name].Info(ctx, jetstream.WithSubjectFilter(filter))
+func (s search) subjects(ctx context.Context, filter string) (map[string]uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, subjectsTimeout)
+	defer cancel()
+	info, err := s.stream.Info(ctx, jetstream.WithSubjectFilter(filter))
 	if err != nil {
 		return nil, err
 	}
 	return info.State.Subjects, nil
 }
 
-// following reads what matches a filter from a sequence on, at most that many records if most is positive.
-func (l *Log) following(
-	ctx context.Context, name eventlog.Stream, filter string, from uint64, most int,
+// following reads what matches a filter from a sequence on, at most that many messages if most is positive.
+func (s search) following(
+	ctx context.Context, filter string, from uint64, most int,
 ) (found []eventlog.Record, err error) {
-	for most <= 0 || len(found) < most {
-		m, err := l.streams[name].GetMsg(ctx, from, jetstream.WithGetMsgSubject(filter))
+	for n := 0; most <= 0 || n < most; n++ {
+		m, err := s.stream.GetMsg(ctx, from, jetstream.WithGetMsgSubject(filter))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return found, nil
 		}
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, l.toRecord(name, m))
+		found = append(found, s.records(m)...)
 		from = m.Sequence + 1
 	}
 	return found, nil
 }
 
-// toRecord returns a message without the headers of the server's protocol. Of an answer of the server that was
-// stored, it keeps neither header nor data.
-func (l *Log) toRecord(name eventlog.Stream, m *jetstream.RawStreamMsg) eventlog.Record {
-	record := eventlog.Record{
-		Message:  eventlog.Message{Subject: m.Subject, Header: eventlog.Header{}},
-		Sequence: m.Sequence, Time: m.Time,
-	}
+// records returns the records of a message, as decode does.
+func (s search) records(m *jetstream.RawStreamMsg) []eventlog.Record {
 	own := 0
-	if l.streams[name].CachedInfo().Config.AllowDirect {
+	if s.stream.CachedInfo().Config.AllowDirect {
 		own = 1 // this message is such an answer, too
 	}
-	if isAnswer(m.Header, own) {
-		return record
-	}
-	record.Header = decodeHeader(m.Header)
-	if len(m.Data) > 0 {
-		record.Data = m.Data
-	}
-	return record
+	return decode(m.Header, own, eventlog.Record{
+		Message: eventlog.Message{Subject: m.Subject, Data: m.Data}, Sequence: m.Sequence, Time: m.Time,
+	})
 }

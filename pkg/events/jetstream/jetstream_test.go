@@ -50,60 +50,86 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(tests{m}, leftByTheClient) }
 // quiet discards the log output that the tests provoke.
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-func TestContract(t *testing.T) {
-	eventstest.Run(t, func(t *testing.T) eventstest.Target {
-		n := newServer(t, nil)
-		l := open(t, jetstream.Config{URLs: []string{n.url()}, Logger: quiet})
+// targets returns what opens a log on a server of its own, whose streams have frames or not.
+func targets(
+	frames bool, start func(t testing.TB) (*natsServer, jetstream.Config),
+) func(t *testing.T) eventstest.Target {
+	return func(t *testing.T) eventstest.Target {
+		n, cfg := start(t)
+		cfg.Logger = quiet
+		if !frames {
+			cfg.Format = jetstream.FormatRecords
+		}
+		l := open(t, cfg)
 		return eventstest.Target{
 			Log: l, Snapshots: l, Bus: l, Close: l.Close,
 			Trim:       func(t *testing.T, s eventlog.Stream, first uint64) { trim(t, n, s, first) },
 			Checkpoint: func(t *testing.T) func() { return checkpoint(t, n, l) },
 		}
-	})
+	}
 }
 
-func TestRestart(t *testing.T) {
+func overSocket(t testing.TB) (*natsServer, jetstream.Config) {
 	n := newServer(t, nil)
-	l := open(t, jetstream.Config{URLs: []string{n.url()}, Logger: quiet})
-	eventstest.RunRestart(t, eventstest.Target{Log: l, Snapshots: l, Bus: l}, func(t *testing.T) {
-		n.stop()
-		n.start(t)
-	})
+	return n, jetstream.Config{URLs: []string{n.url()}}
 }
 
-// TestContractInProcess runs the same without a socket, as the all-in-one process does.
-func TestContractInProcess(t *testing.T) {
-	eventstest.Run(t, func(t *testing.T) eventstest.Target {
-		n := newServer(t, func(o *server.Options) { o.DontListen = true })
-		l := open(t, jetstream.Config{InProcess: provider{n}, Logger: quiet})
-		return eventstest.Target{
-			Log: l, Snapshots: l, Bus: l, Close: l.Close,
-			Trim:       func(t *testing.T, s eventlog.Stream, first uint64) { trim(t, n, s, first) },
-			Checkpoint: func(t *testing.T) func() { return checkpoint(t, n, l) },
-		}
-	})
+// inProcess is without a socket, as in the all-in-one process.
+func inProcess(t testing.TB) (*natsServer, jetstream.Config) {
+	n := newServer(t, func(o *server.Options) { o.DontListen = true })
+	return n, jetstream.Config{InProcess: provider{n}}
 }
 
-// TestContractThroughAccounts runs the same as a client whose account imports what it needs of the streams.
-func TestContractThroughAccounts(t *testing.T) {
-	eventstest.Run(t, func(t *testing.T) eventstest.Target {
-		n := newServerApart(t)
-		l := open(t, member(n))
-		return eventstest.Target{
-			Log: l, Snapshots: l, Bus: l, Close: l.Close,
-			Trim:       func(t *testing.T, s eventlog.Stream, first uint64) { trim(t, n, s, first) },
-			Checkpoint: func(t *testing.T) func() { return checkpoint(t, n, l) },
-		}
-	})
-}
-
-// TestRestartThroughAccounts: readers and writers continue.
-func TestRestartThroughAccounts(t *testing.T) {
+// throughAccounts is a client whose account imports what it needs of the streams.
+func throughAccounts(t testing.TB) (*natsServer, jetstream.Config) {
 	n := newServerApart(t)
-	l := open(t, member(n))
-	eventstest.RunRestart(t, eventstest.Target{Log: l, Snapshots: l, Bus: l}, func(t *testing.T) {
-		n.stop()
-		n.start(t)
+	return n, member(n)
+}
+
+func TestContract(t *testing.T) { eventstest.Run(t, targets(false, overSocket)) }
+
+func TestContractOfFrames(t *testing.T) { eventstest.RunFrames(t, targets(true, overSocket)) }
+
+func TestContractInProcess(t *testing.T) { eventstest.RunFrames(t, targets(true, inProcess)) }
+
+func TestContractThroughAccounts(t *testing.T) {
+	eventstest.Run(t, targets(false, throughAccounts))
+}
+
+func TestContractOfFramesThroughAccounts(t *testing.T) {
+	eventstest.RunFrames(t, targets(true, throughAccounts))
+}
+
+// TestRestart: readers and writers continue, of single records and of frames, with their own account or not.
+func TestRestart(t *testing.T) {
+	for name, start := range map[string]func(t testing.TB) (*natsServer, jetstream.Config){
+		"socket": overSocket, "accounts": throughAccounts,
+	} {
+		for format, run := range map[string]func(*testing.T, eventstest.Target, func(*testing.T)){
+			"frames of one": eventstest.RunRestart, "frames": eventstest.RunFramesRestart,
+		} {
+			t.Run(name+", "+format, func(t *testing.T) {
+				n, cfg := start(t)
+				cfg.Logger = quiet
+				l := open(t, cfg)
+				log := eventstest.OneByOne(l)
+				if format == "frames" {
+					log = l
+				}
+				run(t, eventstest.Target{Log: log, Snapshots: l, Bus: l}, func(t *testing.T) {
+					n.stop()
+					n.start(t)
+				})
+			})
+		}
+	}
+	t.Run("single records", func(t *testing.T) {
+		n := newServer(t, nil)
+		l := open(t, jetstream.Config{URLs: []string{n.url()}, Logger: quiet, Format: jetstream.FormatRecords})
+		eventstest.RunRestart(t, eventstest.Target{Log: l, Snapshots: l, Bus: l}, func(t *testing.T) {
+			n.stop()
+			n.start(t)
+		})
 	})
 }
 
@@ -583,4 +609,16 @@ func BenchmarkLog(b *testing.B) {
 			})
 		})
 	}
+	b.Run("single_records", func(b *testing.B) {
+		eventstest.Bench(b, func(b *testing.B) eventlog.Log {
+			n := newServer(b, nil)
+			return open(b, jetstream.Config{URLs: []string{n.url()}, Logger: quiet, Format: jetstream.FormatRecords})
+		})
+	})
+}
+
+// BenchmarkMany fails if an append of many facts costs much more than one of a single fact.
+func BenchmarkMany(b *testing.B) {
+	n := newServer(b, nil)
+	eventstest.BenchMany(b, open(b, jetstream.Config{URLs: []string{n.url()}, Logger: quiet}))
 }

@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,10 +22,11 @@ import (
 // Log implements eventlog.Log, eventlog.Snapshots and eventlog.Bus over one connection. It is safe for concurrent use.
 type Log struct {
 	connection *nats.Conn
-	// js is the client's view of JetStream. streams and snapshots are set by Open and do not change.
+	// js is the client's view of JetStream. streams, framed and snapshots are set by Open and do not change.
 	js        jetstream.JetStream
 	logger    *slog.Logger
 	streams   map[eventlog.Stream]jetstream.Stream
+	framed    map[eventlog.Stream]bool // streams of frames
 	snapshots jetstream.ObjectStore
 	objects   jetstream.Stream // the stream that stores the snapshots
 	// dropped counts messages of the bus that were lost, for all subscriptions.
@@ -60,7 +62,7 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 	l := &Log{
 		patience: adaptivetimeout.New(firstPatience, answerTimeout),
 		logger:   cfg.Logger, onDropped: cfg.OnDropped, closed: make(chan struct{}),
-		streams: map[eventlog.Stream]jetstream.Stream{},
+		streams: map[eventlog.Stream]jetstream.Stream{}, framed: map[eventlog.Stream]bool{},
 	}
 	if l.logger == nil {
 		l.logger = slog.Default()
@@ -137,6 +139,7 @@ func (l *Log) prepare(ctx context.Context, cfg Config) error {
 			return explainSetup("stream "+string(name), err)
 		}
 		l.streams[name] = stream
+		l.framed[name] = formatOf(stream.CachedInfo().Config) == FormatFrames
 	}
 	return explainSetup("object store "+snapshotBucket, l.ensureSnapshots(ctx, cfg))
 }
@@ -155,8 +158,12 @@ func (l *Log) ensureStream(ctx context.Context, name eventlog.Stream, cfg Config
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, err
 	}
+	format := cmp.Or(cfg.Format, FormatFrames)
 	if err == nil {
-		want = existing.CachedInfo().Config
+		want, format = existing.CachedInfo().Config, cfg.Format
+	}
+	if err := setFormat(&want, name, format); err != nil {
+		return nil, err
 	}
 	want.Name = string(name)
 	want.Description = "berth: " + string(name)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -14,14 +15,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/events/frame"
 )
 
 const (
-	// readBatch is the maximum number of records that one Next returns.
+	// readBatch is the number of records from which on Next adds no more messages.
 	readBatch = 1024
 	// readBuffer is how many records wait between the connection and Next. The same number is requested from the
 	// server in advance, so a slow reader holds at most twice that.
 	readBuffer = 1024
+	// frameBuffer is the same for a stream of frames, each of which has up to frame.MaxBytes, or one large record.
+	frameBuffer = 128
 	// readHeartbeat is how often the server sends a heartbeat when there is nothing to deliver; after twice that
 	// without a message, the consumer is recreated.
 	readHeartbeat = time.Second
@@ -82,10 +86,10 @@ type reader struct {
 	}
 }
 
-// arrival is a record as the consumer delivered it.
+// arrival is a message as the consumer delivered it: a record, or the records of a frame.
 type arrival struct {
-	record eventlog.Record
-	// first marks the first record of an incarnation of the consumer, and connection identifies the connection on
+	records []eventlog.Record
+	// first marks the first message of an incarnation of the consumer, and connection identifies the connection on
 	// which that incarnation began. Records that were in flight when a connection broke arrive late, and may have
 	// been lost since.
 	first      bool
@@ -106,7 +110,7 @@ func (l *Log) Read(ctx context.Context, name eventlog.Stream, from uint64) (even
 	}
 	r := &reader{
 		log: l, name: name, next: from, reconnected: reconnected,
-		arrived: make(chan arrival, readBuffer), silence: make(chan struct{}, 1), closed: make(chan struct{}),
+		arrived: make(chan arrival, l.readAhead(name)), silence: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 	if r.previous, err = l.storedAt(ctx, name, from-1, state); err != nil {
 		return nil, err
@@ -120,6 +124,14 @@ func (l *Log) Read(ctx context.Context, name eventlog.Stream, from uint64) (even
 		return nil, l.explain(fmt.Errorf("jetstream: read stream %s from %d: %w", name, from, err))
 	}
 	return r, nil
+}
+
+// readAhead returns how many messages of a stream are requested in advance.
+func (l *Log) readAhead(name eventlog.Stream) int {
+	if l.Frames(name) {
+		return frameBuffer
+	}
+	return readBuffer
 }
 
 // open creates a new consumer that delivers from next on.
@@ -136,7 +148,7 @@ func (r *reader) open(ctx context.Context) (jetstream.ConsumeContext, error) {
 		return nil, err
 	}
 	return consumer.Consume(r.receive,
-		jetstream.PullMaxMessages(readBuffer), jetstream.PullExpiry(readExpiry),
+		jetstream.PullMaxMessages(r.log.readAhead(r.name)), jetstream.PullExpiry(readExpiry),
 		jetstream.PullHeartbeat(readHeartbeat), jetstream.ConsumeErrHandler(r.consumeError))
 }
 
@@ -195,7 +207,10 @@ func (r *reader) receive(m jetstream.Msg) {
 	} else {
 		a.first = meta.Sequence.Consumer == 1
 		a.connection = r.births.of(meta.Consumer, r.log.connections)
-		a.record = decodeRecord(m, meta)
+		a.records = decode(m.Headers(), 0, eventlog.Record{
+			Message:  eventlog.Message{Subject: m.Subject(), Data: m.Data()},
+			Sequence: meta.Sequence.Stream, Time: meta.Timestamp,
+		})
 		if isAnswer(m.Headers(), 0) {
 			r.log.logger.Warn("record of the log is a stored server response; skipped",
 				"stream", string(r.name), "sequence", meta.Sequence.Stream, "subject", m.Subject())
@@ -252,23 +267,25 @@ func (r *reader) consumeError(_ jetstream.ConsumeContext, err error) {
 	}
 }
 
-// decodeRecord leaves out the headers of the protocol, and both header and data of an answer of the server.
-func decodeRecord(m jetstream.Msg, meta *jetstream.MsgMetadata) eventlog.Record {
-	headers := m.Headers()
-	if isAnswer(headers, 0) {
-		return eventlog.Record{
-			Message: eventlog.Message{Subject: m.Subject()}, Sequence: meta.Sequence.Stream, Time: meta.Timestamp,
-		}
+// decode returns the records of a message, which has its data and not yet its header. It leaves out the headers of the
+// protocol, the position of a fact that is where it was meant to be, and both header and data of an answer of the
+// server; own is as for isAnswer.
+func decode(headers nats.Header, own int, m eventlog.Record) []eventlog.Record {
+	if isAnswer(headers, own) {
+		m.Data = nil
+		return []eventlog.Record{m}
 	}
-	record := eventlog.Record{
-		Message:  eventlog.Message{Subject: m.Subject(), Header: decodeHeader(headers)},
-		Sequence: meta.Sequence.Stream,
-		Time:     meta.Timestamp,
+	if version := headers[frame.HeaderFrame]; len(version) > 0 {
+		return frame.Decode(version[0], m)
 	}
-	if data := m.Data(); len(data) > 0 {
-		record.Data = data
+	if len(m.Data) == 0 {
+		m.Data = nil
 	}
-	return record
+	if at := headers[eventlog.HeaderPosition]; len(at) > 0 && at[0] == strconv.FormatUint(m.Sequence, 10) {
+		delete(headers, eventlog.HeaderPosition)
+	}
+	m.Header = decodeHeader(headers)
+	return []eventlog.Record{m}
 }
 
 // decodeHeader leaves out the headers of the protocol.
@@ -352,7 +369,7 @@ func (r *reader) drain(ctx context.Context, a arrival) ([]eventlog.Record, error
 			return nil, err
 		}
 		if accepted {
-			records = append(records, a.record)
+			records = append(records, a.records...)
 			r.verify = r.verify || a.connection != connection
 		}
 		if len(records) >= readBatch {
@@ -381,7 +398,7 @@ func (r *reader) accept(ctx context.Context, a arrival) (bool, error) {
 	if a.err != nil {
 		return false, a.err
 	}
-	sequence := a.record.Sequence
+	sequence := a.records[0].Sequence
 	if sequence < r.next {
 		return false, nil // redelivered by a new incarnation of the consumer
 	}
@@ -393,7 +410,7 @@ func (r *reader) accept(ctx context.Context, a arrival) (bool, error) {
 			return false, err
 		}
 	}
-	r.next, r.previous = sequence+1, a.record.Time
+	r.next, r.previous = sequence+1, a.records[0].Time
 	return true, nil
 }
 

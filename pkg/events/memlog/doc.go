@@ -6,7 +6,8 @@
 // goroutine everything is deterministic.
 //
 // Faults of the real log are switches here: LoseTail (power loss), LoseNextAnswer (a connection that breaks at the
-// wrong moment), RefuseAbove (a lowered limit), Trim and Options.Keep (retention).
+// wrong moment), RefuseAbove (a lowered limit), Trim and Options.Keep (retention). Without Options.Frames it has one
+// record for each sequence, as a stream that was created before there were frames.
 //
 // All streams and snapshots are guarded by one lock. A record is copied when it is appended and shared by all
 // readers; a snapshot is copied both ways. Nothing is on disk: a Log that is gone has lost everything, so a test

@@ -20,9 +20,11 @@ func (l *Log) About(_ context.Context, name eventlog.Stream, q eventlog.Query, l
 		return nil, eventlog.ErrClosed
 	}
 	var found []eventlog.Record
-	for _, r := range l.mu.streams[name].records {
-		if q.Finds(r) {
-			found = append(found, r)
+	for _, frame := range l.mu.streams[name].frames {
+		for _, r := range frame {
+			if q.Finds(r) {
+				found = append(found, r)
+			}
 		}
 	}
 	if limit > 0 && len(found) > limit {

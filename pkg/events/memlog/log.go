@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/events/frame"
 )
 
 // defaultReadBatch bounds what one Next returns: large enough for a batched apply to pay off, small enough to keep
@@ -23,10 +24,12 @@ var ErrAnswerLost = errors.New("memlog: answer lost")
 
 // Options of a Log. The zero value keeps everything.
 type Options struct {
-	// Keep is how many records each stream keeps; older ones are deleted at the next append. 0 keeps all.
+	// Keep is how many sequences each stream keeps; older ones are deleted at the next append. 0 keeps all.
 	Keep int
-	// ReadBatch is the maximum number of records that one Next returns; 0 means 1024.
+	// ReadBatch is the number of records from which on Next adds no more sequences; 0 means 1024.
 	ReadBatch int
+	// Frames stores facts and decisions as frames.
+	Frames bool
 	// BusBuffer is how many messages one subscription may have waiting; 0 means 1024.
 	BusBuffer int
 	// Now stamps records, nil means time.Now.
@@ -54,12 +57,12 @@ var (
 	_ eventlog.Bus       = (*Log)(nil)
 )
 
-// stream is one ordered log; guarded by Log.mu. Records are consecutive, so a position is an index, and no record
+// stream is one ordered log; guarded by Log.mu. Sequences are consecutive, so a position is an index, and no record
 // needs to be searched for.
 type stream struct {
-	// records are those that are kept, with consecutive sequences up to last.
-	records []eventlog.Record
-	last    uint64
+	// frames are the records that are kept, by sequence up to last: one for each sequence, or those of a frame.
+	frames [][]eventlog.Record
+	last   uint64
 	// losses lists, for every lost tail in order, the last sequence that survived it: a reader that had passed it
 	// holds records that are gone.
 	losses []uint64
@@ -139,7 +142,7 @@ func (l *Log) Append(
 			Stream: name, Expected: expect.Sequence, Actual: s.last, Subject: expect.Subject,
 		}
 	}
-	s.append(msgs, l.options.Now(), l.options.Keep)
+	s.append(msgs, l.Frames(name), l.options.Now(), l.options.Keep)
 	if s.loseAnswers > 0 {
 		s.loseAnswers--
 		return 0, ErrAnswerLost
@@ -152,25 +155,44 @@ func (s *stream) endsWith(t eventlog.Tail) bool {
 	if t.Sequence != s.last || t.Subject == "" {
 		return t.Sequence == s.last
 	}
-	return len(s.records) > 0 && s.records[len(s.records)-1].Subject == t.Subject
+	return len(s.frames) > 0 && frame.SubjectOf(s.frames[len(s.frames)-1]) == t.Subject
 }
 
 // append stores copies: the caller may reuse its slices. All messages of one append have the same time.
-func (s *stream) append(msgs []eventlog.Message, now time.Time, keep int) {
-	for _, m := range msgs {
-		s.last++
-		s.records = append(s.records, eventlog.Record{
-			Message:  eventlog.Message{Subject: m.Subject, Header: slices.Clone(m.Header), Data: bytes.Clone(m.Data)},
-			Sequence: s.last,
-			Time:     now,
-		})
+func (s *stream) append(msgs []eventlog.Message, framed bool, now time.Time, keep int) {
+	parts := slices.Chunk(msgs, 1)
+	if framed {
+		parts = frame.Split(msgs)
 	}
-	if surplus := len(s.records) - keep; keep > 0 && surplus > 0 {
-		clear(s.records[:surplus])
-		s.records = s.records[surplus:]
+	for part := range parts {
+		s.last++
+		s.frames = append(s.frames, copyOf(part, framed, s.last, now))
+	}
+	if surplus := len(s.frames) - keep; keep > 0 && surplus > 0 {
+		clear(s.frames[:surplus])
+		s.frames = s.frames[surplus:]
 	}
 	s.wake()
 }
+
+// copyOf returns the records that a reader gets of what is stored at a sequence. A frame is encoded and decoded as it
+// is by a log on a server.
+func copyOf(part []eventlog.Message, framed bool, sequence uint64, now time.Time) []eventlog.Record {
+	if framed {
+		return frame.Decode(frame.Version, eventlog.Record{
+			Message:  eventlog.Message{Subject: frame.Subject(part), Data: frame.Encode(part, 0)},
+			Sequence: sequence, Time: now,
+		})
+	}
+	m := part[0]
+	return []eventlog.Record{{
+		Message:  eventlog.Message{Subject: m.Subject, Header: slices.Clone(m.Header), Data: bytes.Clone(m.Data)},
+		Sequence: sequence, Time: now,
+	}}
+}
+
+// Frames implements eventlog.Log.
+func (l *Log) Frames(s eventlog.Stream) bool { return l.options.Frames && s != eventlog.Ledger }
 
 // Last implements eventlog.Log. Sequences are never used twice except after LoseTail.
 func (l *Log) Last(ctx context.Context, name eventlog.Stream) (uint64, error) {
@@ -195,7 +217,7 @@ func (l *Log) LoseTail(name eventlog.Stream, after uint64) {
 	if s == nil || after >= s.last {
 		return
 	}
-	s.records = slices.DeleteFunc(s.records, func(r eventlog.Record) bool { return r.Sequence > after })
+	s.frames = slices.DeleteFunc(s.frames, func(f []eventlog.Record) bool { return f[0].Sequence > after })
 	s.last = after
 	s.losses = append(s.losses, after)
 	s.wake()
@@ -207,7 +229,7 @@ func (l *Log) Trim(name eventlog.Stream, first uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s := l.mu.streams[name]; s != nil {
-		s.records = slices.DeleteFunc(s.records, func(r eventlog.Record) bool { return r.Sequence < first })
+		s.frames = slices.DeleteFunc(s.frames, func(f []eventlog.Record) bool { return f[0].Sequence < first })
 		s.wake()
 	}
 }
@@ -236,7 +258,7 @@ func (s *stream) wake() {
 }
 
 // first returns the oldest sequence kept, or the next sequence when none is kept.
-func (s *stream) first() uint64 { return s.last + 1 - uint64(len(s.records)) }
+func (s *stream) first() uint64 { return s.last + 1 - uint64(len(s.frames)) }
 
 // Put implements eventlog.Snapshots. It keeps only the newest call's snapshot, whatever its sequence.
 func (l *Log) Put(ctx context.Context, name eventlog.Stream, sequence uint64, data []byte) error {

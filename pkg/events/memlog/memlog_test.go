@@ -14,9 +14,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestContract(t *testing.T) {
-	eventstest.Run(t, func(t *testing.T) eventstest.Target {
-		l := memlog.New(memlog.Options{})
+func TestContract(t *testing.T) { eventstest.Run(t, targets(memlog.Options{})) }
+
+func TestContractOfFrames(t *testing.T) {
+	eventstest.RunFrames(t, targets(memlog.Options{Frames: true, ReadBatch: 10}))
+}
+
+func targets(options memlog.Options) func(t *testing.T) eventstest.Target {
+	return func(t *testing.T) eventstest.Target {
+		l := memlog.New(options)
 		t.Cleanup(l.Close)
 		return eventstest.Target{
 			Log: l, Snapshots: l, Bus: l, Close: l.Close,
@@ -37,7 +43,7 @@ func TestContract(t *testing.T) {
 				}
 			},
 		}
-	})
+	}
 }
 
 func BenchmarkLog(b *testing.B) {

@@ -3,7 +3,6 @@ package memlog
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
@@ -90,10 +89,15 @@ func (r *reader) take() ([]eventlog.Record, <-chan struct{}, error) {
 		r.gap = &eventlog.ErrGap{Stream: r.name, Want: r.next, Have: s.first()}
 		return nil, nil, r.gap
 	}
-	start := int(r.next - s.first())
-	count := min(len(s.records)-start, l.options.ReadBatch)
-	r.next += uint64(count)
-	return slices.Clone(s.records[start : start+count]), s.changed, nil
+	var records []eventlog.Record
+	for _, frame := range s.frames[r.next-s.first():] {
+		if len(records) >= l.options.ReadBatch {
+			break
+		}
+		records = append(records, frame...)
+		r.next++
+	}
+	return records, s.changed, nil
 }
 
 // Close implements eventlog.Reader.

@@ -125,21 +125,25 @@ func (h *History) Check(last uint64) error {
 	return nil
 }
 
-// Take decodes records and checks that each follows from the one before. The returned facts must be applied: they
-// count as read. A record that cannot be read is returned as events.OpUnreadable. After ErrHistory only Forget
-// helps, after *eventlog.ErrGap Missing.
+// Take decodes records, whole frames, and checks that each follows from the one before. The returned facts must be
+// applied: they count as read. A record that cannot be read is returned as events.OpUnreadable. After ErrHistory only
+// Forget helps, after *eventlog.ErrGap Missing.
 func (h *History) Take(records []eventlog.Record) ([]events.SequencedFact, error) {
 	facts := make([]events.SequencedFact, 0, len(records))
 	want := h.next
 	epoch := h.epoch
 	known := h.epochKnown
+	index := 0 // of the record before, in the frame that ends before want
 	for _, r := range records {
-		if r.Sequence < want {
+		switch {
+		case r.Sequence < h.next:
 			continue // redelivered
-		}
-		if r.Sequence > want {
+		case r.Index == 0 && r.Sequence == want:
+			want++
+		case r.Index == 0 || r.Sequence != want-1 || r.Index != index+1:
 			return nil, &eventlog.ErrGap{Stream: eventlog.Facts, Want: want, Have: r.Sequence}
 		}
+		index = r.Index
 		fact, err := events.DecodeFact(r)
 		if err == nil && !h.follows(epoch, known, fact) {
 			if err = h.stray(epoch, fact); err == nil {
@@ -149,12 +153,12 @@ func (h *History) Take(records []eventlog.Record) ([]events.SequencedFact, error
 		if err == nil && h.healed(epoch, fact) {
 			return nil, ErrHistory
 		}
-		if want++; h.seeking {
+		if h.seeking {
 			continue
 		}
 		if err != nil {
 			h.hole = r.Sequence
-			fact = unreadable(r.Sequence, epoch, err)
+			fact = unreadable(r, epoch, err)
 		}
 		if err == nil {
 			h.joined(r.Sequence)
@@ -170,9 +174,10 @@ func (h *History) Take(records []eventlog.Record) ([]events.SequencedFact, error
 
 // unreadable returns the fact that stands for a record that cannot be read. The epoch after it is not known: the
 // record may have been the begin of one.
-func unreadable(sequence, epoch uint64, err error) events.SequencedFact {
+func unreadable(r eventlog.Record, epoch uint64, err error) events.SequencedFact {
 	return events.SequencedFact{
-		Sequence: sequence, Fact: events.Fact{Op: events.OpUnreadable, Epoch: epoch, Cause: err.Error()},
+		Sequence: r.Sequence, Index: r.Index,
+		Fact: events.Fact{Op: events.OpUnreadable, Epoch: epoch, Cause: err.Error()},
 	}
 }
 
@@ -226,7 +231,7 @@ func (h *History) follows(epoch uint64, known bool, f events.SequencedFact) bool
 	case f.StartsFromScratch() && (h.seeking || !started || h.anew != f.Sequence):
 		h.anew = f.Sequence
 		return false
-	case h.anew == f.Sequence && !f.StartsFromScratch():
+	case h.anew == f.Sequence && f.Index == 0 && !f.StartsFromScratch():
 		h.anew = 0 // it was there before
 	case h.seeking || !known || state.Follows(epoch, f.Fact):
 		return true

@@ -37,12 +37,13 @@ func New(service string, stream eventlog.Stream, logger *slog.Logger, now func()
 	return &Log{service: service, stream: stream, logger: logger, now: now}
 }
 
-// Record notes a record that is left out, and why. Sequence and subject are enough to find the record in the log:
+// Record notes a record that is left out, and why. Sequence, index in the frame and subject are enough to find the
+// record in the log:
 //
-//	record of the log cannot be decoded; skipped  stream=DECISIONS sequence=7 subject=… bytes=5 error=…
+//	record of the log cannot be decoded; skipped  stream=DECISIONS sequence=7 index=0 subject=… bytes=5 error=…
 func (n *Log) Record(r eventlog.Record, err error) {
 	n.Write("record of the log cannot be decoded; skipped",
-		"sequence", r.Sequence, "subject", r.Subject, "bytes", r.Size(), telemetry.KeyError, err)
+		"sequence", r.Sequence, "index", r.Index, "subject", r.Subject, "bytes", r.Size(), telemetry.KeyError, err)
 }
 
 // Write counts something unreadable, and logs a line about it unless the current window has reached its limit.

@@ -39,6 +39,20 @@ func (l *lossyLog) add(uids ...string) {
 	}
 }
 
+// addFrame appends a decision about each pod, in one frame.
+func (l *lossyLog) addFrame(uids ...string) {
+	l.wait(time.Millisecond)
+	var msgs []eventlog.Message
+	for _, uid := range uids {
+		msgs = append(msgs, events.EncodeDecision(events.Decision{
+			Kind: events.DecisionUngate, Pod: events.PodRef{UID: uid},
+		}))
+	}
+	if _, err := l.Append(l.Context(), eventlog.Decisions, eventlog.AnySequence, msgs); err != nil {
+		l.Fatal(err)
+	}
+}
+
 // lose drops what is behind a sequence, once all of it has been read.
 func (l *lossyLog) lose(after uint64) {
 	synctest.Wait()
@@ -50,7 +64,9 @@ func checkRead(t *testing.T, before, want []string, then func(l *lossyLog)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		l := &lossyLog{T: t, wait: func(d time.Duration) { time.Sleep(d) }}
-		l.Log = memlog.New(memlog.Options{Now: func() time.Time { return time.Now().Add(l.ahead) }})
+		l.Log = memlog.New(memlog.Options{
+			Frames: true, Now: func() time.Time { return time.Now().Add(l.ahead) },
+		})
 		defer l.Close()
 		l.add(before...)
 		out := make(chan effect.Input, 2*recordsKept)
@@ -85,6 +101,22 @@ func TestDecisionsInThePlaceOfLostOnesAreRead(t *testing.T) {
 		l.add("a", "b", "c")
 		l.lose(2)
 		l.add("d", "e", "f")
+	})
+}
+
+// TestFramesOfDecisionsAreReadWhole: all decisions of a frame are passed on, or none, also where it has taken the place
+// of another one.
+func TestFramesOfDecisionsAreReadWhole(t *testing.T) {
+	checkRead(t, []string{"before"}, []string{"a", "b", "c", "d", "e", "f", "g"}, func(l *lossyLog) {
+		l.addFrame("a", "b")
+		l.addFrame("c", "d", "e")
+		l.lose(2)
+		l.addFrame("f", "g")
+	})
+	checkRead(t, []string{"x", "y"}, []string{"a", "b", "c"}, func(l *lossyLog) {
+		l.lose(1)
+		l.addFrame("a", "b")
+		l.add("c")
 	})
 }
 

@@ -163,6 +163,8 @@ type cursor struct {
 	oldest uint64
 	// read holds the records from oldest on, each at its sequence modulo recordsKept.
 	read []recordID
+	// passed is what observe has returned for the first record of the frame that ends before next.
+	passed bool
 	// latest is when the record read last was stored. until is the latest of before a loss of everything that was
 	// remembered: records stored later than that are passed on, even up to startedAt.
 	latest, until time.Time
@@ -175,8 +177,17 @@ type recordID struct {
 	stored   time.Time
 }
 
-// observe moves the cursor behind the record, and reports whether the record must be passed on.
+// observe moves the cursor behind the record, and reports whether the record must be passed on, which is the same for
+// all records of a frame.
 func (c *cursor) observe(record eventlog.Record) bool {
+	if record.Index == 0 {
+		c.passed = c.observeSequence(record)
+	}
+	return c.passed
+}
+
+// observeSequence is observe for a record by itself, and for the first one of a frame.
+func (c *cursor) observeSequence(record eventlog.Record) bool {
 	c.next = record.Sequence + 1
 	m := &c.read[record.Sequence%recordsKept]
 	if m.sequence == record.Sequence && m.stored.Equal(record.Time) {

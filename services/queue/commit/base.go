@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/events/frame"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -31,11 +33,11 @@ func (e *DivergedError) Error() string {
 // Stands returns nil if a position belongs to the log's current history. It returns *DivergedError if the log has
 // lost the facts applied up to there, even if it has grown past the position again since.
 func Stands(ctx context.Context, log eventlog.Log, p state.Position) error {
-	record, last, err := recordAt(ctx, log, p.Sequence)
+	records, last, err := recordsAt(ctx, log, p.Sequence)
 	if err != nil {
 		return err
 	}
-	fact, err := events.DecodeFact(record)
+	fact, err := events.DecodeFact(records[0])
 	if err != nil {
 		return err
 	}
@@ -90,7 +92,7 @@ func end(ctx context.Context, log eventlog.Log) (Base, error) {
 		return Base{}, err
 	}
 	b := Base{Tail: eventlog.Tail{Sequence: last}}
-	record, _, err := recordAt(ctx, log, last)
+	records, _, err := recordsAt(ctx, log, last)
 	var diverged *DivergedError
 	var gap *eventlog.ErrGap
 	switch {
@@ -101,34 +103,41 @@ func end(ctx context.Context, log eventlog.Log) (Base, error) {
 	case err != nil:
 		return Base{}, err
 	}
-	b.Tail.Subject = record.Subject
-	fact, err := events.DecodeFact(record)
-	if err != nil {
-		return b, err
+	b.Tail.Subject = frame.SubjectOf(records)
+	for _, record := range records {
+		fact, err := events.DecodeFact(record)
+		if err != nil {
+			return b, err
+		}
+		b.Epoch = fact.Epoch
 	}
-	b.Epoch = fact.Epoch
 	return b, nil
 }
 
-// recordAt reads one record. It returns *DivergedError if the log does not reach that far, and *eventlog.ErrGap if
-// retention has deleted the record.
-func recordAt(ctx context.Context, log eventlog.Log, sequence uint64) (r eventlog.Record, last uint64, err error) {
+// recordsAt reads the record at a sequence, or those of the frame there. It returns *DivergedError if the log does not
+// reach that far, and *eventlog.ErrGap if retention has deleted them.
+func recordsAt(
+	ctx context.Context, log eventlog.Log, sequence uint64,
+) (records []eventlog.Record, last uint64, err error) {
 	if last, err = log.Last(ctx, eventlog.Facts); err != nil {
-		return r, 0, err
+		return nil, 0, err
 	}
 	if last < sequence {
-		return r, last, &DivergedError{Expected: sequence, Actual: last}
+		return nil, last, &DivergedError{Expected: sequence, Actual: last}
 	}
 	ctx, cancel := context.WithTimeout(ctx, readBackTimeout)
 	defer cancel()
 	reader, err := log.Read(ctx, eventlog.Facts, sequence)
 	if err != nil {
-		return r, last, err
+		return nil, last, err
 	}
 	defer reader.Close()
-	records, err := reader.Next(ctx)
-	if err != nil {
-		return r, last, err
+	if records, err = reader.Next(ctx); err != nil {
+		return nil, last, err
 	}
-	return records[0], last, nil
+	after := slices.IndexFunc(records, func(r eventlog.Record) bool { return r.Sequence != sequence })
+	if after > 0 {
+		records = records[:after]
+	}
+	return records, last, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/events/frame"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
@@ -23,8 +24,8 @@ var unknownBackoff = wait.Backoff{
 	Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Cap: 2 * time.Second, Steps: 20,
 }
 
-// minAtomicBatch is the number of facts from which one atomic batch is faster than single appends in sequence: a log
-// that syncs takes about 9 ms for any batch, and one or two for a single fact.
+// minAtomicBatch is the number of facts from which, in a log without frames, one atomic batch is faster than single
+// appends in sequence: a log that syncs takes about 9 ms for any batch, and one or two for a single fact.
 const minAtomicBatch = 6
 
 // Round identifies one round of one term, uniquely over all time.
@@ -83,8 +84,8 @@ func NewWriter(log eventlog.Log, logger *slog.Logger, c clock.Clock, base Base, 
 	return &Writer{log: log, logger: logger, clock: c, last: base.Tail, before: before, epoch: epoch}
 }
 
-// Run appends the opening of the epoch and then facts as they arrive, many waiting ones in one batch and few one by
-// one, without waiting for more, until ctx ends, when it returns nil. Otherwise it returns a *DivergedError, or the
+// Run appends the opening of the epoch and then facts as they arrive, those that are waiting together, without waiting
+// for more, until ctx ends, when it returns nil. Otherwise it returns a *DivergedError, or the
 // *eventlog.ErrRefused of a fact that the log does not accept, which the intake never produces (see reduce.Reduce). A
 // fact received from facts is stored or the writer ends.
 func (w *Writer) Run(ctx context.Context, cause string, facts <-chan events.Fact) error {
@@ -116,13 +117,16 @@ func (w *Writer) Store(ctx context.Context, facts <-chan events.Fact) error {
 	return w.store(ctx, batch)
 }
 
-// store appends facts in order: as one batch, or each behind the one before it.
+// store appends facts in order: as frames, or as one batch, or each behind the one before it.
 func (w *Writer) store(ctx context.Context, facts []eventlog.Message) error {
-	each := 1
-	if len(facts) >= minAtomicBatch {
-		each = len(facts)
+	parts := slices.Chunk(facts, 1)
+	switch {
+	case w.log.Frames(eventlog.Facts):
+		parts = frame.Split(facts)
+	case len(facts) >= minAtomicBatch:
+		parts = slices.Chunk(facts, len(facts))
 	}
-	for some := range slices.Chunk(facts, each) {
+	for some := range parts {
 		if err := w.append(ctx, some); err != nil {
 			return err
 		}
@@ -171,9 +175,6 @@ func (w *Writer) gather(batch []eventlog.Message, facts <-chan events.Fact) []ev
 // log before it repeats anything. A crash between an append and its answer leaves a log that the next leader reads to
 // its end.
 func (w *Writer) append(ctx context.Context, batch []eventlog.Message) error {
-	for i := range batch {
-		events.Place(&batch[i], w.last.Sequence+uint64(i)+1)
-	}
 	backoff := unknownBackoff
 	for {
 		last, err := w.log.Append(ctx, eventlog.Facts, w.last, batch)
@@ -198,7 +199,7 @@ func (w *Writer) append(ctx context.Context, batch []eventlog.Message) error {
 
 // recordEnd records that the log ends with a batch of this writer.
 func (w *Writer) recordEnd(last uint64, batch []eventlog.Message) {
-	w.last = eventlog.Tail{Sequence: last, Subject: batch[len(batch)-1].Subject}
+	w.last = frame.Tail(w.log.Frames(eventlog.Facts), last, batch)
 }
 
 // resolve determines the outcome of a batch whose append returned failure: stored, certainly not stored (try again),
@@ -226,26 +227,25 @@ func (w *Writer) resolve(ctx context.Context, batch []eventlog.Message, failure 
 //
 // If the log ends where this writer left it, the batch is not stored, provided that the last record is still this
 // writer's own: a log that has lost a tail and was then written to the same length looks the same by its sequence. If
-// it ends before the batch would, the log has lost a tail or another writer has appended, because a batch is stored as
-// a whole. Otherwise the records are compared one by one.
+// it ends before that, the log has lost a tail. Otherwise the records are compared one by one: if the log ends before
+// the batch does, another writer has appended, because a batch is stored as a whole.
 func (w *Writer) compare(ctx context.Context, batch []eventlog.Message) (stored bool, err error) {
 	last, err := w.log.Last(ctx, eventlog.Facts)
 	if err != nil {
 		return false, err
 	}
-	end := w.last.Sequence + uint64(len(batch))
 	switch {
 	case last == w.last.Sequence:
 		return false, w.checkTail(ctx)
-	case last < end:
+	case last < w.last.Sequence:
 		return false, &DivergedError{Expected: w.last.Sequence, Actual: last}
 	}
-	same, err := w.readBack(ctx, batch)
+	end, err := w.readBack(ctx, batch, last)
 	var gap *eventlog.ErrGap
 	if err != nil && !errors.As(err, &gap) {
 		return false, err
 	}
-	if !same {
+	if end == 0 {
 		return false, &DivergedError{Expected: w.last.Sequence, Actual: last}
 	}
 	w.recordEnd(end, batch)
@@ -258,40 +258,44 @@ func (w *Writer) checkTail(ctx context.Context) error {
 	if w.last.Subject == "" {
 		return nil
 	}
-	record, last, err := recordAt(ctx, w.log, w.last.Sequence)
+	records, last, err := recordsAt(ctx, w.log, w.last.Sequence)
 	var gap *eventlog.ErrGap
-	if errors.As(err, &gap) || err == nil && record.Subject != w.last.Subject {
+	if errors.As(err, &gap) || err == nil && frame.SubjectOf(records) != w.last.Subject {
 		return &DivergedError{Expected: w.last.Sequence, Actual: last}
 	}
 	return err
 }
 
-// readBack reports whether the records behind last are the batch. The log may have more records behind them: then
-// another writer has appended after this batch, which the next append will notice.
-func (w *Writer) readBack(ctx context.Context, batch []eventlog.Message) (bool, error) {
+// readBack returns the sequence at which the batch ends, if it is behind last, and 0 if the records there are others.
+// The log ends at most; if it has more records behind the batch, or behind its frame, another writer has appended after
+// it, which the next append will notice.
+func (w *Writer) readBack(ctx context.Context, batch []eventlog.Message, most uint64) (end uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readBackTimeout)
 	defer cancel()
 	reader, err := w.log.Read(ctx, eventlog.Facts, w.last.Sequence+1)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	defer reader.Close()
-	for i := 0; i < len(batch); {
+	for end < most {
 		records, err := reader.Next(ctx)
 		if err != nil {
-			return false, err
+			return 0, err
 		}
-		for _, r := range records {
-			if i == len(batch) {
-				break
+		for i, r := range records {
+			if !equal(r.Message, batch[0]) {
+				return 0, nil
 			}
-			if !equal(r.Message, batch[i]) {
-				return false, nil
+			if batch, end = batch[1:], r.Sequence; len(batch) > 0 {
+				continue
 			}
-			i++
+			if i+1 < len(records) && records[i+1].Index > 0 {
+				return 0, nil // a frame with more than the batch
+			}
+			return end, nil
 		}
 	}
-	return true, nil
+	return 0, nil
 }
 
 // equal compares a stored message with the one sent; a log may add headers of its own.

@@ -94,7 +94,7 @@ func stored(t *testing.T, log eventlog.Log) []string {
 	}
 	defer reader.Close()
 	var out []string
-	for uint64(len(out)) < last {
+	for at := uint64(0); at < last; {
 		records, err := reader.Next(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -104,7 +104,7 @@ func stored(t *testing.T, log eventlog.Log) []string {
 			if err != nil {
 				t.Fatal(err)
 			}
-			out = append(out, fmt.Sprintf("%s %s %d", f.Op, f.Name, f.Epoch))
+			out, at = append(out, fmt.Sprintf("%s %s %d", f.Op, f.Name, f.Epoch)), f.Sequence
 		}
 	}
 	return out

@@ -20,7 +20,7 @@ const (
 	// workBuffer is how many requests of shards may wait. A request that does not fit is dropped, and repeated with
 	// the shard's next heartbeat.
 	workBuffer = 256
-	// decisionsBack is how many records before the end of the decisions log are read at start. A waiting pod is tried
+	// decisionsBack is how many sequences before the end of the decisions log are read at start. A waiting pod is tried
 	// every few minutes, so its attempts are among the latest records.
 	decisionsBack = 1 << 20
 	// decisionsRetry is the pause before the decisions log is opened again after an error.

@@ -37,16 +37,20 @@ type snapshots struct {
 func (k *snapshots) run(ctx context.Context, epoch uint64) {
 	ticker := k.clock.NewTicker(snapshotCheck)
 	defer ticker.Stop()
-	var stored uint64
+	var stored, counted uint64
 	var at time.Time
 	for {
 		now := k.clock.Now()
 		s := k.applied.Snapshot()
 		sequence := s.Position().Sequence
-		due := stored == 0 || sequence-stored >= k.every ||
+		if s.Applied() < counted {
+			counted = 0 // another store
+		}
+		due := stored == 0 || s.Applied()-counted >= k.every ||
 			sequence > stored && now.Sub(at) >= k.interval
 		if inEpoch(s, epoch) && due && k.put(ctx, s) {
 			stored, at = sequence, now
+			counted = s.Applied()
 		}
 		select {
 		case <-ticker.C():

@@ -134,17 +134,20 @@ func (c *factCursor) batchesTo(ctx context.Context, sequence uint64) ([]follow.B
 		out, c.start = append(out, *c.start), nil
 	}
 	var facts []events.SequencedFact
-	for c.at < sequence {
-		r, err := c.peek(ctx)
+	for {
+		r, err := c.upTo(ctx, sequence)
 		if err != nil {
 			return nil, err
+		}
+		if r == nil {
+			break
 		}
 		fact := c.read(*r)
 		switch {
 		case fact.StartsFromScratch():
 			// Nothing before it counts.
 			out, facts = []follow.Batch{*resetAt(r.Sequence-1, nil)}, nil
-		case r.Sequence != c.at+1:
+		case r.Sequence != c.at+1 && (r.Index == 0 || r.Sequence != c.at):
 			return nil, &NotThereError{fmt.Sprintf("the log does not hold the facts from %d to %d", c.at+1, r.Sequence-1)}
 		}
 		facts = append(facts, fact)
@@ -155,6 +158,21 @@ func (c *factCursor) batchesTo(ctx context.Context, sequence uint64) ([]follow.B
 		out = append(out, follow.Batch{Facts: facts})
 	}
 	return out, nil
+}
+
+// upTo returns the next record without moving on, nil behind the last one of a sequence. The log may end there.
+func (c *factCursor) upTo(ctx context.Context, sequence uint64) (*eventlog.Record, error) {
+	r, err := c.peek(ctx)
+	var ended *NotThereError
+	switch {
+	case errors.As(err, &ended) && c.at >= sequence:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case r.Sequence > sequence:
+		return nil, nil
+	}
+	return r, nil
 }
 
 // checkNext returns an error if the next fact is missing from the log. It loses no fact that it reads, so that the
@@ -178,7 +196,9 @@ func (c *factCursor) read(r eventlog.Record) events.SequencedFact {
 		err = fmt.Errorf("epoch %d does not follow on %d", fact.Epoch, c.epoch)
 	}
 	if c.epochKnown = err == nil; err != nil {
-		return events.SequencedFact{Sequence: r.Sequence, Fact: events.Fact{Op: events.OpUnreadable, Cause: err.Error()}}
+		return events.SequencedFact{
+			Sequence: r.Sequence, Index: r.Index, Fact: events.Fact{Op: events.OpUnreadable, Cause: err.Error()},
+		}
 	}
 	c.epoch = fact.Epoch
 	return fact

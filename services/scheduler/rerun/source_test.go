@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"testing"
 	"time"
 
@@ -52,6 +53,12 @@ func (k *kept) Snapshot(context.Context) (uint64, []byte, bool, error) {
 // none), whose facts before first are gone. Record n is stored at n seconds.
 func facts(t *testing.T, n int, at, first uint64) *kept {
 	t.Helper()
+	return frames(t, 1, n, at, first)
+}
+
+// frames is facts with some facts in each frame.
+func frames(t *testing.T, size, n int, at, first uint64) *kept {
+	t.Helper()
 	k := &kept{at: at}
 	store := state.New()
 	all := []events.Fact{{Op: events.OpEpochBegin, Epoch: 1}, {Op: events.OpEpochEnd, Epoch: 1}}
@@ -66,9 +73,19 @@ func facts(t *testing.T, n int, at, first uint64) *kept {
 			ResourceVersion: uint64(i + 1), Progress: uint64(i + 1), Object: data,
 		})
 	}
-	for i, f := range all {
-		sequence := uint64(i + 1)
-		if _, err := store.Apply([]events.SequencedFact{{Sequence: sequence, Fact: f}}); err != nil {
+	sequence := uint64(0)
+	for frame := range slices.Chunk(all, size) {
+		sequence++
+		var facts []events.SequencedFact
+		for i, f := range frame {
+			facts = append(facts, events.SequencedFact{Sequence: sequence, Index: i, Fact: f})
+			if sequence >= first {
+				k.facts = append(k.facts, eventlog.Record{
+					Message: events.EncodeFact(f), Sequence: sequence, Index: i, Time: time.Unix(int64(sequence), 0),
+				})
+			}
+		}
+		if _, err := store.Apply(facts); err != nil {
 			t.Fatal(err)
 		}
 		if sequence == at {
@@ -76,11 +93,6 @@ func facts(t *testing.T, n int, at, first uint64) *kept {
 			if k.snapshot, _, err = store.Snapshot().Marshal(); err != nil {
 				t.Fatal(err)
 			}
-		}
-		if sequence >= first {
-			k.facts = append(k.facts, eventlog.Record{
-				Message: events.EncodeFact(f), Sequence: sequence, Time: time.Unix(int64(sequence), 0),
-			})
 		}
 	}
 	return k
@@ -97,6 +109,8 @@ func nodes(p Snapshot) (n int) {
 // beginning is gone. Earlier moments are refused.
 func TestRebuild(t *testing.T) {
 	whole, cut := facts(t, 10, 8, 1), facts(t, 10, 8, 6)
+	// The frames have the nodes 1, 4, 7, 10 and 12.
+	framed, framedCut := frames(t, 3, 12, 3, 1), frames(t, 3, 12, 3, 2)
 	for name, c := range map[string]struct {
 		log   *kept
 		at    At
@@ -112,6 +126,17 @@ func TestRebuild(t *testing.T) {
 		"cut off, before snapshot":   {cut, At{Sequence: 7}, -1},
 		"cut off, a time":            {cut, At{Time: time.Unix(11, 0)}, 9},
 		"cut off, without snapshots": {&kept{facts: cut.facts}, At{}, -1},
+
+		"frames, the end":                   {framed, At{}, 12},
+		"frames, the first":                 {framed, At{Sequence: 1}, 1},
+		"frames, one of them":               {framed, At{Sequence: 4}, 10},
+		"frames, the last":                  {framed, At{Sequence: 5}, 12},
+		"frames, behind the end":            {framed, At{Sequence: 6}, -1},
+		"frames, a time":                    {framed, At{Time: time.Unix(2, 0)}, 4},
+		"frames cut off, the snapshot":      {framedCut, At{Sequence: 3}, 7},
+		"frames cut off, behind snapshot":   {framedCut, At{Sequence: 4}, 10},
+		"frames cut off, before snapshot":   {framedCut, At{Sequence: 2}, -1},
+		"frames cut off, without snapshots": {&kept{facts: framedCut.facts}, At{}, -1},
 	} {
 		p, err := Rebuild(t.Context(), c.log, c.at)
 		var not *NotThereError

@@ -177,10 +177,12 @@ func (q *Inquiry) scan(ctx context.Context, s eventlog.Stream, visit func(eventl
 			return err
 		}
 		for _, r := range records {
-			visit(r)
-			if r.Sequence >= last {
-				return nil
+			if r.Sequence <= last {
+				visit(r)
 			}
+		}
+		if records[len(records)-1].Sequence >= last {
+			return nil
 		}
 	}
 }

@@ -21,8 +21,11 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
 )
 
-// Format is the version of the layout that is written; later versions are refused.
-const Format = 1
+// Format is the latest version of the layout; later ones are refused. Version 2 has records of frames, which share
+// their sequence and have an index. A bundle without such records has version 1, which earlier programs read.
+const Format = 2
+
+const formatWithoutFrames = 1
 
 // These are the members of a bundle. Members with records are named STREAM/FIRST.zst, by the sequence of their first
 // record.
@@ -69,6 +72,7 @@ type Span struct {
 // line is the form of one record in a bundle: one line of JSON, with the data in base64.
 type line struct {
 	Sequence uint64          `json:"sequence"`
+	Index    int             `json:"index,omitempty"`
 	Time     time.Time       `json:"time"`
 	Subject  string          `json:"subject"`
 	Header   eventlog.Header `json:"header,omitempty"`
@@ -290,7 +294,7 @@ func (r *bundleRecords) Next(ctx context.Context) (eventlog.Record, error) {
 		}
 		return eventlog.Record{
 			Message:  eventlog.Message{Subject: l.Subject, Header: l.Header, Data: l.Data},
-			Sequence: l.Sequence, Time: l.Time,
+			Sequence: l.Sequence, Index: l.Index, Time: l.Time,
 		}, nil
 	}
 }

@@ -36,7 +36,7 @@ type Contents struct {
 // crash, leaves an incomplete file, which has no manifest and which OpenBundle refuses.
 func Export(ctx context.Context, w io.Writer, src rerun.Source, c Contents) (Manifest, error) {
 	m := Manifest{
-		Format: Format, Version: c.Version, Kubernetes: c.Kubernetes, Created: c.Now.UTC(),
+		Format: formatWithoutFrames, Version: c.Version, Kubernetes: c.Kubernetes, Created: c.Now.UTC(),
 		Streams: map[eventlog.Stream]Span{},
 	}
 	// One encoder for all members, without goroutines: an export should not take processors from the services next to
@@ -59,6 +59,9 @@ func Export(ctx context.Context, w io.Writer, src rerun.Source, c Contents) (Man
 		}
 	}
 	m.Unreadable = e.unreadable
+	if e.frames {
+		m.Format = Format
+	}
 	text, err := yaml.Marshal(m)
 	if err != nil {
 		return m, err
@@ -118,6 +121,8 @@ type export struct {
 	now     time.Time
 	// unreadable counts the facts that were written without their objects.
 	unreadable int
+	// frames means that some records share a sequence.
+	frames bool
 }
 
 // add writes one member. Its size must be known before, which is why members are built in memory.
@@ -150,7 +155,7 @@ func (e *export) stream(ctx context.Context, src rerun.Source, s eventlog.Stream
 		}
 		// A member is written when it is large enough, and at the end of the stream.
 		ended := err != nil
-		if text.Len() >= memberBytes || ended && text.Len() > 0 {
+		if text.Len() >= memberBytes && r.Index == 0 || ended && text.Len() > 0 {
 			if err := e.add(memberName(string(s), first), pack(e.packer, text.Bytes())); err != nil {
 				return span, err
 			}
@@ -166,8 +171,12 @@ func (e *export) stream(ctx context.Context, src rerun.Source, s eventlog.Stream
 			span.First = r.Sequence
 		}
 		span.Last = r.Sequence
+		e.frames = e.frames || r.Index > 0
 		r = e.stripped(s, r)
-		if err := lines.Encode(line{r.Sequence, r.Time.UTC(), r.Subject, r.Header, r.Data}); err != nil {
+		encoded := line{
+			Sequence: r.Sequence, Index: r.Index, Time: r.Time.UTC(), Subject: r.Subject, Header: r.Header, Data: r.Data,
+		}
+		if err := lines.Encode(encoded); err != nil {
 			return span, err
 		}
 	}

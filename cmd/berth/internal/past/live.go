@@ -59,14 +59,14 @@ type liveRecords struct {
 // Next returns the next record, or io.EOF behind the last. Sequences may have holes, so a record beyond the end ends
 // the stream as well.
 func (r *liveRecords) Next(ctx context.Context) (eventlog.Record, error) {
-	for r.at < r.last && len(r.have) == 0 {
+	for len(r.have) == 0 && r.at < r.last {
 		records, err := r.reader.Next(ctx)
 		if err != nil {
 			return eventlog.Record{}, fmt.Errorf("record behind %d: %w", r.at, err)
 		}
 		r.have = records
 	}
-	if r.at >= r.last || r.have[0].Sequence > r.last {
+	if len(r.have) == 0 || r.have[0].Sequence > r.last {
 		return eventlog.Record{}, io.EOF
 	}
 	next := r.have[0]

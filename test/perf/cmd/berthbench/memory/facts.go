@@ -130,6 +130,9 @@ func (l *factLog) Append(ctx context.Context, s eventlog.Stream, _ eventlog.Tail
 	return l.stored.Load(), nil
 }
 
+// Frames implements eventlog.Log.
+func (l *factLog) Frames(eventlog.Stream) bool { return false }
+
 // Last implements eventlog.Log.
 func (l *factLog) Last(_ context.Context, s eventlog.Stream) (uint64, error) {
 	if s == eventlog.Decisions {
