@@ -54,7 +54,8 @@ func (h *Holds) Fold(b replica.Batch, facts *state.Snapshot) (decide.LedgerMoved
 		pods = slices.Sorted(h.view.Reserved())
 		h.last = make(map[string]lastHold, len(pods))
 	}
-	// Every pod whose reservation may have changed is reported, also if it has not: to apply a hold again is harmless.
+	// A pod is reported again if its reservation has changed in another way than its end: to apply a hold again is
+	// harmless.
 	out := decide.LedgerMoved{
 		Reset: changes.Reset, Generation: changes.Generation, Revision: h.view.Revision(),
 		Freed: h.protectionsEnded(changes, facts),
@@ -111,8 +112,7 @@ func (h *Holds) protectionsEnded(changes replica.Changes, facts *state.Snapshot)
 // exist.
 func unprotectedIn(c *replica.DocChange, facts *state.Snapshot) []int32 {
 	var out []int32
-	for i := range c.Before.Entries {
-		e := &c.Before.Entries[i]
+	for _, e := range c.Removed {
 		kept := func(a ledger.Entry) bool { return a.PodUID == e.PodUID && protects(&a) }
 		if !protects(e) || slices.ContainsFunc(c.After.Entries, kept) {
 			continue
@@ -129,8 +129,7 @@ func unprotectedIn(c *replica.DocChange, facts *state.Snapshot) []int32 {
 // pod that takes over or displaces such a place has a reservation in the same revision.
 func freesPlace(c *replica.DocChange) bool {
 	left := 0
-	for i := range c.Before.Entries {
-		e := &c.Before.Entries[i]
+	for _, e := range c.Removed {
 		if e.Role == ledger.RoleMove && !slices.ContainsFunc(c.After.Entries, func(a ledger.Entry) bool {
 			return a.Role == ledger.RoleMove && a.Token == e.Token
 		}) {
@@ -140,9 +139,8 @@ func freesPlace(c *replica.DocChange) bool {
 	if left == 0 {
 		return false
 	}
-	for i := range c.After.Entries {
-		e := &c.After.Entries[i]
-		if _, was := c.Before.Find(e.PodUID); e.Role == ledger.RoleReservation && !was {
+	for _, e := range c.Added {
+		if e.Role == ledger.RoleReservation && !c.Before.Reserves(e.PodUID) {
 			left--
 		}
 	}

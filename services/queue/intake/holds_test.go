@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
@@ -65,11 +66,32 @@ func TestWhomTheEndOfAPromiseFrees(t *testing.T) {
 			[]ledger.Entry{{PodUID: "v", Role: ledger.RoleKeeper}}, []ledger.Entry{victim("v")}, nil,
 		},
 	} {
-		c := replica.DocChange{Before: ledger.NodeDoc{Entries: test.before}, After: ledger.NodeDoc{Entries: test.after}}
+		c := changeOf(t, test.before, test.after)
 		if got := unprotectedIn(&c, facts); !slices.Equal(got, test.want) {
 			t.Errorf("%s: frees %v, want %v", name, got, test.want)
 		}
 	}
+}
+
+// changeOf returns the change of a document as a view reports it.
+func changeOf(t *testing.T, before, after []ledger.Entry) replica.DocChange {
+	t.Helper()
+	view := replica.NewView()
+	var change replica.DocChange
+	for i, entries := range [][]ledger.Entry{before, after} {
+		value, err := codec.EncodeNodeDoc(ledger.NodeDoc{NodeUID: "n", NodeName: "node", Entries: entries})
+		if err != nil {
+			t.Fatal(err)
+		}
+		revision := int64(i + 2)
+		kv := ledger.KV{Key: ledger.KeyNode("n"), Value: value, ModRevision: revision}
+		changes, err := view.Apply(ledger.EventBatch{Revision: revision, Events: []ledger.Event{{KV: kv}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		change = changes.Docs[0]
+	}
+	return change
 }
 
 // A place that was kept and is gone leaves room, unless a pod has got it in the same revision.
@@ -90,7 +112,7 @@ func TestWhenAKeptPlaceLeavesRoom(t *testing.T) {
 		"kept":                           {nil, []ledger.Entry{kept(1)}, false},
 		"a reservation that is gone":     {[]ledger.Entry{placed}, nil, false},
 	} {
-		c := replica.DocChange{Before: ledger.NodeDoc{Entries: test.before}, After: ledger.NodeDoc{Entries: test.after}}
+		c := changeOf(t, test.before, test.after)
 		if got := freesPlace(&c); got != test.want {
 			t.Errorf("%s: leaves room: %t, want %t", name, got, test.want)
 		}
