@@ -47,8 +47,9 @@ type Config struct {
 	// Profile is that of all pods.
 	Profile placement.ProfileConfig
 	// Nodes are the nodes of the cluster, Pods the pods in the order of their creation. Names and UIDs are unique.
-	Nodes []*corev1.Node
-	Pods  []*corev1.Pod
+	// Standing run on nodes from the beginning.
+	Nodes          []*corev1.Node
+	Pods, Standing []*corev1.Pod
 	// Every is the mean interval between the creations of two pods, which is distributed exponentially; 0 creates each
 	// pod when the one before is bound.
 	Every time.Duration
@@ -151,9 +152,12 @@ func (w *World) begin(ctx context.Context) error {
 	}
 	for _, n := range w.cfg.Nodes {
 		w.rv++
-		n = n.DeepCopy()
+		n := n.DeepCopy()
 		n.ResourceVersion = strconv.FormatUint(w.rv, 10)
 		w.publish(events.KindNode, n)
+	}
+	for _, p := range w.cfg.Standing {
+		w.publishPod(p.DeepCopy())
 	}
 	ready := w.now.Add(beatInterval)
 	for w.fault == nil && w.next(ready) {
