@@ -284,6 +284,34 @@ func homesWorld(t *testing.T, seed uint64) *world {
 	return w
 }
 
+// fewHomesWorld plays equal pods on a cluster that is too small for home nodes, on which shards compete: some pods go
+// to home nodes that are not the best.
+func fewHomesWorld(t *testing.T, seed uint64) *world {
+	w := newHomeWorld(t, seed, placement.HomeAuto)
+	for i := range 40 {
+		w.addNode(fmt.Sprintf("n%d", i), 10)
+	}
+	for i := range 160 {
+		w.addPod(fmt.Sprintf("p%d", i))
+	}
+	for range 5 {
+		w.deliverAll()
+	}
+	near := 0
+	for _, s := range w.shards {
+		for _, d := range s.decisions {
+			best := d.Evidence.Candidates
+			if d.Evidence.Basis.Near > 0 && len(best) > 1 && best[0].Total < best[1].Total {
+				near++
+			}
+		}
+	}
+	if near == 0 {
+		t.Fatal("no pod went to a home node that was not the best")
+	}
+	return w
+}
+
 func selecting(zone string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: zone} }
 }
