@@ -316,6 +316,10 @@ TABLES := grep -v -e '^=== ' -e '^[IWE][0-9]\{4\} '
 	@cd test/conformance && GOWORK=off go test -count=1 ./cmd/...
 	@$(MAKE) monitoring
 
+.PHONY: places
+places: ## Compare places by 1 to 8 shards with the scores of kube-scheduler's plugins: tables; fails if a pod on a calm cluster is short
+	@cd test/conformance && GOWORK=off go test -v -count=1 -timeout 60m -run 'Places|Packing' . -args -places-large | $(TABLES)
+
 .PHONY: monitoring
 monitoring: ## Check alerts, dashboard and the queries of the descheduler against recorded metrics, with Prometheus itself
 	@cd test/monitoring && GOWORK=off go test -count=1 ./...

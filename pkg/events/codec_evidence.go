@@ -33,6 +33,7 @@ func evidenceBytes(e *evidence.Evidence) []byte {
 	m := &eventspb.Evidence{
 		Config: e.Config, Class: e.Class, LedgerRevision: e.LedgerRevision,
 		Order: e.Order, Staged: e.Staged, Home: e.Home, Behind: e.Stale,
+		Examined: e.Examined, Usable: e.Usable,
 		ScoredBy: ValidAll(e.ScoredBy), Cause: Valid(e.Cause),
 		WaitedMicros:     e.Waited.Microseconds(),
 		ConsideredMicros: e.Considered.Microseconds(), ReservedMicros: e.Reserved.Microseconds(),
@@ -58,6 +59,7 @@ func decodeEvidence(m *eventspb.Evidence) *evidence.Evidence {
 	e := &evidence.Evidence{
 		Config: m.GetConfig(), Class: m.GetClass(), LedgerRevision: m.GetLedgerRevision(),
 		Order: m.GetOrder(), Staged: m.GetStaged(), Home: m.GetHome(), Stale: m.GetBehind(),
+		Examined: m.GetExamined(), Usable: m.GetUsable(),
 		ScoredBy: m.GetScoredBy(), Cause: m.GetCause(),
 		Waited:     time.Duration(m.GetWaitedMicros()) * time.Microsecond,
 		Considered: time.Duration(m.GetConsideredMicros()) * time.Microsecond,
@@ -85,7 +87,7 @@ func encodeBasis(b *evidence.Basis, revision int64) *eventspb.Basis {
 		Moment: b.LookNumber, FactEpoch: b.FactEpoch, LeftAlone: ValidAll(b.LeftAlone), Avoided: ValidAll(b.Avoided),
 		Unlisted: b.Unlisted, Preferred: Valid(b.Preferred), Start: b.Start, HomeStart: b.HomeStart,
 		Alternative: b.Alternative, Way: uint32(b.Way), Whole: b.NoHomePreference,
-		Spared: ValidAll(b.Spared),
+		Spared: ValidAll(b.Spared), AllNodes: b.AllNodes, Near: b.Near,
 	}
 	for _, l := range b.Learned {
 		m.Learned = append(m.Learned, &eventspb.Learned{Ahead: l.Revision - revision, Key: Valid(l.Key)})
@@ -99,7 +101,7 @@ func decodeBasis(m *eventspb.Basis, revision int64) evidence.Basis {
 		LookNumber: m.GetMoment(), FactEpoch: m.GetFactEpoch(), LeftAlone: m.GetLeftAlone(), Avoided: m.GetAvoided(),
 		Unlisted: m.GetUnlisted(), Preferred: m.GetPreferred(), Start: m.GetStart(), HomeStart: m.GetHomeStart(),
 		Alternative: m.GetAlternative(), Way: evidence.Way(m.GetWay()), NoHomePreference: m.GetWhole(),
-		Spared: m.GetSpared(),
+		Spared: m.GetSpared(), AllNodes: m.GetAllNodes(), Near: m.GetNear(),
 	}
 	for _, l := range m.GetLearned() {
 		b.Learned = append(b.Learned, evidence.Learned{Revision: revision + l.GetAhead(), Key: l.GetKey()})

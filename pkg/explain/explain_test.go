@@ -105,6 +105,7 @@ func TestStoryOfAnEvictedPod(t *testing.T) {
 				Kind: events.DecisionPlaced, Pod: ref, Actor: "scheduler-0", Attempt: 1,
 				NodeName: "n1", NodesTotal: 9, NodesFeasible: 4, Plugins: []string{"Courier"},
 				Evidence: &evidence.Evidence{
+					Examined: 9, Usable: 9,
 					Rejected: map[string]int32{names.NodeResourcesFit: 5}, ScoredBy: []string{names.ImageLocality},
 					Candidates: []evidence.Candidate{{Node: "n1", Total: 77, Points: []int64{77}}},
 				},
@@ -124,12 +125,51 @@ func TestStoryOfAnEvictedPod(t *testing.T) {
 	}
 	for _, want := range []string{
 		"state: gone, was on node n1", "evicted: by descheduler, strategy RemoveDuplicates", "twice on n1",
-		"expected on node n2", "chosen: n1, 4 of 9 nodes feasible", "bound by plugin Courier",
+		"expected on node n2", "chosen: n1, 4 of 9 nodes feasible", "looked at: all 9 nodes", "bound by plugin Courier",
 		"rejected: 5 NodeResourcesFit", "77",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the text lacks %q:\n%s", want, out.String())
 		}
+	}
+}
+
+// Which nodes a decision looked at is in the text of the choice.
+func TestNodesThatWereLookedAt(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		e    evidence.Evidence
+		want string
+	}{
+		{"all", evidence.Evidence{Examined: 9, Usable: 9}, "  looked at: all 9 nodes\n"},
+		{"some", evidence.Evidence{Examined: 5, Usable: 9}, "  looked at: 5 of 9 nodes\n"},
+		{"home", evidence.Evidence{Home: true, Examined: 3, Usable: 9},
+			"  looked at: 3 of 9 nodes, its shard's home nodes only: these come first while shards compete for the " +
+				"same nodes\n"},
+		{"home, of an older member", evidence.Evidence{Home: true}, "  looked at: its shard's home nodes only\n"},
+		{"unknown", evidence.Evidence{}, ""},
+		{"near", evidence.Evidence{
+			Examined: 9, Usable: 9, Basis: evidence.Basis{LookNumber: 1, Near: 2},
+			Candidates: []evidence.Candidate{{Node: "n1", Total: 90}, {Node: "n2", Total: 91}},
+		}, "  looked at: all 9 nodes; a home node of its shard came first, as good as the best once other shards' pods " +
+			"are there\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			pod := statetest.Pod("shop", "cart", "cpu", "1")
+			ref := events.PodRef{UID: string(pod.UID), Namespace: "shop", Name: "cart"}
+			begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+			story := explain.BuildStory(string(pod.UID), records(t, begin, fact(t, events.OpUpsert, pod)), records(t, begin,
+				events.EncodeDecision(events.Decision{
+					Kind: events.DecisionPlaced, Pod: ref, Attempt: 1, NodeName: "n1", Evidence: &tc.e,
+				})))
+			var out strings.Builder
+			if err := story.Text(&out, begin.Add(time.Minute), false); err != nil {
+				t.Fatal(err)
+			}
+			if got := out.String(); !strings.Contains(got, tc.want) || tc.want == "" && strings.Contains(got, "looked at") {
+				t.Errorf("text\n%s\nwant %q in it", got, tc.want)
+			}
+		})
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
@@ -293,11 +294,10 @@ func (p *page) choice(s *Story) {
 		return
 	}
 	e := d.Evidence
-	scope := fmt.Sprintf("%d of %d nodes feasible", d.NodesFeasible, d.NodesTotal)
-	if e.Home {
-		scope += ", its shard's home nodes only"
+	p.line("chosen: %s, %d of %d nodes feasible", d.NodeName, d.NodesFeasible, d.NodesTotal)
+	if looked := lookedAt(e); looked != "" {
+		p.line("  looked at: %s", looked)
 	}
-	p.line("chosen: %s, %s", d.NodeName, scope)
 	if rejected := Rejections(e.Rejected); len(rejected) > 0 {
 		p.line("  rejected: %s", strings.Join(rejected, ", "))
 	}
@@ -318,6 +318,25 @@ func (p *page) choice(s *Story) {
 		fmt.Fprintf(table, "\t%d\n", c.Total)
 	}
 	p.err = firstError(p.err, table.Flush())
+}
+
+// lookedAt describes which nodes a decision looked at; empty if the record does not show it.
+func lookedAt(e *evidence.Evidence) string {
+	text := fmt.Sprintf("%d of %d nodes", e.Examined, e.Usable)
+	switch {
+	case e.Home && e.Usable == 0:
+		return "its shard's home nodes only"
+	case e.Home:
+		return text + ", its shard's home nodes only: these come first while shards compete for the same nodes"
+	case e.Examined == 0:
+		return ""
+	case e.Examined == e.Usable:
+		text = fmt.Sprintf("all %d nodes", e.Usable)
+	}
+	if best := e.Candidates; e.Basis.Near > 0 && len(best) > 1 && best[0].Total < best[1].Total {
+		text += "; a home node of its shard came first, as good as the best once other shards' pods are there"
+	}
+	return text
 }
 
 // history writes the events of the pod, oldest first, the newest defaultEvents unless wide.

@@ -69,7 +69,10 @@ type Result struct {
 	// compared, Rejected by an engine. The engine counts nodes by the first rule that rejects them among the rules
 	// on a single node, and counts the remaining nodes together under the names of the other rules. Like Feasible,
 	// both belong to the engine, except Weighed.Plugins.
-	Class    uint64
+	Class uint64
+	// Swayed reports that preferred terms of pods on nodes (or required affinity, where the profile weighs it) give
+	// the pod points on some nodes, or that this is not known. Only an engine sets it, for Query.Home and Query.Near.
+	Swayed   bool
 	Weighed  Weighed
 	Rejected []RejectedBy
 	// Nodes reports on every candidate that has been judged, in the order of the input, if Details requested it.

@@ -49,6 +49,8 @@ type ProfileConfig struct {
 	PercentageOfNodesToScore int32
 	// Preemption configures how its pods preempt, if DefaultPreemption is among the plugins.
 	Preemption PreemptionConfig
+	// HomeNodesFirst is when a shard tries its home nodes before all others; empty leaves it to the shard's configuration.
+	HomeNodesFirst HomePolicy `json:",omitempty"`
 	// Extenders are called for the profile's pods over HTTP, in the order of the configuration. Their results are
 	// passed with each query (Input.Opinions).
 	Extenders []configv1.Extender `json:",omitempty"`
@@ -82,6 +84,7 @@ type Profile struct {
 	// weights is the sum of all weights.
 	weights    int64
 	preemption PreemptionRules
+	homeFirst  HomePolicy
 	extenders  []configv1.Extender // in the order in which they are called
 	custom     *Custom
 	hints      Hints // nil: it is unknown what custom plugins listen to
@@ -150,10 +153,14 @@ func NewProfile(cfg ProfileConfig) (*Profile, error) {
 		errs = append(errs, fmt.Errorf("placement: profile %s: percentageOfNodesToScore is %d, want 0 (all) to %d",
 			cfg.SchedulerName, cfg.PercentageOfNodesToScore, maxPercent))
 	}
+	if err := cfg.HomeNodesFirst.check(); err != nil {
+		errs = append(errs, fmt.Errorf("placement: profile %s: %w", cfg.SchedulerName, err))
+	}
 	p := &Profile{
 		schedulerName: cfg.SchedulerName,
 		byName:        map[string]enabledPlugin{},
 		percentage:    cfg.PercentageOfNodesToScore,
+		homeFirst:     cfg.HomeNodesFirst,
 		extenders:     OrderedExtenders(cfg.Extenders),
 		custom:        cfg.Custom,
 		scores:        slices.ContainsFunc(cfg.Extenders, ranksByExtender) || cfg.Custom.scores(),

@@ -20,6 +20,7 @@ var (
 	txnResults    = []string{"ok", "conflict", "unknown"}
 	shardTxns     = []string{"T1", "T2", "T3", "T4", "T8", "T11"}
 	binderTxns    = []string{"T5", "T6", "T7", "T14"}
+	searchScopes  = []string{"all", "home"}
 	lossReasons   = []string{"node", "guard", "keeper", "pod", "partition", "budget"}
 	planEnds      = []string{"nominated", "promoted", "displaced", "withdrawn", "refused"}
 	bindResults   = []string{"done", "already-here", "elsewhere", "gone", "moved", "throttled", "refused", "unknown"}
@@ -91,6 +92,7 @@ func initQueue() {
 func initScheduler() {
 	initTxns(shardTxns)
 	initCounter(conflicts, lossReasons)
+	initCounter(nodeSearches, searchScopes)
 	initCounter(plansEnded, planEnds)
 	initCounter(nodeNotices, notices)
 	initCounter(loopsBroken, []string{"preemption"})

@@ -37,6 +37,9 @@ var (
 			"mark, by member.", "member")
 	conflicts = berth.counterVec("conflicts_total",
 		"Number of conflicts lost, by subject: node, guard, keeper, pod, partition, budget.", "reason")
+	nodeSearches = berth.counterVec("node_searches_total",
+		"Number of searches for a node, by nodes looked at: all, or the home nodes only.",
+		"nodes")
 	turnsGiven = berth.counter("turns_total",
 		"Number of turns that shards granted each other on contended nodes.")
 	nodeNotices = berth.counterVec("node_notices_total",
@@ -189,6 +192,12 @@ func NodesUnusable(member string, nodes int) {
 
 // Conflict counts one race that an attempt has lost; reason is the subject of the compare that failed (lossReasons).
 func Conflict(reason string) { conflicts.WithLabelValues(reason).Inc() }
+
+// NodeSearches counts searches for nodes: all looked at all nodes, home at the shard's home nodes only.
+func NodeSearches(all, home int) {
+	nodeSearches.WithLabelValues(searchScopes[0]).Add(float64(all))
+	nodeSearches.WithLabelValues(searchScopes[1]).Add(float64(home))
+}
 
 // Plan counts the outcome of a plan (planEnds); held is how long the plan held a place, 0 if unknown, which is not
 // observed.

@@ -83,6 +83,7 @@ func TestBerthMetrics(t *testing.T) {
 	NodesUnusable("scheduler-0", 3)
 	BusDropped(4)
 	Conflict("node")
+	NodeSearches(3, 1)
 	for _, reason := range []string{"OutOfcpu", "OutOfexample.com/gpu", "Whim", "OutOfcpu"} {
 		KubeletRejection(reason)
 	}
@@ -101,6 +102,10 @@ berth_bus_messages_dropped_total 4
 # HELP berth_conflicts_total [ALPHA] Number of conflicts lost, by subject: node, guard, keeper, pod, partition, budget.
 # TYPE berth_conflicts_total counter
 berth_conflicts_total{reason="node"} 1
+# HELP berth_node_searches_total [ALPHA] Number of searches for a node, by nodes looked at: all, or the home nodes only.
+# TYPE berth_node_searches_total counter
+berth_node_searches_total{nodes="all"} 3
+berth_node_searches_total{nodes="home"} 1
 # HELP berth_kubelet_rejections_total [ALPHA] Number of bound pods that their kubelet rejected, by the kubelet's reason.
 # TYPE berth_kubelet_rejections_total counter
 berth_kubelet_rejections_total{reason="Other"} 1
@@ -113,7 +118,7 @@ berth_nodes_left_alone{member="scheduler-0",reason="quarantine"} 2
 # TYPE descheduler_pods_evicted_total counter
 descheduler_pods_evicted_total{namespace="shop",node="n1",profile="p",result="success",strategy="RemoveDuplicates"} 1
 `, "berth_ledger_txns_total", "berth_offers_outstanding", "berth_bus_messages_dropped_total",
-		"berth_conflicts_total", "berth_kubelet_rejections_total", "berth_nodes_left_alone",
+		"berth_conflicts_total", "berth_node_searches_total", "berth_kubelet_rejections_total", "berth_nodes_left_alone",
 		"descheduler_pods_evicted_total")
 }
 

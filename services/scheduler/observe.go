@@ -34,6 +34,9 @@ func (s *Scheduler) observe(ctx context.Context, out *step.Output, begin time.Ti
 			telemetry.TurnGiven()
 		}
 	}
+	if out.SearchesAll+out.SearchesHome > 0 {
+		telemetry.NodeSearches(out.SearchesAll, out.SearchesHome)
+	}
 	for _, p := range out.Plans {
 		s.reportPlan(p)
 	}

@@ -56,7 +56,8 @@ type Config struct {
 	Profiles []placement.ProfileConfig
 	// Window is how many offers the shard holds at once; 0 means DefaultWindow.
 	Window int
-	// WholeCluster makes every pod consider all nodes at once, without a preference for the shard's home nodes.
+	// WholeCluster makes decisions look at all nodes, whatever the load, under profiles that do not say when home nodes
+	// are tried first (placement.HomeNever).
 	WholeCluster bool
 	// NoEvidence omits evidence.Evidence from the decisions.
 	NoEvidence bool
@@ -136,7 +137,8 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	s := &Scheduler{cfg: cfg, deps: deps, queries: driver.NewQueries(), conflicts: map[string]int{}}
 	s.alarm = feed.NewAlarm(unreadable.New("scheduler", eventlog.Facts, deps.Logger, deps.Clock.Now).Write)
 	s.core = decide.New(decide.Config{
-		Shard: cfg.ID, Profiles: profiles, Window: cfg.Window, HomeFirst: !cfg.WholeCluster, NoEvidence: cfg.NoEvidence,
+		Shard: cfg.ID, Profiles: profiles, Window: cfg.Window, NoEvidence: cfg.NoEvidence,
+		HomeFirst: true, HomeNodesFirst: homePolicy(cfg.WholeCluster),
 		Acts: withPlugins(custom, (*plugins.Set).Acts), Gates: withPlugins(custom, (*plugins.Set).Gates),
 		PostFilters: withPlugins(custom, (*plugins.Set).PostFilters),
 		Laps:        &ruleTimer{clock: deps.Clock},
@@ -148,6 +150,14 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		Extenders: extenders, Plugins: advisers(custom),
 	})
 	return s, nil
+}
+
+// homePolicy returns when home nodes are tried first under profiles that do not say.
+func homePolicy(wholeCluster bool) placement.HomePolicy {
+	if wholeCluster {
+		return placement.HomeNever
+	}
+	return placement.HomeAuto
 }
 
 // pluginsOf returns the plugins of the profiles that have some, by scheduler name. The runtime may serve other shards

@@ -16,6 +16,9 @@
 // meaning of a rule, which are then left out of the comparison; quirks_test.go has upstream's wrong memory of past
 // events, which is corrected first; preemption_exceptions_test.go has differences about victims.
 //
+// TestPlacesOnACalmCluster and its neighbours run several shards (package places) and score where they put pods by
+// upstream's plugins: how far is each from the best of all nodes?
+//
 // TestConfigurations (config*_test.go) does the same for pkg/placement/config: random files go to both loaders, which
 // must return the same result, or name the same fields for the same kinds of mistakes.
 //

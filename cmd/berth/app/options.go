@@ -124,8 +124,8 @@ const (
 
 // replicas are how many instances of a service one process runs, and how they share the work.
 type replicas struct {
-	// shards and binders are the numbers in this process. wholeCluster lets shards look at all nodes at once instead
-	// of at their home nodes first.
+	// shards and binders are the numbers in this process. wholeCluster lets shards look at all nodes
+	// in every decision, under profiles that do not say when home nodes come first.
 	shards, binders int
 	wholeCluster    bool
 	// noEvidence leaves the evidence of attempts (what they weighed) out of the log.
@@ -204,8 +204,8 @@ func (o *options) addQueue(f *pflag.FlagSet) {
 func (o *options) addShards(f *pflag.FlagSet) {
 	f.IntVar(&o.shards, "shards", 1, "scheduler shards in this process (1 to 64), all active")
 	f.BoolVar(&o.wholeCluster, "whole-cluster", false,
-		"let shards choose among all nodes at once, instead of trying their own part of the nodes first for pods without\n"+
-			"preferences; such pods may get better nodes, but shards conflict more often")
+		"let shards always choose among all nodes, also while they compete for the same ones; such pods may get better\n"+
+			"nodes, but shards conflict more often. Profiles with homeNodesFirst have their own setting")
 	f.BoolVar(&o.noEvidence, "no-evidence", false,
 		"do not record in the log what attempts weighed; berth explain, trace and replay then know less")
 }

@@ -613,6 +613,8 @@ type Evidence struct {
 	WaitedMicros     int64          `protobuf:"varint,14,opt,name=waited_micros,json=waitedMicros,proto3" json:"waited_micros,omitempty"`
 	// Absent in records of older members, which did not tell.
 	Basis         *Basis `protobuf:"bytes,15,opt,name=basis,proto3" json:"basis,omitempty"`
+	Examined      int32  `protobuf:"varint,16,opt,name=examined,proto3" json:"examined,omitempty"`
+	Usable        int32  `protobuf:"varint,17,opt,name=usable,proto3" json:"usable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -752,22 +754,39 @@ func (x *Evidence) GetBasis() *Basis {
 	return nil
 }
 
+func (x *Evidence) GetExamined() int32 {
+	if x != nil {
+		return x.Examined
+	}
+	return 0
+}
+
+func (x *Evidence) GetUsable() int32 {
+	if x != nil {
+		return x.Usable
+	}
+	return 0
+}
+
 // Basis is what else has to be known to make a decision again.
 type Basis struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Moment        uint64                 `protobuf:"varint,1,opt,name=moment,proto3" json:"moment,omitempty"`
-	FactEpoch     uint64                 `protobuf:"varint,2,opt,name=fact_epoch,json=factEpoch,proto3" json:"fact_epoch,omitempty"`
-	Learned       []*Learned             `protobuf:"bytes,3,rep,name=learned,proto3" json:"learned,omitempty"`
-	LeftAlone     []string               `protobuf:"bytes,4,rep,name=left_alone,json=leftAlone,proto3" json:"left_alone,omitempty"`
-	Avoided       []string               `protobuf:"bytes,5,rep,name=avoided,proto3" json:"avoided,omitempty"`
-	Unlisted      bool                   `protobuf:"varint,6,opt,name=unlisted,proto3" json:"unlisted,omitempty"`
-	Preferred     string                 `protobuf:"bytes,7,opt,name=preferred,proto3" json:"preferred,omitempty"`
-	Start         int32                  `protobuf:"varint,8,opt,name=start,proto3" json:"start,omitempty"`
-	HomeStart     int32                  `protobuf:"varint,9,opt,name=home_start,json=homeStart,proto3" json:"home_start,omitempty"`
-	Alternative   int32                  `protobuf:"varint,10,opt,name=alternative,proto3" json:"alternative,omitempty"`
-	Way           uint32                 `protobuf:"varint,11,opt,name=way,proto3" json:"way,omitempty"`
-	Whole         bool                   `protobuf:"varint,12,opt,name=whole,proto3" json:"whole,omitempty"`
-	Spared        []string               `protobuf:"bytes,13,rep,name=spared,proto3" json:"spared,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Moment      uint64                 `protobuf:"varint,1,opt,name=moment,proto3" json:"moment,omitempty"`
+	FactEpoch   uint64                 `protobuf:"varint,2,opt,name=fact_epoch,json=factEpoch,proto3" json:"fact_epoch,omitempty"`
+	Learned     []*Learned             `protobuf:"bytes,3,rep,name=learned,proto3" json:"learned,omitempty"`
+	LeftAlone   []string               `protobuf:"bytes,4,rep,name=left_alone,json=leftAlone,proto3" json:"left_alone,omitempty"`
+	Avoided     []string               `protobuf:"bytes,5,rep,name=avoided,proto3" json:"avoided,omitempty"`
+	Unlisted    bool                   `protobuf:"varint,6,opt,name=unlisted,proto3" json:"unlisted,omitempty"`
+	Preferred   string                 `protobuf:"bytes,7,opt,name=preferred,proto3" json:"preferred,omitempty"`
+	Start       int32                  `protobuf:"varint,8,opt,name=start,proto3" json:"start,omitempty"`
+	HomeStart   int32                  `protobuf:"varint,9,opt,name=home_start,json=homeStart,proto3" json:"home_start,omitempty"`
+	Alternative int32                  `protobuf:"varint,10,opt,name=alternative,proto3" json:"alternative,omitempty"`
+	Way         uint32                 `protobuf:"varint,11,opt,name=way,proto3" json:"way,omitempty"`
+	Whole       bool                   `protobuf:"varint,12,opt,name=whole,proto3" json:"whole,omitempty"`
+	Spared      []string               `protobuf:"bytes,13,rep,name=spared,proto3" json:"spared,omitempty"`
+	// Old members do not know these two, and write neither: they try home nodes first.
+	AllNodes      bool  `protobuf:"varint,14,opt,name=all_nodes,json=allNodes,proto3" json:"all_nodes,omitempty"`
+	Near          int32 `protobuf:"varint,15,opt,name=near,proto3" json:"near,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -891,6 +910,20 @@ func (x *Basis) GetSpared() []string {
 		return x.Spared
 	}
 	return nil
+}
+
+func (x *Basis) GetAllNodes() bool {
+	if x != nil {
+		return x.AllNodes
+	}
+	return false
+}
+
+func (x *Basis) GetNear() int32 {
+	if x != nil {
+		return x.Near
+	}
+	return 0
 }
 
 // Learned is one key of a revision of the ledger, or without a key all that it put.
@@ -1526,7 +1559,7 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\ftell_failure\x18\x1e \x01(\bR\vtellFailure\x12(\n" +
 	"\x10not_after_millis\x18\x1f \x01(\x03R\x0enotAfterMillisB\x17\n" +
 	"\x15_grace_period_secondsB\v\n" +
-	"\t_evidence\"\x8d\x04\n" +
+	"\t_evidence\"\xc1\x04\n" +
 	"\bEvidence\x12\x16\n" +
 	"\x06config\x18\x01 \x01(\x06R\x06config\x12\x14\n" +
 	"\x05class\x18\x02 \x01(\x06R\x05class\x12'\n" +
@@ -1545,7 +1578,9 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\x0freserved_micros\x18\f \x01(\x03R\x0ereservedMicros\x12\x14\n" +
 	"\x05cause\x18\r \x01(\tR\x05cause\x12#\n" +
 	"\rwaited_micros\x18\x0e \x01(\x03R\fwaitedMicros\x12,\n" +
-	"\x05basis\x18\x0f \x01(\v2\x16.berth.events.v1.BasisR\x05basis\"\xfc\x02\n" +
+	"\x05basis\x18\x0f \x01(\v2\x16.berth.events.v1.BasisR\x05basis\x12\x1a\n" +
+	"\bexamined\x18\x10 \x01(\x05R\bexamined\x12\x16\n" +
+	"\x06usable\x18\x11 \x01(\x05R\x06usable\"\xad\x03\n" +
 	"\x05Basis\x12\x16\n" +
 	"\x06moment\x18\x01 \x01(\x04R\x06moment\x12\x1d\n" +
 	"\n" +
@@ -1563,7 +1598,9 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	" \x01(\x05R\valternative\x12\x10\n" +
 	"\x03way\x18\v \x01(\rR\x03way\x12\x14\n" +
 	"\x05whole\x18\f \x01(\bR\x05whole\x12\x16\n" +
-	"\x06spared\x18\r \x03(\tR\x06spared\"1\n" +
+	"\x06spared\x18\r \x03(\tR\x06spared\x12\x1b\n" +
+	"\tall_nodes\x18\x0e \x01(\bR\ballNodes\x12\x12\n" +
+	"\x04near\x18\x0f \x01(\x05R\x04near\"1\n" +
 	"\aLearned\x12\x14\n" +
 	"\x05ahead\x18\x01 \x01(\x12R\x05ahead\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\";\n" +

@@ -22,6 +22,9 @@ type Evidence struct {
 	Staged []uint64
 	// Home: only the shard's home nodes were examined.
 	Home bool
+	// Examined is how many nodes the rules were evaluated for, without those that a rule excludes beforehand (a pod that
+	// names its node); Usable is how many nodes the shard had to choose from. Both are 0 where that is not known.
+	Examined, Usable int32
 	// Stale is how many nodes were left out because the shard's facts about them were not recent enough.
 	Stale int32
 	// Rejected counts nodes by the first rule that rejected them. Rules beyond one node (spread, inter-pod
@@ -70,8 +73,13 @@ type Basis struct {
 	Alternative int32
 	// Way is how the node was found.
 	Way Way
-	// NoHomePreference: the shard prefers no home nodes.
+	// NoHomePreference: the shard prefers no home nodes, not even among equally good ones. No member writes it any more.
 	NoHomePreference bool
+	// AllNodes: home nodes were not tried first, although the pod has no preferences. Near: home nodes came first if they
+	// were behind the best node by no more than what so many more such pods would cost that one; 0 for no such
+	// preference.
+	AllNodes bool
+	Near     int32
 }
 
 // MaxLeftAlone is how many nodes Basis.LeftAlone lists at most.

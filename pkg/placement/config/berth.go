@@ -21,6 +21,10 @@ const berthSettings = "Berth"
 type berthArgs struct {
 	// How pods of the profile preempt others.
 	Preemption preemptionArgs `json:"preemption"`
+	// When a scheduler shard tries its home nodes, its share of the cluster, before all others for pods without
+	// preferences. auto: while shards would otherwise choose the same nodes at the same time. always: for each such
+	// pod. never: each decision looks at all nodes. Default auto, or never with --whole-cluster.
+	HomeNodesFirst placement.HomePolicy `json:"homeNodesFirst"`
 }
 
 type preemptionArgs struct {
@@ -63,10 +67,8 @@ type keeperArgs struct {
 // maxChoices bounds settings that only cost time: a larger number is a typing error.
 const maxChoices = 100_000
 
-// resolveBerth reads Berth's own settings of a profile; without any, it returns the defaults.
-func resolveBerth(
-	given []schedulerv1.PluginConfig, path *field.Path, r *strictyaml.Report,
-) placement.PreemptionConfig {
+// resolveBerth reads Berth's own settings of a profile; without any, it fills in the defaults.
+func resolveBerth(p *Profile, given []schedulerv1.PluginConfig, path *field.Path, r *strictyaml.Report) {
 	var args berthArgs
 	if i := slices.IndexFunc(given, func(c schedulerv1.PluginConfig) bool { return c.Name == berthSettings }); i >= 0 {
 		path = path.Index(i).Child("args")
@@ -74,7 +76,12 @@ func resolveBerth(
 			strictyaml.Decode(raw, &args, path, r)
 		}
 	}
-	return args.Preemption.resolve(path.Child("preemption"), r)
+	p.Preemption = args.Preemption.resolve(path.Child("preemption"), r)
+	p.HomeNodesFirst = args.HomeNodesFirst
+	if policies := placement.HomePolicies(); p.HomeNodesFirst != "" && !slices.Contains(policies, p.HomeNodesFirst) {
+		r.AddKind(field.ErrorTypeNotSupported, path.Child("homeNodesFirst"), string(p.HomeNodesFirst),
+			fmt.Sprintf("want %s, %s or %s", placement.HomeAuto, placement.HomeAlways, placement.HomeNever))
+	}
 }
 
 // resolve fills in the defaults and checks the ranges. Fields are pointers where 0 or false is a value of its

@@ -182,6 +182,6 @@ func resolveProfile(
 	checkPoints(p.Plugins, path.Child("plugins"), r)
 	p.Args = known.resolveArgs(in.PluginConfig, path.Child("pluginConfig"), r)
 	p.Custom = known.customOf(in.PluginConfig, p.Plugins, path.Child("pluginConfig"), r)
-	p.Preemption = resolveBerth(in.PluginConfig, path.Child("pluginConfig"), r)
+	resolveBerth(&p, in.PluginConfig, path.Child("pluginConfig"), r)
 	return p
 }

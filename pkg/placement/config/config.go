@@ -49,6 +49,8 @@ type Profile struct {
 	Args map[string]runtime.Object
 	// Preemption is Berth's own configuration of preemption, complete.
 	Preemption placement.PreemptionConfig
+	// HomeNodesFirst is Berth's own setting of when home nodes are tried first; empty if the file does not say.
+	HomeNodesFirst placement.HomePolicy
 	// Custom holds the plugins in Plugins that are not kube-scheduler's own; nil for none.
 	Custom *placement.Custom
 }

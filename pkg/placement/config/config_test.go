@@ -148,6 +148,9 @@ func picture(t *testing.T, c *Configuration) string {
 		fmt.Fprintf(&b, "profile %s\n", p.SchedulerName)
 		fmt.Fprintf(&b, "  engine:%s\n", engine(c.Profiles[i]))
 		fmt.Fprintf(&b, "  engine's preemption: %+v\n", c.Profiles[i].Preemption)
+		if first := c.Profiles[i].HomeNodesFirst; first != "" {
+			fmt.Fprintf(&b, "  home nodes first: %s\n", first)
+		}
 		for _, e := range c.Profiles[i].Extenders {
 			fmt.Fprintf(&b, "  extender: %+v\n", e)
 		}

@@ -19,6 +19,7 @@ func toPlacement(in *schedulerv1.KubeSchedulerConfiguration, profiles []Profile)
 			Plugins:                  enginePlugins(p),
 			PercentageOfNodesToScore: *in.PercentageOfNodesToScore,
 			Preemption:               p.Preemption,
+			HomeNodesFirst:           p.HomeNodesFirst,
 			Extenders:                in.Extenders,
 			Custom:                   p.Custom,
 		}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"math"
+	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/columns"
 	"github.com/berth-scheduler/berth/pkg/placement/internal/podaffinity"
@@ -216,4 +217,15 @@ func (r *affinityTallyScorer) rate(w *crossNodeState, g *groups, list *groupList
 		share := float64(raw-low) / float64(high-low)
 		list.sums[i] += r.weight * int64(float64(rule.MaxScore)*share)
 	}
+}
+
+// sways reports whether terms of pods on nodes give points to the pods of the state anywhere, or take some.
+func (w *crossNodeState) sways() bool {
+	for _, s := range w.scorers {
+		r, affinity := s.(*affinityTallyScorer)
+		if affinity && slices.ContainsFunc(r.keys, func(k keyTally) bool { return !w.tallies[k.tally].Flat() }) {
+			return w.active
+		}
+	}
+	return false
 }

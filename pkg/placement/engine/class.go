@@ -173,7 +173,7 @@ func (c *class) refresh(cols *columns.Columns, slot int, objectChanged bool) {
 		c.groups.leave(&c.group[slot])
 		return
 	}
-	cell.score = int32(c.plan.usage.score(&cols.Resources, slot))
+	cell.score = int32(c.plan.usage.score(&cols.Resources, slot, 0))
 	c.plan.recordScores(fromFit, 0, 1)
 	c.plan.recordScores(fromBalance, 0, 1)
 	c.plan.recordScores(fromImage, 0, 1)

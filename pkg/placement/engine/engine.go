@@ -8,6 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/columns"
 	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/fittrial"
 	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/signature"
+	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/walk"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
@@ -55,7 +56,7 @@ type Engine struct {
 	// shortlist, order, rating and profiler belong to the query in progress, except that order caches the walk of
 	// profiles that sample and profiler keeps the counters of rule calls.
 	shortlist shortlist
-	order     zoneWalk
+	order     walk.Order
 	rating    rating
 	profiler  profiler
 	// protected holds the UIDs of pods that cannot be victims; guarded holds the same by node, so that one node's
@@ -93,10 +94,10 @@ func New(cfg Config) *Engine {
 // node's object again at its next use.
 func (e *Engine) SetNode(n *state.NodeInfo) {
 	if _, known := e.columns.Slots[n]; !known {
-		e.order.invalidate()
+		e.order.Invalidate()
 	}
 	e.columns.SetNode(n)
-	e.order.observe(int(e.columns.Slots[n]), n)
+	e.order.Observe(int(e.columns.Slots[n]), n)
 	e.compact()
 }
 
@@ -104,7 +105,7 @@ func (e *Engine) SetNode(n *state.NodeInfo) {
 func (e *Engine) DropNode(n *state.NodeInfo) {
 	e.SetProtected(n, nil)
 	e.columns.DropNode(n)
-	e.order.invalidate()
+	e.order.Invalidate()
 }
 
 // ChangePod must be called after a pod on a node was added (before is nil), removed (after is nil) or replaced by
@@ -137,7 +138,7 @@ func (e *Engine) SetHome(n *state.NodeInfo, home bool) { e.mark(n, columns.MarkH
 func (e *Engine) mark(n *state.NodeInfo, mark uint8, on bool) {
 	if slot, known := e.columns.Slots[n]; known && e.columns.Marks.Set(int(slot), mark, on) {
 		e.columns.Journal.Record(columns.Change{Slot: slot, Kind: columns.NoKind, By: 0})
-		e.order.invalidate()
+		e.order.Invalidate()
 	}
 }
 
@@ -188,14 +189,14 @@ func (e *Engine) restart() {
 	e.columns = columns.New()
 	e.byImportance = fittrial.Column{}
 	e.epoch++
-	e.order = zoneWalk{}
+	e.order = walk.Order{}
 	for slot, n := range old.Infos {
 		if n == nil {
 			continue
 		}
 		e.columns.SetNode(n)
 		now := int(e.columns.Slots[n])
-		e.order.observe(now, n)
+		e.order.Observe(now, n)
 		e.columns.Marks.Set(now, columns.MarkUsable, old.Marks.Of[slot]&columns.MarkUsable != 0)
 		e.columns.Marks.Set(now, columns.MarkHome, old.Marks.Of[slot]&columns.MarkHome != 0)
 	}

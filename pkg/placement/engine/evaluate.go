@@ -7,6 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/devices"
 	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/columns"
+	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/walk"
 	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -24,6 +25,10 @@ type Query struct {
 	Start int
 	// Home restricts the search to home nodes. HomeFirst ranks them before other nodes with the same total.
 	Home, HomeFirst bool
+	// Near, if more than 0, ranks the best home node first if it is behind the best node by no more than the points that
+	// so many more pods like this one would cost the best node. It has no effect on pods that terms of other pods sway
+	// (Result.Swayed), nor where the profile samples or the pod is evaluated from scratch.
+	Near int64
 	// Opinions holds the results of custom plugins and extenders for nodes, Guidance those of the plugins for the
 	// pod; see Input. A query with either is evaluated from scratch.
 	Opinions map[string]placement.Opinion
@@ -67,9 +72,7 @@ func (e *Engine) Evaluate(p *placement.Profile, q Query) placement.Result {
 		return placement.Result{Err: err}
 	}
 	if len(devices.BackedResources(q.Pod.Requests, e.objects)) > 0 {
-		result := p.Evaluate(e.input(q)) // whether a node lists the resource matters to two rules
-		result.Class = c.id
-		return result
+		return c.fromScratch(e.input(q), q.Home) // whether a node lists the resource matters to two rules
 	}
 	if rule.HasDeviceClaims(&q.Pod.Template.Spec) {
 		return e.evaluateClaims(c, q, total)
@@ -85,9 +88,7 @@ func (e *Engine) Evaluate(p *placement.Profile, q Query) placement.Result {
 	}
 	// Opinions and guidance belong to this pod alone, so that results kept for its class would not hold.
 	if c.plan.scratch || len(q.Opinions) > 0 || q.Guidance != nil {
-		result = p.Evaluate(e.input(q))
-		result.Class = c.id
-		return result
+		return c.fromScratch(e.input(q), q.Home)
 	}
 	c.catchUp(&e.columns)
 	c.crossNode.prepare(&e.columns)
@@ -114,6 +115,7 @@ func (e *Engine) decide(c *class, q Query, result placement.Result) placement.Re
 		e.rating.list(c, c.groups.members)
 	}
 	result.FeasibleCount = e.rating.total
+	result.Swayed = (q.Home || q.Near > 0) && c.crossNode.sways()
 	e.profiler.endPoint(PointFilter, filterCode(result.FeasibleCount))
 	e.rating.weighed.begin()
 	switch {
@@ -136,6 +138,9 @@ func (e *Engine) decide(c *class, q Query, result placement.Result) placement.Re
 		}
 	} else {
 		e.shortlist.scan(c, e.rating.points)
+		if q.Near > 0 && !result.Swayed {
+			e.shortlist.preferHome(c, e.rating.points, q.Near)
+		}
 	}
 	result.Feasible = e.ranked()
 	if result.FeasibleCount > 1 {
@@ -164,8 +169,13 @@ func (e *Engine) evaluateClaims(c *class, q Query, total int) placement.Result {
 			return result
 		}
 	}
-	result := c.key.profile.Evaluate(e.input(q))
-	result.Class = c.id
+	return c.fromScratch(e.input(q), q.Home)
+}
+
+// fromScratch evaluates all nodes with all rules. Whether terms of other pods sway the pod is not known then.
+func (c *class) fromScratch(in placement.Input, home bool) placement.Result {
+	result := c.key.profile.Evaluate(in)
+	result.Class, result.Swayed = c.id, home
 	return result
 }
 
@@ -247,22 +257,22 @@ func (e *Engine) ranked() []placement.Scored {
 // feasible node beyond the sample. counts has the number of sampled nodes per group, so that scores that compare
 // nodes see the sample only, as upstream's do.
 func (e *Engine) sample(c *class, q Query) (examined int) {
-	walk := e.order.walk(&e.columns, q.Home)
+	list := e.order.Walk(&e.columns, q.Home)
 	if c.plan.only != nil {
 		e.narrowed = e.narrowed[:0]
-		for _, slot := range walk {
+		for _, slot := range list {
 			if c.cells[slot].verdict != placement.VerdictNarrowed {
 				e.narrowed = append(e.narrowed, slot)
 			}
 		}
-		walk = e.narrowed
+		list = e.narrowed
 	}
 	e.sampled = e.sampled[:0]
 	e.counts = slices.Grow(e.counts[:0], len(c.groups.members))[:len(c.groups.members)]
 	clear(e.counts)
-	enough := c.key.profile.SampleSize(len(walk))
-	for step := range walk {
-		slot := walk[(q.Start%len(walk)+step)%len(walk)]
+	enough := c.key.profile.SampleSize(len(list))
+	for step := range list {
+		slot := list[(q.Start%len(list)+step)%len(list)]
 		g := c.group[slot]
 		if g != noGroup && c.crossNode.passes(c.groups.row(int(g))[maxScaledScores:]) && e.passesLate(slot) {
 			if len(e.sampled) == enough {
@@ -299,7 +309,7 @@ func (e *Engine) input(q Query) placement.Input {
 			in.Home[n.Node.UID] = true
 		}
 	}
-	slices.SortFunc(in.Nodes, byNodeName)
-	slices.SortFunc(in.Candidates, byNodeName)
+	slices.SortFunc(in.Nodes, walk.ByName)
+	slices.SortFunc(in.Candidates, walk.ByName)
 	return in
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"math"
+	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/columns"
@@ -113,4 +114,31 @@ func (b *shortlist) before(x, y *placement.Ranked) bool {
 	default:
 		return b.cols.Infos[x.Index].Node.UID < b.cols.Infos[y.Index].Node.UID
 	}
+}
+
+// preferHome ranks the best home node first if it is behind the best node by no more than what so many more pods would
+// cost that one; see Query.Near.
+func (b *shortlist) preferHome(c *class, points []int32, pods int64) {
+	first, marks := b.list[0].Index, b.cols.Marks.Of
+	if marks[first]&columns.MarkHome != 0 {
+		return
+	}
+	usage, resources := &c.plan.usage, &b.cols.Resources
+	cost := max(0, usage.score(resources, first, 0)-usage.score(resources, first, pods))
+	bar, home := max(0, b.list[0].Total-cost), placement.Ranked{Index: -1}
+	for slot, g := range c.group {
+		if marks[slot]&columns.MarkHome == 0 {
+			continue
+		}
+		total := int64(c.base[slot] + points[g+1])
+		at := placement.Ranked{Total: total, Tie: b.tie(slot), Index: slot}
+		if total >= bar && (home.Index < 0 || b.before(&at, &home)) {
+			home = at
+		}
+	}
+	if home.Index < 0 {
+		return
+	}
+	b.list = slices.DeleteFunc(b.list, func(r placement.Ranked) bool { return r.Index == home.Index })
+	b.list = slices.Insert(b.list[:min(len(b.list), b.limit-1)], 0, home)
 }

@@ -120,17 +120,22 @@ type usageScore struct {
 	fitWeight, balanceWeight int64 // 0: the rule does not score
 }
 
-// score returns the weighted sum for one node. It needs no allocation for up to fit.UsualDemands resources.
-func (u *usageScore) score(r *columns.Resources, slot int) int64 {
+// score returns the weighted sum for one node, once so many pods like the one to place run there in addition. It needs
+// no allocation for up to fit.UsualDemands resources.
+func (u *usageScore) score(r *columns.Resources, slot int, pods int64) int64 {
 	var (
 		room [fit.UsualDemands]fit.Share
 		sum  int64
 	)
 	if u.fitWeight != 0 {
-		sum += u.fitWeight * u.fitScorer.OfShares(u.fit.read(room[:0], r, slot))
+		shares := u.fit.read(room[:0], r, slot)
+		u.fitScorer.AddPods(shares, pods)
+		sum += u.fitWeight * u.fitScorer.OfShares(shares)
 	}
 	if u.balanceWeight != 0 {
-		sum += u.balanceWeight * u.balanceScorer.OfShares(u.balance.read(room[:0], r, slot))
+		shares := u.balance.read(room[:0], r, slot)
+		u.balanceScorer.AddPods(shares, pods)
+		sum += u.balanceWeight * u.balanceScorer.OfShares(shares)
 	}
 	return sum
 }

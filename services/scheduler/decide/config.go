@@ -15,10 +15,11 @@ type Config struct {
 	// Window is how many offers the shard holds at once, without those that wait for a plan. The queue leases no
 	// more.
 	Window int
-	// HomeFirst makes plain pods try the shard's home nodes before the whole cluster, so that shards rarely compete
-	// for a node. Pods with node preferences always see all nodes. All pods prefer a home node among nodes with the
-	// same total.
+	// HomeFirst makes all pods prefer a home node among nodes with the same total, and plain pods try home nodes before
+	// the whole cluster where their profile says so, so that shards rarely compete for a node.
 	HomeFirst bool
+	// HomeNodesFirst applies to profiles that do not say when home nodes are tried first; empty means HomeAuto.
+	HomeNodesFirst placement.HomePolicy
 	// NoEvidence omits evidence.Evidence from the decisions, to measure its cost.
 	NoEvidence bool
 	// Gates are the scheduler names of profiles with custom plugins that may hold pods back before they are tried.

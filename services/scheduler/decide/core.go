@@ -15,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/advice"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/avoid"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/contention"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/crossnode"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/lifecycle"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/preempt"
@@ -65,6 +66,7 @@ func New(cfg Config) *Core {
 		window: cfg.Window, performing: &advice.Plugins{}, consults: &advice.Consults{}, preempt: &preempt.Preemption{},
 	}
 	c.shard.Home, c.shard.HomeFirst = cfg.Home, cfg.HomeFirst
+	c.shard.HomeNodesFirst = cfg.HomeNodesFirst
 	c.shard.NoEvidence, c.shard.Laps = cfg.NoEvidence, cfg.Laps
 	recorder := &record.Recorder{
 		Shard: c.shard, Attempts: c.attempts, Effects: c.effects,
@@ -79,7 +81,8 @@ func New(cfg Config) *Core {
 	c.terms = &crossnode.Terms{Shard: c.shard, Life: c.life, Slot: c.slot, Rules: c.rules}
 	c.search = &search.Searcher{
 		Shard: c.shard, Record: recorder, Rules: c.rules, Extend: c.consults.Extend,
-		HeldNodes: func() map[string]int32 { return c.preempt.Holds.HeldNodes() },
+		Contention: contention.New(cfg.Shard),
+		HeldNodes:  func() map[string]int32 { return c.preempt.Holds.HeldNodes() },
 	}
 	c.turns = &ownTurns{
 		Turns: avoid.NewTurns(c.shard.Avoid, cfg.Shard, c.shard.IsHome),
@@ -96,6 +99,7 @@ func New(cfg Config) *Core {
 	c.reserver = &reserve.Reserver{
 		Shard: c.shard, Attempts: c.attempts, Record: recorder, Effects: c.effects, Life: c.life, Slot: c.slot,
 		OnCommitted: c.performing.OnCommitted, ReleaseUnfit: c.preempt.ReleaseUnfit, RequestTurn: c.turns.request,
+		Contention: c.search.Contention,
 	}
 	c.placer = &placer{
 		shard: c.shard, attempts: c.attempts, effects: c.effects, record: recorder, life: c.life,
@@ -376,6 +380,7 @@ func (c *Core) submit() {
 // ledgerMoved passes changes of the ledger's view on to the parts: those of the watch, and those that the answer to
 // a transaction has shown ahead of it. The order is the same for both, and the view comes first.
 func (c *Core) ledgerMoved(changes replica.Changes) {
+	c.search.Contention.FollowLedger(changes)
 	c.shard.View.ApplyLedger(changes)
 	c.shard.Claims.FollowLedger(changes)
 	c.preempt.Holds.FollowLedger(changes)

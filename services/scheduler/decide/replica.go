@@ -17,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/avoid"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/search"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
@@ -144,6 +145,7 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 	}
 	c.search.Start = [2]int{int(b.Start), int(b.HomeStart)}
 	c.shard.HomeFirst = !b.NoHomePreference
+	c.search.Recorded = &search.Scope{Home: !b.AllNodes, Near: int64(b.Near)}
 	a := &attempt.Attempt{
 		Offer: work.Offer{Pod: d.Pod, Attempt: d.Attempt, Token: d.Token}, Pod: pod, Received: c.shard.Now,
 	}

@@ -57,7 +57,7 @@ func TestDecisionsAreMadeAgain(t *testing.T) {
 			m.play()
 			return m.world
 		},
-		"homes": homesWorld,
+		"homes": homesWorld, "few homes": fewHomesWorld,
 	}
 	var all tally
 	for name, play := range stories {
@@ -270,6 +270,18 @@ func TestEachPartOfTheBasisIsNeeded(t *testing.T) {
 			}
 			t.Error("every decision came out the same without it")
 		})
+	}
+}
+
+// So is the scope of the decision.
+func TestTheScopeOfADecisionIsNeeded(t *testing.T) {
+	homes, few := homesWorld(t, 1), fewHomesWorld(t, 1)
+	if !differs(t, homes, homes.shards[0], func(e *evidence.Evidence) { e.Basis.AllNodes = !e.Basis.AllNodes }) {
+		t.Error("every decision came out the same with the other scope")
+	}
+	if !differs(t, few, few.shards[0], func(e *evidence.Evidence) { e.Basis.Near = 0 }) &&
+		!differs(t, few, few.shards[1], func(e *evidence.Evidence) { e.Basis.Near = 0 }) {
+		t.Error("every decision came out the same without near home nodes")
 	}
 }
 

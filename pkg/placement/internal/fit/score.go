@@ -175,6 +175,22 @@ func (s *Scorer) OfShares(shares []Share) int64 {
 	}
 }
 
+// AddPods adds the requests of so many pods to the shares of a node, in the order of Demands: with them, OfShares is
+// the score that the node has once these pods run there.
+func (s *Scorer) AddPods(shares []Share, pods int64) { addPods(s.Demands, shares, pods) }
+
+// AddPods is Scorer.AddPods.
+func (s *BalanceScorer) AddPods(shares []Share, pods int64) { addPods(s.Demands, shares, pods) }
+
+func addPods(demands []Demand, shares []Share, pods int64) {
+	if pods == 0 {
+		return
+	}
+	for i := range shares {
+		shares[i].Used += pods * demands[i].request
+	}
+}
+
 // Share is how much of one resource a node has, and how much of that is in use, in the unit of the resource. A
 // capacity of 0 means that the node does not have the resource, and that it does not count.
 type Share struct{ Capacity, Used int64 }

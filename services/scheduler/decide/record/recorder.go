@@ -13,12 +13,13 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
-// Evaluation is the result of an evaluation of the nodes for a pod. Home: only the home nodes were evaluated. Basis
-// lists the state besides facts and ledger on which the result depends. Unsettled and DependsOnHolds: see
-// attempt.Rejection.
+// Evaluation is the result of an evaluation of the nodes for a pod. Home: only the home nodes were evaluated, of Usable
+// nodes that there were to choose from. Basis lists the state besides facts and ledger on which the result depends.
+// Unsettled and DependsOnHolds: see attempt.Rejection.
 type Evaluation struct {
 	placement.Result
 	Home           bool
+	Usable         int
 	Basis          evidence.Basis
 	Unsettled      bool
 	DependsOnHolds bool
@@ -49,7 +50,7 @@ func (r *Recorder) Evidence(a *attempt.Attempt, p *placement.Profile, found Eval
 	}
 	e := &evidence.Evidence{
 		Config: p.Hash(), Class: found.Class, LedgerRevision: r.Shard.Ledger.Revision(), Staged: r.stagedOrders(),
-		Home: found.Home, Stale: int32(behind),
+		Home: found.Home, Examined: int32(found.Examined), Usable: int32(found.Usable), Stale: int32(behind),
 		Cause: a.Offer.Cause, Waited: a.Offer.Waited, Considered: r.Shard.Since(a.Received),
 		Basis: found.Basis,
 	}

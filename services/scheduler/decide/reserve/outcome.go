@@ -29,6 +29,7 @@ func (r *Reserver) placed(attempts []*attempt.Attempt, revision int64) {
 // changed, that is once the watch shows the terms registered now.
 func (p *placing) Undone(lost txns.Outcome) {
 	r := p.by
+	r.Contention.Answered(r.Shard.Now)
 	// A document that changed under a decision is a disagreement about its node: many of them put the node into
 	// quarantine.
 	changed := map[string]bool{}
@@ -98,6 +99,9 @@ func lostVolume(a *attempt.Attempt, lost txns.Outcome) (revision int64) {
 func (r *Reserver) retry(losers []loser, lost txns.Outcome) {
 	for _, l := range slices.Backward(losers) {
 		a := l.Attempt
+		if l.reason == step.LostNode {
+			r.Contention.Lost(r.Shard.Now)
+		}
 		r.Effects.Report(a.Lost(l.reason))
 		r.Record.Lost(a, l.reason)
 		if l.reason == step.LostGuard {

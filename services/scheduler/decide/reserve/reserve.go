@@ -4,6 +4,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/contention"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/lifecycle"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/record"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/shard"
@@ -26,6 +27,8 @@ type Reserver struct {
 	ReleaseUnfit func(*attempt.Attempt)
 	// RequestTurn asks for a turn at the node that an attempt has just lost.
 	RequestTurn func(*attempt.Attempt)
+	// Contention learns how transactions end.
+	Contention *contention.Meter
 }
 
 // placing is a T1 in flight.
@@ -44,6 +47,7 @@ func (r *Reserver) Send() {
 	if len(p.attempts) == 0 {
 		return // all have left it, or it is built again from fewer attempts
 	}
+	r.Contention.Sent()
 	r.Slot.Send(txn.Request{
 		Proposal: p, Txn: p.txn, Attempts: p.attempts, Pods: len(p.batch.Placed), Epochs: p.batch.Epochs,
 		Classify: func(result ledger.TxnResult) (txns.Outcome, error) { return txns.Classify(p.batch, result) }, Each: true,
@@ -54,7 +58,10 @@ func (r *Reserver) Send() {
 func (*placing) Kind() string { return "T1" }
 
 // Done implements txn.Proposal.
-func (p *placing) Done(revision int64) { p.by.placed(p.attempts, revision) }
+func (p *placing) Done(revision int64) {
+	p.by.Contention.Answered(p.by.Shard.Now)
+	p.by.placed(p.attempts, revision)
+}
 
 // TooLarge implements txn.Proposal.
 func (p *placing) TooLarge(why string) { p.by.split(p.attempts, why) }

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/claims"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/contention"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/crossnode"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/record"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/shard"
@@ -31,11 +32,15 @@ type Searcher struct {
 	// Start is where the next search of a profile that samples begins: among all nodes, and among the home nodes.
 	Start [2]int
 	home  homeNodes
+	// Contention estimates whether other shards choose the same nodes at the same time.
+	Contention *contention.Meter
+	// Recorded, if not nil, is the scope of a recorded decision that is made again.
+	Recorded *Scope
 }
 
 const (
 	// minHome is how many home nodes a shard must have to try them first: fewer are not a fair sample of the
-	// cluster, and in a small cluster a lost race costs little.
+	// cluster. With fewer, home nodes that are nearly as good as the best are preferred (Scope.Near).
 	minHome = 64
 	// minNarrowed is how many home nodes must pass a pod that restricts its nodes, before it is placed on one of
 	// them: with fewer there is little to choose from, and other shards have as few.
@@ -53,7 +58,7 @@ func (x *Searcher) Find(
 ) record.Evaluation {
 	onHold := x.heldPods(a.Pod, profile, concern)
 	done := x.Shard.UsePromises(v)
-	found := x.evaluate(profile, a, scope{avoided: avoided, whole: len(onHold) > 0})
+	found := x.evaluate(profile, a, limits{avoided: avoided, whole: len(onHold) > 0})
 	done()
 	if len(onHold) == 0 {
 		return found
@@ -61,21 +66,20 @@ func (x *Searcher) Find(
 	return x.requireWithoutHolds(a, profile, v, found, onHold)
 }
 
-// scope limits the nodes that an evaluation finds. The zero scope lets the query decide.
-type scope struct {
+// limits are the limits on the nodes that an evaluation finds. The zero value lets the query decide.
+type limits struct {
 	// avoided are UIDs of nodes that the pod's workload avoids.
 	avoided []string
 	// whole: all nodes that pass, instead of the best ones or of those that are tried first.
 	whole bool
 }
 
-// evaluate tries the home nodes first if that costs the pod nothing, and then all usable nodes, where home nodes
-// rank before other nodes of the same total. Rules that count pods on other nodes see all nodes in both cases. Home
-// nodes are not tried first for pods about which extenders or plugins are asked, since these must be asked about all
-// nodes; nor if hard spread depends on holds.
-func (x *Searcher) evaluate(profile *placement.Profile, a *attempt.Attempt, s scope) record.Evaluation {
-	avoided := s.avoided
-	basis := x.Record.Basis(profile, avoided)
+// evaluate finds the nodes that pass, in the scope of the decision (see Scope). Rules that count pods on other nodes
+// see all nodes in every scope, and home nodes rank before other nodes of the same total. All nodes are evaluated for
+// pods about which extenders or plugins are asked, since these must be asked about all nodes, and if hard spread
+// depends on holds.
+func (x *Searcher) evaluate(profile *placement.Profile, a *attempt.Attempt, l limits) record.Evaluation {
+	basis := x.Record.Basis(profile, l.avoided)
 	q := engine.Query{Pod: a.Pod, Seed: attempt.Seed(a.Pod.UID, a.Offer.Attempt), HomeFirst: x.Shard.HomeFirst}
 	if q.HomeFirst {
 		x.markHome()
@@ -83,29 +87,48 @@ func (x *Searcher) evaluate(profile *placement.Profile, a *attempt.Attempt, s sc
 	if !x.Shard.NoEvidence {
 		q.Weigh = evidence.MaxCandidates
 	}
-	if len(avoided) > 0 {
-		q.Limit = placement.TopK + len(avoided)
+	if len(l.avoided) > 0 {
+		q.Limit = placement.TopK + len(l.avoided)
 	}
 	if profile.Extended(a.Pod) {
 		q = x.Extend(q, a)
 		if q.Opinions != nil {
 			basis.Way = evidence.WayAdvised
 		}
-	} else if q.HomeFirst && plain(a.Pod) && !s.whole {
-		// If all usable nodes are home nodes, both queries would be the same.
-		if usable, home := x.Shard.Engine.Candidates(); home >= minHome && home < usable {
-			home := q
-			home.Home = true
-			if r := dropAvoided(avoided, x.Query(profile, home)); r.FeasibleCount >= enoughHome(a.Pod) {
-				return record.Evaluation{Result: r, Home: true, Basis: basis}
-			}
+	} else if q.HomeFirst && !l.whole && plain(a.Pod) {
+		s := x.scope(profile)
+		basis.AllNodes, basis.Near = !s.Home, int32(s.Near)
+		if r, ok := x.atHome(profile, q, s, l.avoided); ok && r.FeasibleCount >= enoughHome(a.Pod) && !r.Swayed {
+			return x.found(record.Evaluation{Result: r, Home: true, Basis: basis})
 		}
+		q.Near = s.Near
 	}
 	// All nodes that pass are needed, since those that do not pass without the holds are removed afterwards.
-	if s.whole {
+	if l.whole {
 		q.Limit, q.Everywhere = -1, true
 	}
-	return record.Evaluation{Result: dropAvoided(avoided, x.Query(profile, q)), Basis: basis}
+	r := dropAvoided(l.avoided, x.Query(profile, q))
+	return x.found(record.Evaluation{Result: r, Basis: basis})
+}
+
+// atHome evaluates the home nodes only, if the scope has them tried first. ok is false if it does not, or if there are
+// too few of them. If all usable nodes are home nodes, the query would be that for all nodes.
+func (x *Searcher) atHome(
+	profile *placement.Profile, q engine.Query, s Scope, avoided []string,
+) (r placement.Result, ok bool) {
+	usable, home := x.Shard.Engine.Candidates()
+	if !s.Home || home < minHome || home == usable {
+		return r, false
+	}
+	q.Home = true
+	return dropAvoided(avoided, x.Query(profile, q)), true
+}
+
+// found completes the result of a search, and counts it.
+func (x *Searcher) found(e record.Evaluation) record.Evaluation {
+	e.Usable, _ = x.Shard.Engine.Candidates()
+	x.Record.Effects.CountSearch(e.Home)
+	return e
 }
 
 // dropAvoided removes avoided nodes from the feasible ones. The query must have asked for as many more nodes.

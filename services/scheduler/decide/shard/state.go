@@ -29,8 +29,11 @@ type State struct {
 	// Home reports whether a node is a home node of this shard, given the live shards (sorted); nil without home
 	// nodes.
 	Home func(members []string, nodeUID string) bool
-	// HomeFirst makes plain pods try the shard's home nodes before the whole cluster.
+	// HomeFirst makes decisions prefer the shard's home nodes among equally good ones, and plain pods try them first
+	// where their profile says so.
 	HomeFirst bool
+	// HomeNodesFirst applies to profiles that do not say when home nodes are tried first.
+	HomeNodesFirst placement.HomePolicy
 	// NoEvidence omits evidence.Evidence from the decisions.
 	NoEvidence bool
 	// Laps, if not nil, observes the progress of evaluations.

@@ -36,6 +36,15 @@ func (e *Effects) Perform(p PluginRequest) { e.out.Performs = append(e.out.Perfo
 // Plan reports a change of a plan.
 func (e *Effects) Plan(r PlanReport) { e.out.Plans = append(e.out.Plans, r) }
 
+// CountSearch counts a search for nodes: among the home nodes only, or among all.
+func (e *Effects) CountSearch(home bool) {
+	if home {
+		e.out.SearchesHome++
+	} else {
+		e.out.SearchesAll++
+	}
+}
+
 // CountBehind notes how many nodes could not be used because of their high-water marks.
 func (e *Effects) CountBehind(nodes int) { e.out.Behind = nodes }
 

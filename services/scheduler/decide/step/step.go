@@ -70,6 +70,9 @@ type Output struct {
 	Plans []PlanReport
 	// Attempts lists the attempts that ended in this step, for metrics and spans.
 	Attempts []Attempt
+	// SearchesAll counts the searches for nodes in this step that evaluated all nodes, SearchesHome those that
+	// evaluated the home nodes only.
+	SearchesAll, SearchesHome int
 	// Behind counts the nodes that could not be used because of their high-water marks when the last pod of this
 	// step was decided.
 	Behind int

@@ -107,6 +107,11 @@ func (t *Tally) Sum(domain int32) int64 {
 	return t.sums[domain]
 }
 
+// Flat reports whether the sums of all domains are 0. It looks at all domains.
+func (t *Tally) Flat() bool {
+	return !slices.ContainsFunc(t.sums, func(sum int64) bool { return sum != 0 })
+}
+
 // Fewest returns the smallest sum of a domain that has at least one node, and the number of such domains; 0, 0 if
 // there is none. It looks at all domains.
 func (t *Tally) Fewest() (least int64, domains int) {

@@ -1,4 +1,4 @@
-package engine
+package walk
 
 import (
 	"cmp"
@@ -11,10 +11,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// zoneWalk caches ZoneOrder of the usable nodes and of the home nodes, for profiles that sample. It is recomputed
-// after nodes were added or removed, or changed their zone or marks. Computing it sorts all nodes, which would
-// cost more than the sample saves.
-type zoneWalk struct {
+// Order caches placement.ZoneOrder of the usable nodes and of the home nodes, for profiles that sample. It is
+// recomputed after nodes were added or removed, or changed their zone or marks. Computing it sorts all nodes, which
+// would cost more than the sample saves.
+type Order struct {
 	zones []string // by slot, as last seen
 	// walks holds slots in the order of the walk, for all usable nodes and for home nodes; valid reports which of
 	// the two are up to date.
@@ -22,12 +22,12 @@ type zoneWalk struct {
 	valid [2]bool
 }
 
-// observe records the zone of a node; nil stands for a removed one, which has none. Other changes of a node do
+// Observe records the zone of a node; nil stands for a removed one, which has none. Other changes of a node do
 // not affect the order.
-func (z *zoneWalk) observe(slot int, n *state.NodeInfo) {
+func (z *Order) Observe(slot int, n *state.NodeInfo) {
 	if lack := slot + 1 - len(z.zones); lack > 0 {
 		z.zones = columns.GrowBy(z.zones, lack, "")
-		z.invalidate()
+		z.Invalidate()
 	}
 	zone := ""
 	if n != nil {
@@ -35,15 +35,16 @@ func (z *zoneWalk) observe(slot int, n *state.NodeInfo) {
 	}
 	if z.zones[slot] != zone {
 		z.zones[slot] = zone
-		z.invalidate()
+		z.Invalidate()
 	}
 }
 
-// invalidate makes the next query compute the order again.
-func (z *zoneWalk) invalidate() { z.valid = [2]bool{} }
+// Invalidate makes the next query compute the order again.
+func (z *Order) Invalidate() { z.valid = [2]bool{} }
 
-// walk returns the order of the candidates' slots. The slice belongs to the zoneWalk.
-func (z *zoneWalk) walk(cols *columns.Columns, home bool) []int32 {
+// Walk returns the order of the candidates' slots. The slice belongs to the Order and is valid until
+// the next change.
+func (z *Order) Walk(cols *columns.Columns, home bool) []int32 {
 	which, marks := 0, columns.MarkUsable
 	if home {
 		which, marks = 1, columns.MarkUsable|columns.MarkHome
@@ -57,7 +58,7 @@ func (z *zoneWalk) walk(cols *columns.Columns, home bool) []int32 {
 			nodes = append(nodes, n)
 		}
 	}
-	slices.SortFunc(nodes, byNodeName)
+	slices.SortFunc(nodes, ByName)
 	walk := z.walks[which][:0]
 	for _, i := range placement.ZoneOrder(nodes) {
 		walk = append(walk, cols.Slots[nodes[i]])
@@ -66,5 +67,5 @@ func (z *zoneWalk) walk(cols *columns.Columns, home bool) []int32 {
 	return walk
 }
 
-// byNodeName orders nodes by name, which is unique.
-func byNodeName(a, b *state.NodeInfo) int { return cmp.Compare(a.Node.Name, b.Node.Name) }
+// ByName orders nodes by name, which is unique.
+func ByName(a, b *state.NodeInfo) int { return cmp.Compare(a.Node.Name, b.Node.Name) }
