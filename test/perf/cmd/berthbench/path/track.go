@@ -66,7 +66,8 @@ func (m *measurement) openStores(ctx context.Context, s setting) (t *track, err 
 	return t, nil
 }
 
-// open starts the sink, the stores and the services, together or apart. The track has to be closed, even after an error.
+// open starts the sink, the stores and the services, together or apart. The track has to be closed, even after an
+// error.
 func (m *measurement) open(ctx context.Context, s setting) (t *track, err error) {
 	if m.together {
 		if t, err = m.openSink(s); err != nil {
