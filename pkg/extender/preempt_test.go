@@ -20,9 +20,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// jury is an extender over HTTP that is asked about victims. It answers every path with a text, with status 500
+// victimServer is an extender over HTTP that is asked about victims. It answers every path with a text, with status 500
 // where it has none, and records the questions.
-type jury struct {
+type victimServer struct {
 	*httptest.Server
 	mu struct {
 		sync.Mutex
@@ -30,9 +30,9 @@ type jury struct {
 	}
 }
 
-func newJury(t *testing.T, answers map[string]string) *jury {
+func newVictimServer(t *testing.T, answers map[string]string) *victimServer {
 	t.Helper()
-	j := &jury{}
+	j := &victimServer{}
 	j.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		verb := strings.TrimPrefix(r.URL.Path, "/")
 		asked, err := askedAbout(r)
@@ -53,7 +53,7 @@ func newJury(t *testing.T, answers map[string]string) *jury {
 	return j
 }
 
-func (j *jury) calls() []string {
+func (j *victimServer) calls() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.mu.calls
@@ -94,7 +94,7 @@ func askedAbout(r *http.Request) (string, error) {
 	return strings.Join(list, " "), nil
 }
 
-func standing(uid, node string) *state.Pod {
+func runningPod(uid, node string) *state.Pod {
 	return state.NewPod(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: uid, UID: types.UID(uid)}, Spec: corev1.PodSpec{NodeName: node},
 	})
@@ -104,7 +104,7 @@ func standing(uid, node string) *state.Pod {
 // not bound yet.
 func candidate(name string) preempt.Candidate {
 	c := preempt.Candidate{Node: node(name), Violations: 1}
-	c.Pods = []*state.Pod{standing(name+"1", name), standing(name+"2", ""), standing(name+"3", name)}
+	c.Pods = []*state.Pod{runningPod(name+"1", name), runningPod(name+"2", ""), runningPod(name+"3", name)}
 	c.Victims = c.Pods[:2]
 	return c
 }
@@ -129,7 +129,7 @@ func brief(list []preempt.Candidate) []string {
 // the failure of an ignorable one has no effect. Extenders that filter and are not asked about victims give their
 // opinion of the nodes.
 func TestPreempt(t *testing.T) {
-	j := newJury(t, map[string]string{
+	j := newVictimServer(t, map[string]string{
 		"first": `{"NodeNameToMetaVictims": {"b": {"Pods": [{"UID": "b3"}, {"UID": "b1"}, {"UID": "b3"}]},
 			"c": {"Pods": [{"UID": "c2"}], "NumPDBViolations": 4}, "a": {"Pods": [{"UID": "a1"}]}}}`,
 		"second": `{"NodeNameToMetaVictims": {"c": {"Pods": [{"UID": "c2"}], "NumPDBViolations": 2},
@@ -169,7 +169,7 @@ func TestPreempt(t *testing.T) {
 
 // TestPreemptLeavesNone checks that an empty answer leaves no candidate, and that no further extender is asked.
 func TestPreemptLeavesNone(t *testing.T) {
-	j := newJury(t, map[string]string{"none": `{"NodeNameToMetaVictims": {}}`})
+	j := newVictimServer(t, map[string]string{"none": `{"NodeNameToMetaVictims": {}}`})
 	set := newSet(t, configv1.Extender{URLPrefix: j.URL, PreemptVerb: "none"},
 		configv1.Extender{URLPrefix: j.URL, PreemptVerb: "next"}, configv1.Extender{URLPrefix: j.URL, FilterVerb: "filter"})
 	got, err := set.Preempt(t.Context(), pod(""), []preempt.Candidate{candidate("a")})
@@ -214,7 +214,7 @@ func TestPreemptFails(t *testing.T) {
 			if c.answer == "" {
 				delete(answers, "preempt")
 			}
-			j := newJury(t, answers)
+			j := newVictimServer(t, answers)
 			ask := func(ignorable bool) ([]preempt.Candidate, error) {
 				set := newSet(t, configv1.Extender{URLPrefix: j.URL, PreemptVerb: "preempt", Ignorable: ignorable})
 				return set.Preempt(t.Context(), pod(""), []preempt.Candidate{candidate("a"), candidate("b")})
@@ -236,7 +236,7 @@ func TestPreemptFails(t *testing.T) {
 // TestPreemptNeedsTheFilter checks that no pod is evicted when a filter fails, because it gives no opinion of
 // nodes.
 func TestPreemptNeedsTheFilter(t *testing.T) {
-	j := newJury(t, nil)
+	j := newVictimServer(t, nil)
 	set := newSet(t, configv1.Extender{URLPrefix: j.URL, FilterVerb: "filter", NodeCacheCapable: true})
 	if got, err := set.Preempt(t.Context(), pod(""), []preempt.Candidate{candidate("a")}); err == nil {
 		t.Errorf("left %v, want an error", brief(got))

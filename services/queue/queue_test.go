@@ -488,13 +488,13 @@ func (w *world) reject(o work.Offer, plugin string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.tell(events.Decision{
+	w.appendDecision(events.Decision{
 		Kind: events.DecisionUnplaceable, Pod: o.Pod, Token: o.Token, Attempt: o.Attempt,
 		FactSequence: last, LedgerRevision: 1 << 20, Plugins: []string{plugin}, Message: "0/1 nodes are available",
 	})
 }
 
-func (w *world) tell(d events.Decision) {
+func (w *world) appendDecision(d events.Decision) {
 	w.t.Helper()
 	_, err := w.log.Append(w.t.Context(), eventlog.Decisions, eventlog.AnySequence,
 		[]eventlog.Message{events.EncodeDecision(d)})
@@ -516,9 +516,9 @@ func TestARestartForgetsNothing(t *testing.T) {
 		if o.Pod.Name == "parked" {
 			w.reject(o, "NodeUnschedulable")
 		} else {
-			w.tell(events.Decision{Kind: events.DecisionFailed, Pod: o.Pod, Token: o.Token, Attempt: o.Attempt})
+			w.appendDecision(events.Decision{Kind: events.DecisionFailed, Pod: o.Pod, Token: o.Token, Attempt: o.Attempt})
 		}
-		w.tell(events.Decision{Kind: events.DecisionCondition, Pod: o.Pod, Token: o.Token, PodResourceVersion: 1})
+		w.appendDecision(events.Decision{Kind: events.DecisionCondition, Pod: o.Pod, Token: o.Token, PodResourceVersion: 1})
 	}
 	w.eventually("both answers are taken in", func() bool {
 		return w.pool(q, "parked") == "parked" && w.pool(q, "failed") == "backoff"

@@ -48,7 +48,7 @@ func TestChaos(t *testing.T) {
 	loading, stop := context.WithTimeout(ctx, *lasts)
 	defer stop()
 	g.Go(func() error { return s.load.run(loading, ctx) })
-	g.Go(func() error { return s.breakThings(ctx) })
+	g.Go(func() error { return s.injectFaults(ctx) })
 	s.no(g.Wait())
 	t.Logf("healed after %s; %d pods were created, %d deleted, %d nodes cordoned",
 		*lasts, s.load.created, s.load.deleted, s.load.cordons)
@@ -144,8 +144,8 @@ func (s *site) keep(name string) {
 	kit.AtEnd(s.T, k.stop)
 }
 
-// breakThings carries the plan out and returns when everything is healed.
-func (s *site) breakThings(ctx context.Context) error {
+// injectFaults carries the plan out and returns when every fault has ended.
+func (s *site) injectFaults(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	began := time.Now()
 	var stores sync.Mutex // one member of a store at a time: two are an outage
@@ -159,14 +159,14 @@ func (s *site) breakThings(ctx context.Context) error {
 				defer stores.Unlock()
 			}
 			s.Log(f)
-			heal, err := s.apply(ctx, f)
+			repair, err := s.apply(ctx, f)
 			if err != nil {
 				return fmt.Errorf("%s: %w", f, err)
 			}
 			if err := pauseFor(ctx, f.lasts); err != nil {
 				return err
 			}
-			return heal()
+			return repair()
 		})
 	}
 	return g.Wait()
@@ -185,7 +185,7 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 }
 
 // apply makes one fault happen and returns the function that ends it.
-func (s *site) apply(ctx context.Context, f fault) (heal func() error, err error) {
+func (s *site) apply(ctx context.Context, f fault) (repair func() error, err error) {
 	switch f.kind {
 	case kill:
 		return s.keepers[f.target].kill(), nil
@@ -215,13 +215,13 @@ func (s *site) apply(ctx context.Context, f fault) (heal func() error, err error
 		resume := func() error { return s.cluster.Signal("kube-apiserver", syscall.SIGCONT) }
 		return resume, s.cluster.Signal("kube-apiserver", syscall.SIGSTOP)
 	}
-	return func() error { return s.wires.mend(ctx, f) }, s.wires.spoil(f)
+	return func() error { return s.wires.repairLink(ctx, f) }, s.wires.breakLink(f)
 }
 
 // nothing is left to do to end a fault.
 func nothing() error { return nil }
 
-func killMember(m *harness.Members, i int) (heal func() error) {
+func killMember(m *harness.Members, i int) (repair func() error) {
 	m.Kill(i)
 	return func() error { return m.Start(i) }
 }

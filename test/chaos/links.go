@@ -90,8 +90,8 @@ var toxics = map[faultKind][]toxic{
 	slow:       {{Type: "latency", Stream: "downstream", Attributes: map[string]any{"latency": 700, "jitter": 600}}},
 }
 
-// spoil breaks a service's link.
-func (w *wires) spoil(f fault) error {
+// breakLink breaks a service's link.
+func (w *wires) breakLink(f fault) error {
 	for _, p := range w.proxies[f.target+" "+f.link] {
 		for _, t := range toxics[f.kind] {
 			t.Name = f.toxic(t)
@@ -107,9 +107,9 @@ func (w *wires) spoil(f fault) error {
 	return nil
 }
 
-// mend ends a fault that spoil began. It closes connections that swallowed data: the data is lost, as when a network
-// comes back after a time-out.
-func (w *wires) mend(ctx context.Context, f fault) error {
+// repairLink ends a fault that breakLink began. It closes connections that swallowed data: the data is lost, as when a
+// network comes back after a time-out.
+func (w *wires) repairLink(ctx context.Context, f fault) error {
 	for _, p := range w.proxies[f.target+" "+f.link] {
 		for _, t := range toxics[f.kind] {
 			if err := p.Toxics.RemoveToxic(ctx, f.toxic(t)); err != nil {

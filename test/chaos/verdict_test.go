@@ -18,12 +18,12 @@ func (s *site) report() {
 		k := s.keepers[name]
 		k.mu.Lock()
 		s.Logf("%s: killed %d times, began anew %d times, ended by itself %d times, %d of them while it could not start",
-			name, k.mu.kills, k.mu.anew, len(k.mu.ends)+k.mu.failedStarts, k.mu.failedStarts)
+			name, k.mu.kills, k.mu.storeReplaced, len(k.mu.ends)+k.mu.failedStarts, k.mu.failedStarts)
 		for _, end := range k.mu.ends {
 			s.Errorf("%s ended by itself: %s", name, end)
 		}
-		if k.mu.anew > len(s.earlier) {
-			s.Errorf("%s began anew %d times, and the ledger was restored %d times", name, k.mu.anew, len(s.earlier))
+		if k.mu.storeReplaced > len(s.earlier) {
+			s.Errorf("%s began anew %d times, and the ledger was restored %d times", name, k.mu.storeReplaced, len(s.earlier))
 		}
 		k.mu.Unlock()
 	}

@@ -70,9 +70,9 @@ func (b *bench) steps() map[string]step {
 	}{
 		"get namespaces/kube-system":                   {"the binder stays ready", b.staysReady},
 		"create pods/binding":                          {"a pod is bound", b.binds},
-		"patch pods/status":                            {"a pod that fits nowhere says why", b.saysWhy},
-		"create events.events.k8s.io":                  {"there is an event about a pod that was placed", b.tells},
-		"patch events.events.k8s.io":                   {"events about the same become a series", b.tellsAgain},
+		"patch pods/status":                            {"a pod that fits nowhere says why", b.writesConditions},
+		"create events.events.k8s.io":                  {"there is an event about a pod that was placed", b.writesEvents},
+		"patch events.events.k8s.io":                   {"events about the same become a series", b.retriesPods},
 		"create pods/eviction":                         {"an important pod gets a place", b.preempts},
 		"get poddisruptionbudgets.policy":              {"a claim is given up when every eviction was refused", b.letsGo},
 		"delete pods":                                  {"a pod gets a place past a budget", b.preemptsPastBudget},
@@ -155,13 +155,13 @@ func filler(p *corev1.Pod) { p.Labels["app"], p.Spec.PriorityClassName = "filler
 func nowhere(p *corev1.Pod) { p.Spec.NodeSelector = nodeless }
 
 // see waits until a pod looks as it should.
-func (r run) see(name, what string, fine func(*corev1.Pod) bool) error {
+func (r run) see(name, what string, accept func(*corev1.Pod) bool) error {
 	return r.within(r.limit, what, func(ctx context.Context) (string, error) {
 		pod, err := r.client.CoreV1().Pods(r.ns).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err.Error(), nil
 		}
-		if !fine(pod) {
+		if !accept(pod) {
 			return fmt.Sprintf("%+v", pod.Status.Conditions), nil
 		}
 		return "", nil
@@ -175,7 +175,7 @@ func (b *bench) binds(r run) error {
 	return r.see("plain", "it is bound", placed)
 }
 
-func (b *bench) saysWhy(r run) error {
+func (b *bench) writesConditions(r run) error {
 	r.pod("stuck", "100m", nowhere)
 	return r.see("stuck", "it has a condition", func(p *corev1.Pod) bool {
 		for _, c := range p.Status.Conditions {
@@ -187,14 +187,14 @@ func (b *bench) saysWhy(r run) error {
 	})
 }
 
-func (b *bench) tells(r run) error {
+func (b *bench) writesEvents(r run) error {
 	r.pod("plain", "100m")
 	return r.event("Scheduled", false)
 }
 
-// tellsAgain: a taint keeps the pod away, and a toleration is added that does not help. It
+// retriesPods: a taint keeps the pod away, and a toleration is added that does not help. It
 // might have, so the pod is tried again.
-func (b *bench) tellsAgain(r run) error {
+func (b *bench) retriesPods(r run) error {
 	taint := []byte(`{"spec":{"taints":[{"key":"step","effect":"NoSchedule"}]}}`)
 	_, err := r.client.CoreV1().Nodes().Patch(
 		r.Context(), r.node, types.StrategicMergePatchType, taint, metav1.PatchOptions{})

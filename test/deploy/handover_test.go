@@ -66,7 +66,7 @@ func TestHandOverAndBack(t *testing.T) {
 	w.install("overlays/canary")
 	w.certificates()
 	w.startStores()
-	w.beside()
+	w.alongside()
 	w.handOver()
 	w.back()
 }
@@ -112,9 +112,9 @@ func (w *walk) give(ns, name string) {
 	w.names[ns].Store(name)
 }
 
-// beside is the first part: the cluster starts without Berth, and Berth places the pods of a labelled namespace while
-// kube-scheduler runs.
-func (w *walk) beside() {
+// alongside is the first part: the cluster starts without Berth, and Berth places the pods of a labelled namespace
+// while kube-scheduler runs.
+func (w *walk) alongside() {
 	w.Helper()
 	w.startBootstrapScheduler()
 	w.coldStart()

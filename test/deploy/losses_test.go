@@ -91,12 +91,12 @@ func (s *system) losses(t *testing.T, members map[string]*member) {
 			s.eventually(placedWithin, "time passes", func(context.Context) (string, error) {
 				return map[bool]string{true: "not yet"}[time.Since(began) < lostFor], nil
 			})
-			silence, wait := seen.Silence(began, time.Now()), seen.LongestWait(began, time.Now())
+			gap, wait := seen.LongestGap(began, time.Now()), seen.LongestWait(began, time.Now())
 			back()
 			t.Logf("%s without a bind, %s the longest wait of a pod",
-				silence.Round(time.Millisecond), wait.Round(time.Millisecond))
-			if limit := one.limit(); silence > limit {
-				t.Errorf("no bind for %s, want one within %s", silence, limit)
+				gap.Round(time.Millisecond), wait.Round(time.Millisecond))
+			if limit := one.limit(); gap > limit {
+				t.Errorf("no bind for %s, want one within %s", gap, limit)
 			}
 		})
 	}
@@ -213,7 +213,7 @@ func (s *system) noSecrets(t *testing.T) {
 			raw, err := os.ReadFile(file)
 			s.no(err)
 			_, token, _ := strings.Cut(string(raw), "token: ") // of a key there is nothing to cut off
-			secrets[file] = longestWord(cmp.Or(token, string(raw)))
+			secrets[file] = longestField(cmp.Or(token, string(raw)))
 		}
 	}
 	logs, err := filepath.Glob(filepath.Join(s.dir, "*.log"))
@@ -230,11 +230,11 @@ func (s *system) noSecrets(t *testing.T) {
 	t.Logf("%d logs, %d secrets", len(logs), len(secrets))
 }
 
-// longestWord is a token, or a line of a key.
-func longestWord(text string) (longest string) {
-	for word := range strings.FieldsSeq(text) {
-		if len(word) > len(longest) {
-			longest = word
+// longestField is a token, or a line of a key.
+func longestField(text string) (longest string) {
+	for field := range strings.FieldsSeq(text) {
+		if len(field) > len(longest) {
+			longest = field
 		}
 	}
 	return longest

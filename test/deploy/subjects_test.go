@@ -52,8 +52,8 @@ var subjectsOf = map[string][]string{
 	"$JS.ACK.x": nil, "$JS.FC.x": nil, "$SYS.REQ.SERVER.PING": nil, "$SYS.REQ.USER.INFO": nil, "_INBOX.x": nil, "x": nil,
 }
 
-// heardBy are subjects with the services that subscribe to them.
-var heardBy = map[string][]string{
+// subscribers are subjects with the services that subscribe to them.
+var subscribers = map[string][]string{
 	"work.request": {"queue"}, "ask.queue": {"queue"}, "work.offers.x": {"scheduler"}, "shards.turns": {"scheduler"},
 	"ask.shards": {"scheduler"}, "answers.x": {"observer"},
 	"facts.>": nil, "decisions.>": nil, "ledger.>": nil, "work.>": nil, "$JS.>": nil, "$SYS.>": nil, "$O.>": nil, ">": nil,
@@ -169,15 +169,15 @@ func (s *system) forgedFact(t *testing.T) {
 
 // foreignInboxes tries to receive messages for others, answers of the server to other services among them.
 func (s *system) foreignInboxes(t *testing.T) {
-	heard := map[string][]string{"_INBOX.>": nil, "_INBOX.x": nil}
-	for subject, by := range heardBy {
-		heard[subject] = by
+	allowed := map[string][]string{"_INBOX.>": nil, "_INBOX.x": nil}
+	for subject, by := range subscribers {
+		allowed[subject] = by
 	}
 	for _, service := range readers {
-		heard["_INBOX.berth-"+service+".>"] = []string{service}
+		allowed["_INBOX.berth-"+service+".>"] = []string{service}
 	}
 	for _, as := range readers {
-		for subject, by := range heard {
+		for subject, by := range allowed {
 			c := s.natsClient(t, as)
 			if _, err := c.SubscribeSync(subject); err != nil {
 				t.Fatal(err)

@@ -191,7 +191,7 @@ func TestAdoption(t *testing.T) {
 	w.installObjects(w.decode(before))
 	w.certificates("--peers-accept-services-authority")
 	w.startStores()
-	w.beside()
+	w.alongside()
 	w.upgrade()
 	w.handOver()
 	w.loseEach()

@@ -29,8 +29,8 @@ var verbs = []string{
 	"bind", "escalate", "impersonate", "approve", "sign", "use", "attest",
 }
 
-// everybody lists rights that all accounts have, by the role system:basic-user.
-var everybody = []string{
+// basicRights lists rights that all accounts have, by the role system:basic-user.
+var basicRights = []string{
 	"create authorization.k8s.io/selfsubjectaccessreviews", "create authorization.k8s.io/selfsubjectrulesreviews",
 	"create authentication.k8s.io/selfsubjectreviews",
 }
@@ -90,7 +90,7 @@ func TestNoOtherVerb(t *testing.T) {
 		t.Fatalf("the API server has %d resources: want 100 or more", len(resources))
 	}
 	for account, want := range rightsOf() {
-		want = append(slices.Clone(want), everybody...)
+		want = append(slices.Clone(want), basicRights...)
 		slices.Sort(want)
 		got := s.rights(client, account, slices.Sorted(maps.Keys(resources)))
 		if missing := without(want, got); len(missing) > 0 {

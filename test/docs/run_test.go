@@ -74,7 +74,7 @@ func TestDocumentedCommandsRun(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			r := newReader(t, programs)
 			began := time.Now()
-			for _, d := range p.deeds {
+			for _, d := range p.steps {
 				r.do(p.name, d)
 			}
 			r.interrupt()
@@ -153,7 +153,7 @@ func (r *reader) no(err error) {
 }
 
 // do does one thing; a page whose commands fail is not gone on with.
-func (r *reader) do(page string, d deed) {
+func (r *reader) do(page string, d pageStep) {
 	r.Helper()
 	text := strings.NewReplacer(r.instead...).Replace(d.text)
 	at := fmt.Sprintf("%s:%d: %s", page, d.line, strings.TrimSpace(text))
@@ -171,7 +171,7 @@ func (r *reader) do(page string, d deed) {
 		}
 		r.instead = append(r.instead, d.about, string(bytes.TrimSpace(output)))
 		return
-	case goesOn:
+	case runsOn:
 		r.begin(at, text, strings.NewReplacer(r.instead...).Replace(d.about))
 	case runs:
 		r.run(at, text, d.exits)
@@ -229,18 +229,18 @@ func (r *reader) begin(at, text, ready string) {
 	r.no(harness.Eventually(r.Context(), readyWithin, at+"\nis ready", func(ctx context.Context) (string, error) {
 		select {
 		case <-one.ended:
-			return "", errors.New(fmt.Sprint("it ended: ", one.err, "\n", one.said()))
+			return "", errors.New(fmt.Sprint("it ended: ", one.err, "\n", one.text()))
 		default:
 		}
 		if out, err := r.command(ctx, ready).CombinedOutput(); err != nil {
-			return fmt.Sprintf("%v\n%s\n%s", err, out, one.said()), nil
+			return fmt.Sprintf("%v\n%s\n%s", err, out, one.text()), nil
 		}
 		return "", nil
 	}))
 }
 
-// said is the output of an ongoing command so far.
-func (o *ongoing) said() string {
+// text is the output of an ongoing command so far.
+func (o *ongoing) text() string {
 	content, err := os.ReadFile(o.output.Name())
 	if err != nil {
 		return err.Error()
@@ -259,7 +259,7 @@ func (r *reader) interrupt() {
 		select {
 		case <-one.ended:
 		case <-time.After(endsWithin):
-			r.Errorf("%v did not end within %s of an interrupt\n%s", one.cmd.Args, endsWithin, one.said())
+			r.Errorf("%v did not end within %s of an interrupt\n%s", one.cmd.Args, endsWithin, one.text())
 			_ = syscall.Kill(-one.cmd.Process.Pid, syscall.SIGKILL) // gone is fine too
 		}
 		_ = one.output.Close() // was read by its name

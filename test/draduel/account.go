@@ -65,7 +65,7 @@ func take(pods []corev1.Pod, claims []resourcev1.ResourceClaim) account {
 			a.without = append(a.without, p.Name)
 		}
 	}
-	a.twice, a.shared = severals(owners), severals(users)
+	a.twice, a.shared = shared(owners), shared(users)
 	return a
 }
 
@@ -93,8 +93,8 @@ func claimForOne(p *corev1.Pod) string {
 	return ""
 }
 
-// severals are the keys with more than one owner, sorted.
-func severals(owners map[string][]string) []string {
+// shared are the keys with more than one owner, sorted.
+func shared(owners map[string][]string) []string {
 	var found []string
 	for key, names := range owners {
 		if len(names) > 1 {

@@ -69,11 +69,11 @@ func TestKillsWhilePodsArrive(t *testing.T) {
 		if i+1 < len(times) {
 			end = times[i+1]
 		}
-		silence, wait := seen.Silence(at, end), seen.LongestWait(at, end)
+		gap, wait := seen.LongestGap(at, end), seen.LongestWait(at, end)
 		t.Logf("%s killed: %s without a bind, %s the longest wait of a pod", services[i],
-			silence.Round(time.Millisecond), wait.Round(time.Millisecond))
-		if silence > resumeWithin {
-			t.Errorf("%s killed: no bind for %s, want one within %s", services[i], silence, resumeWithin)
+			gap.Round(time.Millisecond), wait.Round(time.Millisecond))
+		if gap > resumeWithin {
+			t.Errorf("%s killed: no bind for %s, want one within %s", services[i], gap, resumeWithin)
 		}
 		if wait > waitWithin {
 			t.Errorf("%s killed: a pod waited %s, want none to wait longer than %s", services[i], wait, waitWithin)

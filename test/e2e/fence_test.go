@@ -46,13 +46,13 @@ func TestFenceUnderPolicies(t *testing.T) {
 		}
 		return "", err
 	})
-	s.tells(ns, "p", "FailedScheduling")
+	s.policyWarning(ns, "p", "FailedScheduling")
 	if n, err := berth.Metric(s.Context(), "berth_fences_refused"); err != nil || n != 0 {
 		s.Errorf("%.0f fences are refused (%v), want none: they change no pod", n, err)
 	}
 
 	s.deny(ns, "pods/status", admissionv1.Update)
-	s.tells(ns, "p", "FailedRelease")
+	s.policyWarning(ns, "p", "FailedRelease")
 	s.eventually(reportedWithin, "the metric counts it", func(ctx context.Context) (string, error) {
 		if n, err := berth.Metric(ctx, "berth_fences_refused"); err != nil || n != 1 {
 			return "it does not", err
@@ -88,8 +88,8 @@ func TestFenceUnderPolicies(t *testing.T) {
 	s.audit()
 }
 
-// tells waits for a warning about a pod, with a reason, that contains the policy's message.
-func (s *stack) tells(ns, pod, reason string) {
+// policyWarning waits for a warning about a pod, with a reason, that contains the policy's message.
+func (s *stack) policyWarning(ns, pod, reason string) {
 	s.Helper()
 	s.eventually(placedWithin, "event "+reason, func(ctx context.Context) (string, error) {
 		list, err := s.client.EventsV1().Events(ns).List(ctx, metav1.ListOptions{})

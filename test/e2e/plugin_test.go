@@ -85,14 +85,14 @@ func (s *stack) brought(ns string) {
 		if err != nil {
 			return err.Error(), nil
 		}
-		told := map[string]int{}
+		events := map[string]int{}
 		for _, e := range list.Items {
 			if e.Reason == "Scheduled" && strings.HasPrefix(e.Regarding.Name, "brought") {
-				told[e.Regarding.Name]++
+				events[e.Regarding.Name]++
 			}
 		}
-		if len(told) < 6 {
-			return fmt.Sprintf("only %v are", told), nil
+		if len(events) < 6 {
+			return fmt.Sprintf("only %v are", events), nil
 		}
 		return "", nil
 	})

@@ -22,9 +22,9 @@ import (
 const (
 	// smallNodes nodes have room for slots pods each, and are full at the end.
 	smallNodes, slots = 5, 10
-	// When the backup is taken, running pods are bound and pending ones are not; lateComers fill the cluster
+	// When the backup is taken, running pods are bound and pending ones are not; latePods fill the cluster
 	// afterwards.
-	running, pending, lateComers = 36, 8, smallNodes*slots - 36 - 8
+	running, pending, latePods = 36, 8, smallNodes*slots - 36 - 8
 	// ended is how many running pods are deleted after the backup, successors how many pods come then.
 	ended, successors = 12, 16
 	// renewedWithin bounds the time from the restart of the API server until the ledger has begun a new generation,
@@ -54,11 +54,11 @@ func TestKubernetesIsRestoredFromABackup(t *testing.T) {
 	if back := s.resourceVersion(); back >= lost {
 		t.Fatalf("Kubernetes is at resourceVersion %d, and was at %d: it has not gone back", back, lost)
 	}
-	s.create(newPods(s.namespace("afterwards"), "pod", lateComers, "800m")...)
+	s.create(newPods(s.namespace("afterwards"), "pod", latePods, "800m")...)
 	f.renewed()
 	t.Logf("the ledger has begun anew %s after the restart", time.Since(restarted).Round(time.Second))
 	s.bound(before, running+pending, placedWithin)
-	s.bound("afterwards", lateComers, placedWithin)
+	s.bound("afterwards", latePods, placedWithin)
 	t.Logf("all pods are bound %s after the restart", time.Since(restarted).Round(time.Second))
 	for uid, node := range placed {
 		if now := s.places(before)[uid]; now != node {

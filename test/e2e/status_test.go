@@ -61,7 +61,7 @@ func TestStatusAndLogLevel(t *testing.T) {
 	if len(status.Services.Warnings) > 0 {
 		t.Errorf("warnings of a Berth that is well: %v", status.Services.Warnings)
 	}
-	s.tellsRelease(berth, status.Services.Queue.Kubernetes)
+	s.checkRelease(berth, status.Services.Queue.Kubernetes)
 	s.asPlugin(command("status", "--data-dir", data, "-o", "json"), data)
 
 	if got := command("log-level", "debug", "--http-address", berth.Address); got != "log level is debug\n" {
@@ -100,13 +100,13 @@ func (s *stack) asPlugin(want, data string) {
 	}
 }
 
-// tellsRelease checks that the status has the API server's version, and that the log says once what an older one lacks.
-func (s *stack) tellsRelease(berth *harness.Berth, told string) {
+// checkRelease checks that the status has the API server's version, and that the log says once what an older one lacks.
+func (s *stack) checkRelease(berth *harness.Berth, reported string) {
 	s.Helper()
 	version, err := s.client.Discovery().ServerVersion()
 	s.no(err)
-	if told != version.GitVersion || !strings.HasPrefix(told, "v"+programs.Kubernetes) {
-		s.Errorf("the status has version %q, want %s, of %q", told, version.GitVersion, programs.Kubernetes)
+	if reported != version.GitVersion || !strings.HasPrefix(reported, "v"+programs.Kubernetes) {
+		s.Errorf("the status has version %q, want %s, of %q", reported, version.GitVersion, programs.Kubernetes)
 	}
 	log, err := os.ReadFile(berth.Log)
 	s.no(err)

@@ -154,8 +154,8 @@ func (s *stack) kubeSchedulers(late string) (kill func()) {
 	s.Helper()
 	leader := s.kubeScheduler("leader", s.slow("leader.yaml", s.cluster.Kubeconfig, true))
 	s.eventually(placedWithin, "it leads", func(context.Context) (string, error) {
-		said, err := os.ReadFile(leader.Log)
-		return missing(string(said), "uccessfully acquired lease"), err
+		output, err := os.ReadFile(leader.Log)
+		return missing(string(output), "uccessfully acquired lease"), err
 	})
 	s.kubeScheduler("standby", s.file("standby.yaml", fmt.Sprintf(`apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration

@@ -67,7 +67,7 @@ func TestBalanceByActualUse(t *testing.T) {
 		"the API server does not serve metrics.k8s.io: actual usage is unknown", "node usage is unknown",
 	} {
 		s.eventually(placedWithin, "the log says that "+line, func(context.Context) (string, error) {
-			return s.unsaid(line)
+			return s.notLogged(line)
 		})
 	}
 	asked := s.serveMetrics(ns, busy)
@@ -86,7 +86,7 @@ func TestBalanceByActualUse(t *testing.T) {
 		return fmt.Sprintf("%v, metrics asked for %d times", on, asked.Load()), nil
 	})
 	s.eventually(placedWithin, "the log says that somebody answers", func(context.Context) (string, error) {
-		return s.unsaid("metrics.k8s.io answers")
+		return s.notLogged("metrics.k8s.io answers")
 	})
 	s.eventually(placedWithin, "an event tells of the eviction", func(ctx context.Context) (string, error) {
 		list, err := s.client.EventsV1().Events(ns).List(ctx, metav1.ListOptions{})
@@ -94,9 +94,9 @@ func TestBalanceByActualUse(t *testing.T) {
 			return "", err
 		}
 		for _, e := range list.Items {
-			said := strings.Join([]string{e.Type, e.Reason, e.Action, e.ReportingController, e.Note}, " ")
+			reported := strings.Join([]string{e.Type, e.Reason, e.Action, e.ReportingController, e.Note}, " ")
 			const want = "Normal LowNodeUtilization Descheduled sigs.k8s.io.descheduler pod eviction from node-0 "
-			if strings.HasPrefix(said, want) {
+			if strings.HasPrefix(reported, want) {
 				return "", nil
 			}
 		}
@@ -104,8 +104,8 @@ func TestBalanceByActualUse(t *testing.T) {
 	})
 }
 
-// unsaid is why a line is not in Berth's log; empty if it is.
-func (s *stack) unsaid(line string) (string, error) {
+// notLogged is why a line is not in Berth's log; empty if it is.
+func (s *stack) notLogged(line string) (string, error) {
 	raw, err := os.ReadFile(filepath.Join(s.dir, "berth.log"))
 	if err != nil || strings.Contains(string(raw), line) {
 		return "", err

@@ -51,11 +51,11 @@ func haKill(l *lab) {
 func (l *lab) resumed(seen *harness.Binds, what string, since time.Time, limit time.Duration) {
 	l.Helper()
 	now := time.Now()
-	silence, wait := seen.Silence(since, now), seen.LongestWait(since, now)
+	gap, wait := seen.LongestGap(since, now), seen.LongestWait(since, now)
 	l.Logf("%s: %s without a bind, %s the longest wait of a pod", what,
-		silence.Round(time.Millisecond), wait.Round(time.Millisecond))
-	if silence > limit {
-		l.Errorf("%s: no bind for %s, want one within %s", what, silence, limit)
+		gap.Round(time.Millisecond), wait.Round(time.Millisecond))
+	if gap > limit {
+		l.Errorf("%s: no bind for %s, want one within %s", what, gap, limit)
 	}
 }
 

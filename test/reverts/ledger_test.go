@@ -8,7 +8,7 @@ const (
 	ofBinder   = "services/binder/decide"
 )
 
-// ledger are fixes of what transactions demand, and of the picture that members have of the ledger.
+// ledger are fixes of what transactions demand, and of the view that members have of the ledger.
 var ledger = []revert{
 	{
 		bug: 31, taken: "The first document of a node no longer compares whom the node's name stands for.",

@@ -23,7 +23,7 @@ type planted struct {
 }
 
 func TestRulesCatchPlantedViolations(t *testing.T) {
-	all := slices.Concat(plantedEdges, plantedPurity, plantedSizes, plantedCalls, plantedShapes, plantedWords)
+	all := slices.Concat(plantedEdges, plantedPurity, plantedSizes, plantedCalls, plantedShapes, plantedTexts)
 	for _, p := range all {
 		t.Run(strings.ReplaceAll(p.name, " ", "-"), p.run)
 	}
@@ -331,7 +331,7 @@ var plantedShapes = []planted{
 	},
 }
 
-var plantedWords = []planted{
+var plantedTexts = []planted{
 	{
 		name: "note to self", path: "pkg/events/x.go", rule: "words", line: 3,
 		source: "package x\n\n// TO" + "DO: think\n",

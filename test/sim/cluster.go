@@ -23,8 +23,8 @@ type cluster struct {
 	nodes  int
 	// rules: some pods have rules about pods on other nodes.
 	rules bool
-	// fickle: nodes are cordoned and pods changed all the time, so that much is fenced.
-	fickle bool
+	// churning: nodes are cordoned and pods changed all the time, so that much is fenced.
+	churning bool
 	// ranked: pods differ in priority. strict: only Berth evicts pods that budgets cover.
 	ranked, strict bool
 	// crowded: there are many pods from the start, and evictions are asked for all the time.
@@ -48,8 +48,8 @@ type amounts struct {
 	replicas int
 	// large counts the pods that are as large as documents and transactions.
 	large int
-	// swollen counts the objects that are larger than a message of the log.
-	swollen int
+	// oversized counts the objects that are larger than a message of the log.
+	oversized int
 }
 
 // restarting is the progress of the administrators who restart the shards.
@@ -72,7 +72,7 @@ const (
 func (c *cluster) populate(w *world) {
 	w.api.put(events.KindNamespace, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, UID: "ns-d"}})
 	c.lives, c.registered = map[string]int{}, map[types.UID]uint64{}
-	c.wish(w)
+	c.drawWorkload(w)
 	if c.family == equipped {
 		w.api.put(events.KindDeviceClass, &resourcev1.DeviceClass{
 			ObjectMeta: metav1.ObjectMeta{Name: deviceClass, UID: "class-" + deviceClass},
@@ -92,7 +92,7 @@ func (c *cluster) populate(w *world) {
 	}
 	c.replace(w, 100)
 	if c.family == massive {
-		c.mass(w)
+		c.fillOneNode(w)
 	}
 }
 
@@ -242,7 +242,7 @@ func (c *cluster) act(w *world) error {
 		c.addLarge(w)
 		return nil
 	case c.family == sized && w.chance(8):
-		c.swell(w, uid)
+		c.enlarge(w, uid)
 		return nil
 	case c.family == registered && w.chance(45):
 		c.turnOver(w)
@@ -265,7 +265,7 @@ func (c *cluster) act(w *world) error {
 func (c *cluster) anything(w *world, p *corev1.Pod) {
 	uid := string(p.UID)
 	kind := w.rng.IntN(13)
-	if c.fickle && w.chance(50) {
+	if c.churning && w.chance(50) {
 		kind = []int{3, 6, 7, 7}[w.rng.IntN(4)]
 	}
 	switch kind {

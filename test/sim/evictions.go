@@ -183,7 +183,7 @@ func (o *oracle) evicted(p *corev1.Pod) {
 	}
 	if ok && owner.Role == ledger.RoleReservation {
 		w.hit("victim of a preemption evicted")
-		w.overbid(owner.Priority)
+		w.outrankPreemptor(owner.Priority)
 		o.gone = append(o.gone, evicted{victim: uid, forPod: owner.PodUID, node: d.NodeName, plan: claim.Plan})
 		for _, before := range o.gone[:len(o.gone)-1] {
 			// In these runs each pod takes the capacity of one other pod. Plans on a cordoned node are abandoned,

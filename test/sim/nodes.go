@@ -140,7 +140,7 @@ func (c *cluster) podGC(w *world, percent int) {
 
 // reunited reports whether a pod was bound to a node of this name before the node registered again. No process could
 // foresee a conflict between such a pod and the pods placed in the meantime.
-func (c *cluster) reunited(s stands) bool { return s.since < c.registered[s.node.UID] }
+func (c *cluster) reunited(s podPlacement) bool { return s.since < c.registered[s.node.UID] }
 
 // lagFacts leaves some readers of the facts without new ones for a while; they continue to read the ledger.
 func (w *world) lagFacts(percent int) {

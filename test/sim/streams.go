@@ -126,7 +126,7 @@ func (s *streams) take(from uint64) (follow.Batch, bool, error) {
 	w := s.p.w
 	records, err := w.records(eventlog.Facts, from)
 	if err == nil && w.faults.on {
-		records = records[:s.p.hesitates(from, len(records))]
+		records = records[:s.p.batchSize(from, len(records))]
 	}
 	var facts []events.SequencedFact
 	if err == nil {
@@ -289,7 +289,7 @@ func (l *factLog) Append(
 	if w.mutant.append != nil {
 		last = w.mutant.append(last)
 	}
-	w.checkTold(msgs)
+	w.checkDeletions(msgs)
 	switch {
 	case !l.p.up, l.dies():
 		return 0, errUnknown

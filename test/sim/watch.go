@@ -65,7 +65,7 @@ func (q *queueReplica) watch(kind events.Kind, at uint64) error {
 		changes = changes[:1+w.rng.IntN(len(changes))]
 	}
 	for _, c := range changes {
-		if err := tell(store, c); err != nil {
+		if err := applyChange(store, c); err != nil {
 			return nil // the round has failed, and reports that
 		}
 		r.watched[kind] = c.rv
@@ -73,7 +73,7 @@ func (q *queueReplica) watch(kind events.Kind, at uint64) error {
 	return nil
 }
 
-func tell(store queueintake.KindStore, c apiChange) error {
+func applyChange(store queueintake.KindStore, c apiChange) error {
 	o := factOf(c.object)
 	defer store.UpdateResourceVersion(o.GetResourceVersion())
 	switch {

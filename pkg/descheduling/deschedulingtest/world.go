@@ -98,12 +98,12 @@ func Unbalanced(seed uint64) (*World, error) {
 	for _, i := range away {
 		w.Nodes[i].Spec.Unschedulable = false
 	}
-	w.forgetHomeless()
+	w.dropUnplaceable()
 	return w, nil
 }
 
-// forgetHomeless removes pods that fit nowhere, and lowers the replicas of their owners accordingly.
-func (w *World) forgetHomeless() {
+// dropUnplaceable removes pods that fit nowhere, and lowers the replicas of their owners accordingly.
+func (w *World) dropUnplaceable() {
 	w.Pods = slices.DeleteFunc(w.Pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == "" })
 	for _, s := range w.Sets {
 		var left int32
@@ -224,8 +224,8 @@ func (w *World) Evict(names []string, kept map[string]string) error {
 	return w.placeAll()
 }
 
-// Homeless returns the number of pods without a node.
-func (w *World) Homeless() (n int) {
+// Unplaced returns the number of pods without a node.
+func (w *World) Unplaced() (n int) {
 	for _, p := range w.Pods {
 		if p.Spec.NodeName == "" {
 			n++

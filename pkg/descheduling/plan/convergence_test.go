@@ -37,9 +37,9 @@ func TestConvergence(t *testing.T) {
 		before := w.Imbalance()
 		moves, cycles := settle(t, w, profile)
 		moved += moves
-		if w.Imbalance() > before || w.Homeless() > 0 {
+		if w.Imbalance() > before || w.Unplaced() > 0 {
 			t.Errorf("seed %d: imbalance was %.1f and is %.1f, %d pods without a node",
-				first+i, before, w.Imbalance(), w.Homeless())
+				first+i, before, w.Imbalance(), w.Unplaced())
 		}
 		if cycles == patience {
 			restless++

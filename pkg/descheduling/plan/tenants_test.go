@@ -88,7 +88,7 @@ func TestPodOfAnotherNamespaceHasNotComeBack(t *testing.T) {
 		pod("x-a-0", "a", "x"), posing)
 	in.History = moved(ago)
 	if p := Make(in); len(p.Returned) > 0 || len(p.Moves) != 2 {
-		t.Errorf("%d pods came back, want none:\n%s", len(p.Returned), picture(p))
+		t.Errorf("%d pods came back, want none:\n%s", len(p.Returned), summary(p))
 	}
 }
 

@@ -94,8 +94,8 @@ func pod(name, on, app string, change ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-// picture prints a plan, one item a line, in order.
-func picture(p Plan) string {
+// summary prints a plan, one item a line, in order.
+func summary(p Plan) string {
 	var b strings.Builder
 	for _, m := range p.Moves {
 		to := "anywhere"
@@ -119,7 +119,7 @@ func picture(p Plan) string {
 
 func expect(t statetest.Fataler, in Input, want string) {
 	t.Helper()
-	if got := picture(Make(in)); got != want {
+	if got := summary(Make(in)); got != want {
 		t.Fatalf("got:\n%swant:\n%s", got, want)
 	}
 }

@@ -288,8 +288,8 @@ func TestListIsComparedWithWhatWasLearned(t *testing.T) {
 				Reset: true, Store: 1, KVs: []ledger.KV{sampletest.KVOf(t, sampletest.At(sampletest.DocOf(), tc.shows))},
 				Events: ledger.EventBatch{Revision: tc.at},
 			})
-			var anew *ledger.StoreReplacedError
-			if errors.As(err, &anew) != tc.anew {
+			var replaced *ledger.StoreReplacedError
+			if errors.As(err, &replaced) != tc.anew {
 				t.Errorf("%v, want that the store went back: %t", err, tc.anew)
 			}
 		})

@@ -32,7 +32,7 @@ type world struct {
 	docs     map[string]ledger.NodeDoc
 	staged   map[string]string
 	stagedRV map[string]uint64
-	told     *mirror
+	mirror   *mirror
 }
 
 // mirror is a follower that records what it is sent.
@@ -79,7 +79,7 @@ func (m *mirror) names() []string {
 // settle calls Settle, and returns which nodes may be used.
 func (w *world) settle() (usable []string, behind int) {
 	behind = w.view.Settle()
-	return w.told.names(), behind
+	return w.mirror.names(), behind
 }
 
 // checkFollower compares what the follower has received with the view.
@@ -91,9 +91,9 @@ func (w *world) checkFollower() {
 		for p := range n.Pods() {
 			pods[p.UID] = p
 		}
-		if !maps.Equal(pods, w.told.pods[n]) {
+		if !maps.Equal(pods, w.mirror.pods[n]) {
 			w.t.Fatalf("node %s: the follower knows %d pods, the view %d, or others",
-				n.Node.Name, len(w.told.pods[n]), len(pods))
+				n.Node.Name, len(w.mirror.pods[n]), len(pods))
 		}
 		if n.UndescribedPods() > 0 || progress < w.docs[n.Node.Name].HW["pod"] {
 			behind++
@@ -101,8 +101,8 @@ func (w *world) checkFollower() {
 			want = append(want, n.Node.Name)
 		}
 	}
-	if len(w.told.pods) != len(w.view.Nodes()) {
-		w.t.Fatalf("the follower knows %d nodes, want %d", len(w.told.pods), len(w.view.Nodes()))
+	if len(w.mirror.pods) != len(w.view.Nodes()) {
+		w.t.Fatalf("the follower knows %d nodes, want %d", len(w.mirror.pods), len(w.view.Nodes()))
 	}
 	if got, late := w.settle(); known && (!slices.Equal(got, want) || late != behind) {
 		w.t.Fatalf("usable %v, behind %d, want %v and %d", got, late, want, behind)
@@ -113,9 +113,9 @@ func newWorld(t rapid.TB) *world {
 	w := &world{
 		t: t, store: state.New(), ledger: replica.NewView(),
 		docs: map[string]ledger.NodeDoc{}, staged: map[string]string{}, stagedRV: map[string]uint64{},
-		told: newMirror(),
+		mirror: newMirror(),
 	}
-	w.view = view.New(w.store, w.ledger, w.told)
+	w.view = view.New(w.store, w.ledger, w.mirror)
 	return w
 }
 

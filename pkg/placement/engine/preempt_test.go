@@ -185,7 +185,7 @@ func (h *preemptHistory) change() (moved bool) {
 			h.protect()
 		default:
 			h.view.Apply(h.cluster.Apply(h.Event(&h.cluster)))
-			h.forget()
+			h.dropRemoved()
 		}
 	}
 	return moved
@@ -207,8 +207,8 @@ func (h *preemptHistory) protect() {
 	h.engine.SetProtected(n, uids)
 }
 
-// forget drops the data of removed nodes.
-func (h *preemptHistory) forget() {
+// dropRemoved drops the data of removed nodes.
+func (h *preemptHistory) dropRemoved() {
 	for n := range h.protected {
 		if n.Node == nil {
 			delete(h.protected, n)

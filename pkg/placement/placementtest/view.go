@@ -36,7 +36,7 @@ type View struct {
 // NewView returns the view of an empty cluster.
 func NewView(followers ...Follower) *View {
 	v := &View{followers: followers, infos: map[string]*state.NodeInfo{}}
-	v.tell(func(f Follower) { f.SetObjects(v.objects) })
+	v.notify(func(f Follower) { f.SetObjects(v.objects) })
 	return v
 }
 
@@ -60,11 +60,11 @@ func (v *View) Apply(e Event) {
 		v.addPod(after)
 	default:
 		v.objects = v.objects.with(e)
-		v.tell(func(f Follower) { f.SetObjects(v.objects) })
+		v.notify(func(f Follower) { f.SetObjects(v.objects) })
 	}
 }
 
-func (v *View) tell(each func(Follower)) {
+func (v *View) notify(each func(Follower)) {
 	for _, f := range v.followers {
 		each(f)
 	}
@@ -102,14 +102,14 @@ func (v *View) setNode(e Event, after *corev1.Node) {
 		i, _ := v.place(after.Name)
 		v.nodes = slices.Insert(v.nodes, i, n)
 	}
-	v.tell(func(f Follower) { f.SetNode(n) })
+	v.notify(func(f Follower) { f.SetNode(n) })
 }
 
 func (v *View) dropNode(name string) {
 	i, _ := v.place(name)
 	n := v.nodes[i]
 	v.nodes = slices.Delete(v.nodes, i, i+1)
-	v.tell(func(f Follower) { f.DropNode(n) })
+	v.notify(func(f Follower) { f.DropNode(n) })
 	n.SetNode(nil)
 	if n.PodCount() == 0 {
 		delete(v.infos, name)
@@ -129,7 +129,7 @@ func (v *View) addPod(obj *corev1.Pod) {
 	n := v.info(pod.NodeName)
 	n.AddPod(pod)
 	if n.Node != nil {
-		v.tell(func(f Follower) { f.AddPod(n, pod) })
+		v.notify(func(f Follower) { f.AddPod(n, pod) })
 	}
 }
 
@@ -153,7 +153,7 @@ func (v *View) removePod(obj *corev1.Pod) {
 	n.RemovePod(pod.UID)
 	switch {
 	case n.Node != nil:
-		v.tell(func(f Follower) { f.RemovePod(n, pod) })
+		v.notify(func(f Follower) { f.RemovePod(n, pod) })
 	case n.PodCount() == 0:
 		delete(v.infos, obj.Spec.NodeName)
 	}

@@ -25,7 +25,7 @@ type crowdFacts struct {
 	sequence uint64
 }
 
-func (w *crowdFacts) tell(t *rapid.T, kind events.Kind, obj state.APIObject) {
+func (w *crowdFacts) apply(t *rapid.T, kind events.Kind, obj state.APIObject) {
 	data, err := obj.Marshal()
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func drawDeviceCrowd(t *rapid.T) *deviceCrowd {
 		crowdFacts: crowdFacts{store: state.New()}, profile: profile,
 		claims: map[string]*resourcev1.ResourceClaim{}, promised: map[string]string{},
 	}
-	w.tell(t, events.KindDeviceClass, &resourcev1.DeviceClass{ObjectMeta: metaOf("c")})
+	w.apply(t, events.KindDeviceClass, &resourcev1.DeviceClass{ObjectMeta: metaOf("c")})
 	for i := range rapid.IntRange(1, 3).Draw(t, "nodes") {
 		w.drawNode(t, fmt.Sprintf("n%d", i))
 	}
@@ -87,7 +87,7 @@ func drawDeviceCrowd(t *rapid.T) *deviceCrowd {
 		w.drawUser(t, fmt.Sprintf("p%d", i))
 	}
 	for _, claim := range w.claims {
-		w.tell(t, events.KindResourceClaim, claim)
+		w.apply(t, events.KindResourceClaim, claim)
 	}
 	return w
 }
@@ -117,7 +117,7 @@ func (w *deviceCrowd) pool(t *rapid.T, name, node string, size int) {
 			Request: "r", Driver: "d", Pool: name, Device: device,
 		})
 	}
-	w.tell(t, events.KindResourceSlice, s)
+	w.apply(t, events.KindResourceSlice, s)
 }
 
 // drawUser makes a pod on a node that uses a claim with a device that can be used there, its own claim or an
@@ -174,9 +174,9 @@ func (w *deviceCrowd) lookups(t *rapid.T, gone ...*state.Pod) rule.Objects {
 	}
 	copied := crowdFacts{store: state.New()}
 	for o := range w.store.Snapshot().Objects(events.KindResourceSlice) {
-		copied.tell(t, events.KindResourceSlice, o.API.(*resourcev1.ResourceSlice))
+		copied.apply(t, events.KindResourceSlice, o.API.(*resourcev1.ResourceSlice))
 	}
-	copied.tell(t, events.KindDeviceClass, &resourcev1.DeviceClass{ObjectMeta: metaOf("c")})
+	copied.apply(t, events.KindDeviceClass, &resourcev1.DeviceClass{ObjectMeta: metaOf("c")})
 	promises := map[string]*resourcev1.AllocationResult{}
 	for name, c := range w.claims {
 		c = c.DeepCopy()
@@ -192,10 +192,10 @@ func (w *deviceCrowd) lookups(t *rapid.T, gone ...*state.Pod) rule.Objects {
 		case users > 0 && len(c.Status.ReservedFor) == 0:
 			c.Status.Allocation = nil
 		}
-		copied.tell(t, events.KindResourceClaim, c)
+		copied.apply(t, events.KindResourceClaim, c)
 	}
-	wanted := w.wanted()
-	copied.tell(t, events.KindResourceClaim, wanted)
+	wanted := w.wantedClaim()
+	copied.apply(t, events.KindResourceClaim, wanted)
 	facts := copied.store.Snapshot()
 	index := &devices.Index{}
 	index.Fill(facts)
@@ -205,7 +205,7 @@ func (w *deviceCrowd) lookups(t *rapid.T, gone ...*state.Pod) rule.Objects {
 	return ownIndex{facts, index}
 }
 
-func (w *deviceCrowd) wanted() *resourcev1.ResourceClaim {
+func (w *deviceCrowd) wantedClaim() *resourcev1.ResourceClaim {
 	claim := &resourcev1.ResourceClaim{ObjectMeta: metaOf("wanted")}
 	claim.Namespace = "x"
 	claim.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{

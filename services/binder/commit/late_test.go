@@ -96,10 +96,10 @@ func TestEvictionsStandBehindNoGates(t *testing.T) {
 		write(w, http.StatusOK, podObject(nil))
 	})
 	ctx, cancel := context.WithCancel(context.Background())
-	var crews errgroup.Group
+	var lanesGroup errgroup.Group
 	for lane, workers := range r.workersByLane() {
 		for range workers {
-			crews.Go(func() error { return r.work(ctx, lane) })
+			lanesGroup.Go(func() error { return r.work(ctx, lane) })
 		}
 	}
 	hand := func(e effect.Effect) {
@@ -122,7 +122,7 @@ func TestEvictionsStandBehindNoGates(t *testing.T) {
 	close(slow)
 	<-r.Answers()
 	cancel()
-	if err := crews.Wait(); err != nil {
+	if err := lanesGroup.Wait(); err != nil {
 		t.Error(err)
 	}
 }

@@ -49,7 +49,7 @@ func (r *planRig) seen() {
 }
 
 // does carries out the first pending effect of type T, and requires that there is one.
-func does[T effect.Effect](r *planRig, f fate) T {
+func does[T effect.Effect](r *planRig, f delivery) T {
 	r.Helper()
 	for i, e := range r.b.lines {
 		t, ok := e.(T)
@@ -79,8 +79,8 @@ func answers[T effect.Effect](r *planRig, a func(e T) effect.Input) T {
 	panic("unreachable")
 }
 
-// amends carries out a transaction, which must have this label.
-func (r *planRig) amends(why string) {
+// commitAmend carries out a transaction, which must have this label.
+func (r *planRig) commitAmend(why string) {
 	r.Helper()
 	if e := does[effect.Amend](r, delivered); e.Why != why {
 		r.Fatalf("a transaction for %s, want %s", e.Why, why)
@@ -94,11 +94,11 @@ func (r *planRig) quiet(why string) {
 	}
 }
 
-// say returns the decisions published since the last call, and checks their kinds.
-func (r *planRig) say(want ...events.DecisionKind) []events.Decision {
+// wantDecisions returns the decisions published since the last call, and checks their kinds.
+func (r *planRig) wantDecisions(want ...events.DecisionKind) []events.Decision {
 	r.Helper()
-	all := r.told
-	r.told = nil
+	all := r.published
+	r.published = nil
 	var got []events.DecisionKind
 	for _, d := range all {
 		got = append(got, d.Kind)
@@ -109,7 +109,7 @@ func (r *planRig) say(want ...events.DecisionKind) []events.Decision {
 	return all
 }
 
-func (r *planRig) hear(d events.Decision) { r.step(r.b, effect.DecisionSeen{Decision: d}) }
+func (r *planRig) receive(d events.Decision) { r.step(r.b, effect.DecisionSeen{Decision: d}) }
 
 // victim returns the claim on a pod in the ledger.
 func (r *planRig) victim(uid string) (ledger.Entry, bool) {
@@ -119,17 +119,18 @@ func (r *planRig) victim(uid string) (ledger.Entry, bool) {
 
 func TestEvictionWithoutBudgetIsOneCall(t *testing.T) {
 	r := newPlanRig(t, 1)
-	r.hear(orderEvict("v4", 1))
-	r.amends("evict-claim")
+	r.receive(orderEvict("v4", 1))
+	r.commitAmend("evict-claim")
 	e := does[effect.Evict](r, delivered)
 	if e.DryRun || e.Strategy != "RemoveDuplicates" {
 		t.Fatalf("eviction %+v", e)
 	}
-	if d := r.say(events.DecisionEvicted)[0]; d.Token != ledger.Token(1).String() || d.Strategy != "RemoveDuplicates" {
+	d := r.wantDecisions(events.DecisionEvicted)[0]
+	if d.Token != ledger.Token(1).String() || d.Strategy != "RemoveDuplicates" {
 		t.Fatalf("told %+v", d)
 	}
 	r.see()
-	r.hear(orderEvict("v4", 1))
+	r.receive(orderEvict("v4", 1))
 	r.quiet("redelivered")
 	r.endPod(4)
 	r.see()
@@ -149,26 +150,26 @@ func TestEvictionWithoutBudgetIsOneCall(t *testing.T) {
 // outcome; the outcome is read while the claim is in flight.
 func TestOutcomeThatIsHeardBeforeTheClaimIsMade(t *testing.T) {
 	for _, kind := range []events.DecisionKind{events.DecisionEvictRefused, events.DecisionEvicted} {
-		for _, f := range []fate{delivered, answerLost} {
+		for _, f := range []delivery{delivered, answerLost} {
 			r := newPlanRig(t, 1)
-			r.hear(orderEvict("v4", 1))
+			r.receive(orderEvict("v4", 1))
 			ended := orderEvict("v4", 1)
 			ended.Kind = kind
-			r.hear(ended)
+			r.receive(ended)
 			if e := does[effect.Amend](r, f); e.Why != "evict-claim" {
 				t.Fatalf("a transaction for %s", e.Why)
 			}
-			r.evictsNobody(20)
+			r.wantNoEviction(20)
 			if claim, ok := r.victim("v4-uid"); ok {
 				t.Errorf("the claim is left: %+v", claim)
 			}
-			r.say()
+			r.wantDecisions()
 		}
 	}
 }
 
-// evictsNobody carries out everything for some seconds, and requires that there is no eviction.
-func (r *planRig) evictsNobody(seconds int) {
+// wantNoEviction carries out everything for some seconds, and requires that there is no eviction.
+func (r *planRig) wantNoEviction(seconds int) {
 	r.Helper()
 	for range seconds {
 		for len(r.b.lines) > 0 {
@@ -189,7 +190,7 @@ func TestEndedPodIsEvictedWithoutAClaim(t *testing.T) {
 		r := newPlanRig(t, 0)
 		r.api.changePod("v0-uid", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
 		r.see()
-		r.hear(orderEvict("v0", 1))
+		r.receive(orderEvict("v0", 1))
 		if _, claimed := r.victim("v0-uid"); claimed {
 			t.Fatal("it is claimed")
 		}
@@ -200,13 +201,13 @@ func TestEndedPodIsEvictedWithoutAClaim(t *testing.T) {
 		}
 		switch result {
 		case effect.Throttled:
-			r.say(events.DecisionEvictRefused)
+			r.wantDecisions(events.DecisionEvictRefused)
 		case effect.Unknown:
 			r.wait(r.limits.Retry.Duration)
 			does[effect.Evict](r, delivered)
-			r.say(events.DecisionEvicted)
+			r.wantDecisions(events.DecisionEvicted)
 		default:
-			r.say(events.DecisionEvicted)
+			r.wantDecisions(events.DecisionEvicted)
 		}
 		r.quiet("told")
 	}
@@ -214,8 +215,8 @@ func TestEndedPodIsEvictedWithoutAClaim(t *testing.T) {
 
 func TestEvictionUnderABudgetClaimsReadsAndTriesFirst(t *testing.T) {
 	r := newPlanRig(t, 1)
-	r.hear(orderEvict("v0", 1))
-	r.amends("evict-claim")
+	r.receive(orderEvict("v0", 1))
+	r.commitAmend("evict-claim")
 	if !r.truth.Budgets().Of(pdbUID).Claimed("v0-uid") {
 		t.Fatal("nothing is claimed from the budget")
 	}
@@ -226,12 +227,12 @@ func TestEvictionUnderABudgetClaimsReadsAndTriesFirst(t *testing.T) {
 	if does[effect.Evict](r, delivered).DryRun {
 		t.Fatal("two dry runs")
 	}
-	r.say(events.DecisionEvicted)
+	r.wantDecisions(events.DecisionEvicted)
 	r.see()
 	// The budget allows one: another eviction is not tried, and a preemption's claim is not made.
-	r.hear(orderEvict("v1", 2))
+	r.receive(orderEvict("v1", 2))
 	r.quiet("no room")
-	if d := r.say(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "budget") {
+	if d := r.wantDecisions(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "budget") {
 		t.Fatalf("told %q", d.Message)
 	}
 }
@@ -241,28 +242,28 @@ func TestEvictionUnderTwoBudgetsIsNotTried(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.api.changePod("v4-uid", func(p *corev1.Pod) { p.Labels = map[string]string{"budgets": "2"} })
 	r.see()
-	r.hear(orderEvict("v4", 1))
+	r.receive(orderEvict("v4", 1))
 	r.quiet("two budgets")
-	r.say(events.DecisionEvictRefused)
+	r.wantDecisions(events.DecisionEvictRefused)
 }
 
 func TestEvictionOfAPodOfAPlanIsRefused(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v4")
 	r.b.lines = nil
-	r.hear(orderEvict("v4", 77))
-	if d := r.say(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "victim of plan") {
+	r.receive(orderEvict("v4", 77))
+	if d := r.wantDecisions(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "victim of plan") {
 		t.Fatalf("told %q", d.Message)
 	}
 }
 
 // Unknown is not failed: the pod is read, and evicted again; its claim stays until then.
 func TestEvictionWithoutAnswerIsLookedUpAndSentAgain(t *testing.T) {
-	for name, f := range map[string]fate{"lost": requestLost, "carried out": answerLost} {
+	for name, f := range map[string]delivery{"lost": requestLost, "carried out": answerLost} {
 		t.Run(name, func(t *testing.T) {
 			r := newPlanRig(t, 1)
-			r.hear(orderEvict("v4", 1))
-			r.amends("evict-claim")
+			r.receive(orderEvict("v4", 1))
+			r.commitAmend("evict-claim")
 			does[effect.Evict](r, f)
 			r.quiet("no answer")
 			r.wait(time.Second)
@@ -271,7 +272,7 @@ func TestEvictionWithoutAnswerIsLookedUpAndSentAgain(t *testing.T) {
 				does[effect.Evict](r, delivered)
 			}
 			r.see()
-			r.say(events.DecisionEvicted)
+			r.wantDecisions(events.DecisionEvicted)
 			if e, ok := r.victim("v4-uid"); !ok || e.State != ledger.Evicting {
 				t.Fatalf("the claim is %s (%v) while the pod leaves", e.State, ok)
 			}
@@ -284,8 +285,8 @@ func TestEvictionWithoutAnswerIsLookedUpAndSentAgain(t *testing.T) {
 func TestEdge07RefusedEvictionIsNotRepeated(t *testing.T) {
 	r := newPlanRig(t, 1)
 	ask := orderEvict("v0", 5)
-	r.hear(ask)
-	r.amends("evict-claim")
+	r.receive(ask)
+	r.commitAmend("evict-claim")
 	does[effect.ReadPod](r, delivered)
 	dry := answers(r, func(e effect.Evict) effect.Input {
 		return effect.Answered{Op: e.Op, Result: effect.Throttled, Problem: "would violate the budget"}
@@ -294,14 +295,14 @@ func TestEdge07RefusedEvictionIsNotRepeated(t *testing.T) {
 		t.Fatal("a pod that a budget covers was evicted without a dry run")
 	}
 	r.wait(time.Second)
-	r.amends("evict-failed")
-	if d := r.say(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "would violate the budget") {
+	r.commitAmend("evict-failed")
+	if d := r.wantDecisions(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "would violate the budget") {
 		t.Fatalf("told %q", d.Message)
 	}
 	r.see()
-	r.hear(ask) // redelivered
+	r.receive(ask) // redelivered
 	r.wait(2 * time.Second)
-	r.amends("sweep")
+	r.commitAmend("sweep")
 	if _, ok := r.victim("v0-uid"); ok || r.truth.Budgets().Of(pdbUID).Claimed("v0-uid") {
 		t.Fatal("the claim of an eviction that failed is still there")
 	}
@@ -313,13 +314,13 @@ func TestEdge07RefusedEvictionIsNotRepeated(t *testing.T) {
 // UID would spend from the budget.
 func TestEdge10NamesakeIsNotEvicted(t *testing.T) {
 	r := newPlanRig(t, 1)
-	r.hear(orderEvict("v0", 6))
-	r.amends("evict-claim")
+	r.receive(orderEvict("v0", 6))
+	r.commitAmend("evict-claim")
 	r.api.deletePod("v0-uid")
 	does[effect.ReadPod](r, delivered) // gone, because the UID is
 	r.quiet("the pod is another one")
 	r.see()
-	r.say(events.DecisionEvicted)
+	r.wantDecisions(events.DecisionEvicted)
 	if r.api.now().budget.allowed != 1 {
 		t.Fatal("the budget was spent on a pod that is gone")
 	}
@@ -328,10 +329,10 @@ func TestEdge10NamesakeIsNotEvicted(t *testing.T) {
 func TestEvictionsAreNotForgottenWithTheirPartition(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.hold(r.b, false)
-	r.hear(orderEvict("v4", 1))
+	r.receive(orderEvict("v4", 1))
 	r.quiet("another binder's")
 	r.hold(r.b, true)
-	r.amends("evict-claim")
+	r.commitAmend("evict-claim")
 }
 
 // nominated makes a plan of pod i on its node with these victims (T2), and shows it.
@@ -344,7 +345,7 @@ func (r *planRig) nominated(i int, victims ...string) string {
 		r.Fatalf("p%d has a place", i)
 	}
 	n := txns.Nomination{
-		Authority: r.mandate(e.PodUID), Hold: txns.NodeEntry{NodeUID: "n0-uid", Entry: e}, Docs: a.docs(),
+		Authority: r.authority(e.PodUID), Hold: txns.NodeEntry{NodeUID: "n0-uid", Entry: e}, Docs: a.docs(),
 		Budgets: a.rooms(), Facts: a,
 	}
 	for _, name := range victims {
@@ -377,10 +378,10 @@ func (r *planRig) nominated(i int, victims ...string) string {
 // failed if the policy asks for it. A pod that left by itself is not reported.
 func TestEvictionsAreReported(t *testing.T) {
 	for _, tt := range []struct {
-		name   string
-		tell   bool
-		result effect.Result
-		want   []effect.Report
+		name           string
+		eventOnFailure bool
+		result         effect.Result
+		want           []effect.Report
 	}{
 		{"done", true, effect.Done, []effect.Report{{
 			Pod: about("v4"), SchedulerName: "sigs.k8s.io.descheduler", Type: "Normal", Reason: "RemoveDuplicates",
@@ -395,9 +396,9 @@ func TestEvictionsAreReported(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newPlanRig(t, 1)
 			d := orderEvict("v4", 1)
-			d.NodeName, d.Message, d.EventOnFailure = "n1", "triggered by p/RemoveDuplicates: why", tt.tell
-			r.hear(d)
-			r.amends("evict-claim")
+			d.NodeName, d.Message, d.EventOnFailure = "n1", "triggered by p/RemoveDuplicates: why", tt.eventOnFailure
+			r.receive(d)
+			r.commitAmend("evict-claim")
 			if tt.result == effect.Done {
 				does[effect.Evict](r, delivered)
 			} else {
@@ -414,7 +415,7 @@ func TestEvictionsAreReported(t *testing.T) {
 					r.see()
 				}
 			}
-			r.hear(d)
+			r.receive(d)
 			if diff := cmp.Diff(tt.want, r.reported); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
@@ -423,8 +424,8 @@ func TestEvictionsAreReported(t *testing.T) {
 	r := newPlanRig(t, 1)
 	d := orderEvict("gone", 1)
 	d.EventOnFailure = true
-	r.hear(d)
-	if r.say(events.DecisionEvicted); len(r.reported) > 0 {
+	r.receive(d)
+	if r.wantDecisions(events.DecisionEvicted); len(r.reported) > 0 {
 		t.Errorf("a pod that had gone is told of: %+v", r.reported)
 	}
 }
@@ -444,8 +445,8 @@ func (r *planRig) deliver() {
 func TestEvictionWhosePodGoesBeforeTheAnswer(t *testing.T) {
 	for _, result := range []effect.Result{effect.Done, effect.Gone, effect.Unknown} {
 		r := newPlanRig(t, 1)
-		r.hear(orderEvict("v4", 1))
-		r.amends("evict-claim")
+		r.receive(orderEvict("v4", 1))
+		r.commitAmend("evict-claim")
 		answers(r, func(e effect.Evict) effect.Input {
 			r.api.deletePod("v4-uid")
 			r.see()
@@ -462,7 +463,7 @@ func TestEvictionWhosePodGoesBeforeTheAnswer(t *testing.T) {
 		if len(r.reported) != 1 || r.reported[0].Type != "Normal" {
 			t.Errorf("after %v: events %+v, want that of the eviction", result, r.reported)
 		}
-		if d := r.say(events.DecisionEvicted)[0]; d.Message != "" {
+		if d := r.wantDecisions(events.DecisionEvicted)[0]; d.Message != "" {
 			t.Errorf("after %v: told %+v, want it as carried out", result, d)
 		}
 	}
@@ -474,7 +475,7 @@ func marked(t *testing.T) *planRig {
 	r.nominated(0, "v4")
 	does[effect.Nominate](r, delivered)
 	r.see()
-	r.amends("evict-mark")
+	r.commitAmend("evict-mark")
 	return r
 }
 
@@ -663,5 +664,5 @@ func TestEvictionThatWaitedIsMoot(t *testing.T) {
 	if again.DryRun {
 		t.Fatalf("%+v", again)
 	}
-	r.say(events.DecisionEvicted)
+	r.wantDecisions(events.DecisionEvicted)
 }

@@ -162,8 +162,8 @@ func (r *planRig) withoutAPIServer(t *testing.T) (sent int) {
 func TestOrderToEvictEnds(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.hangs()
-	r.hear(r.order("v4", 1))
-	r.amends("evict-claim")
+	r.receive(r.order("v4", 1))
+	r.commitAmend("evict-claim")
 	begin, sent := r.b.now, 0
 	for r.b.now.Sub(begin) < 30*time.Minute {
 		n := r.withoutAPIServer(t)
@@ -178,7 +178,7 @@ func TestOrderToEvictEnds(t *testing.T) {
 		t.Errorf("%d evictions were sent; the claim is there %t: %+v", sent, ok, claim)
 	}
 	r.see()
-	if d := r.say(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "not carried out by") {
+	if d := r.wantDecisions(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "not carried out by") {
 		t.Errorf("refused because %q", d.Message)
 	}
 }
@@ -187,8 +187,8 @@ func TestOrderToEvictEnds(t *testing.T) {
 func TestOrderEndsForWhoTakesItsClaimOver(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.hangs()
-	r.hear(r.order("v4", 1))
-	r.amends("evict-claim")
+	r.receive(r.order("v4", 1))
+	r.commitAmend("evict-claim")
 	r.b.lines = nil
 	r.bootPlans(r.b)
 	r.see()
@@ -215,29 +215,29 @@ func TestOrderThatHasEndedIsRefused(t *testing.T) {
 	r := newPlanRig(t, 1)
 	d := r.order("v4", 1)
 	r.wait(orderTime)
-	r.hear(d)
+	r.receive(d)
 	r.quiet("too late")
-	r.say(events.DecisionEvictRefused)
+	r.wantDecisions(events.DecisionEvictRefused)
 }
 
 // An order of an earlier version has no end: the binder keeps trying.
 func TestOrderWithoutAnEndStands(t *testing.T) {
 	r := newPlanRig(t, 1)
-	r.hear(orderEvict("v4", 1))
-	r.amends("evict-claim")
+	r.receive(orderEvict("v4", 1))
+	r.commitAmend("evict-claim")
 	r.lose()
 	r.wait(3 * orderTime)
 	does[effect.ReadPod](r, delivered)
 	does[effect.ReadDoc](r, delivered)
 	does[effect.Evict](r, delivered)
-	r.say(events.DecisionEvicted)
+	r.wantDecisions(events.DecisionEvicted)
 }
 
 // The claim of an eviction is in flight while the ledger begins a new generation. It loses, and the eviction is not
 // requested in this generation.
 func TestClaimOnItsWayIntoANewGenerationIsGivenUp(t *testing.T) {
 	r := newPlanRig(t, 1)
-	r.hear(orderEvict("v4", 1))
+	r.receive(orderEvict("v4", 1))
 	claim := does[effect.Amend](r, requestLost)
 	if claim.Why != "evict-claim" {
 		t.Fatalf("%s, want the claim", claim.Why)
@@ -259,7 +259,7 @@ func TestClaimOnItsWayIntoANewGenerationIsGivenUp(t *testing.T) {
 		Cluster: v, Sequence: 99, Epoch: 8, PodProgress: v.rv, PodProgressKnown: true, BudgetProgress: v.rv,
 	})
 	r.step(r.b, effect.Amended{Op: again.Op, Result: effect.Lost})
-	r.say(events.DecisionEvictRefused)
+	r.wantDecisions(events.DecisionEvictRefused)
 	r.wait(time.Minute)
 	r.quiet("it was asked for before the ledger began anew")
 }
@@ -272,9 +272,9 @@ func TestOrderFromFactsOfBeforeIsRefused(t *testing.T) {
 	r.step(r.b, effect.FactsChanged{Cluster: now, Sequence: 60, Epoch: 8, PodProgress: now.rv, PodProgressKnown: true})
 	old := orderEvict("p0", 1)
 	old.FactEpoch = 7
-	r.hear(old)
+	r.receive(old)
 	r.quiet("decided on facts of before")
-	if d := r.say(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "begins anew") {
+	if d := r.wantDecisions(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "begins anew") {
 		t.Errorf("refused because %q", d.Message)
 	}
 }

@@ -244,13 +244,13 @@ func (w *planWorld) showLedger(b *member, to int) {
 
 // listen records what shards are informed of.
 func (w *planWorld) listen() {
-	for _, d := range w.told {
+	for _, d := range w.published {
 		if d.Kind == events.DecisionEvictRefused {
 			w.refused[d.Token] = true
 		}
 		w.counts[string(d.Kind)]++
 	}
-	w.told = nil
+	w.published = nil
 }
 
 // commit commits a change, and checks its effect.
@@ -292,7 +292,7 @@ func (w *planWorld) commit(t ledger.Txn) (ledger.TxnResult, error) {
 	if len(bad) > 0 {
 		return r, bad[0]
 	}
-	return r, w.promises()
+	return r, w.checkBudget()
 }
 
 // markedIn returns a claim that was marked from one revision of a document to the next.
@@ -319,8 +319,8 @@ func (w *planWorld) wentBack(old, now ledger.NodeDoc) (string, bool) {
 	return "", false
 }
 
-// promises checks S6: what is claimed can be carried out, and enough pods stay running.
-func (w *planWorld) promises() error {
+// checkBudget checks S6: what is claimed can be carried out, and enough pods stay running.
+func (w *planWorld) checkBudget() error {
 	v := w.api.now()
 	if v.budget.rv == 0 {
 		return nil
@@ -372,7 +372,7 @@ func (w *planWorld) evict(e effect.Evict) (effect.Result, error) {
 	}
 	w.take(e.Pod.UID)
 	w.leave(e.Pod.UID)
-	return effect.Done, w.promises()
+	return effect.Done, w.checkBudget()
 }
 
 // halfway is the fate of an eviction that has taken from the budget, and deletes the pod at some later time.
@@ -399,7 +399,7 @@ func (w *planWorld) finishEviction(e effect.Evict) error {
 		return fmt.Errorf("S5: %s is evicted late, and its claim is %s", e.Pod.UID, claim.State)
 	}
 	w.leave(e.Pod.UID)
-	return w.promises()
+	return w.checkBudget()
 }
 
 // take takes one disruption from a pod's budget.
@@ -435,13 +435,13 @@ func (w *planWorld) controller() {
 	})
 }
 
-func (w *planWorld) performPlan(b *member, i int, f fate) error {
+func (w *planWorld) performPlan(b *member, i int, f delivery) error {
 	err := w.performQuietly(b, i, f)
 	w.listen()
 	return err
 }
 
-func (w *planWorld) performQuietly(b *member, i int, f fate) error {
+func (w *planWorld) performQuietly(b *member, i int, f delivery) error {
 	e := b.lines[i]
 	b.lines = slices.Delete(b.lines, i, i+1)
 	w.logf("%s: %s (fate %d)", b.id, brief(e), f)

@@ -96,7 +96,7 @@ func TestHeldWaitsForItsPermit(t *testing.T) {
 	}
 	r.see()
 	run[effect.Bind](r, delivered)
-	r.say(events.DecisionBound)
+	r.wantDecisions(events.DecisionBound)
 }
 
 // An entry about which every hint and answer was lost is bound by the binder that sweeps; if that is not possible, it
@@ -114,7 +114,7 @@ func TestIdleEntryIsSentAgainThenFenced(t *testing.T) {
 			continue
 		}
 		if _, fencing := r.b.lines[0].(effect.Transact); fencing {
-			r.told = nil
+			r.published = nil
 			r.expectFence("not bound within")
 			return
 		}

@@ -67,7 +67,7 @@ func TestPodsThatAreGoneTakeNoTurn(t *testing.T) {
 			t.Fatalf("turn %d went to %s, want %s", i, got, want)
 		}
 	}
-	r.say(events.DecisionBound, events.DecisionBound)
+	r.wantDecisions(events.DecisionBound, events.DecisionBound)
 	r.quiet("the others are gone")
 }
 

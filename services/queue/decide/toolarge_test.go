@@ -42,7 +42,7 @@ func TestAPodThatIsTooLargeIsToldAboutAndNotOffered(t *testing.T) {
 		if r.Kind != events.DecisionQuarantined || r.Pod.Name != name || !strings.Contains(r.Message, "2000000 bytes") {
 			t.Errorf("record %+v, want one that says how large %s is", r, name)
 		}
-		h.tell(r)
+		h.applyDecision(r)
 		h.want(name, waiting.PoolGated)
 	}
 	if _, why := h.core.Where("large"); !strings.Contains(why, "the log takes 1036288") {

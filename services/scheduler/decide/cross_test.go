@@ -120,7 +120,7 @@ func (w *world) relabel() {
 
 // retire does what a shard with a full registry does: a term retires, and is dropped once a shard finds it settled.
 func (w *world) retire() {
-	v := w.picture()
+	v := w.ledgerView()
 	terms := maps.Collect(v.Terms().All())
 	if len(terms) == 0 {
 		return

@@ -171,7 +171,7 @@ func TestBatchEndsWhereTheTransactionIsFull(t *testing.T) {
 
 // registerMany fills the registry, as other shards would; with sets the fields of each term other than its number.
 func (w *world) registerMany(n int, with ...func(t *registry.RegisteredTerm)) {
-	v := w.picture()
+	v := w.ledgerView()
 	r := v.Terms().Registry()
 	const each = 60
 	for known := 0; known < n; known += each {
@@ -209,8 +209,8 @@ func of(namespace string) func(*registry.RegisteredTerm) {
 	return func(t *registry.RegisteredTerm) { t.Namespace = namespace }
 }
 
-// picture returns a view of the current ledger.
-func (w *world) picture() *replica.View {
+// ledgerView returns a view of the current ledger.
+func (w *world) ledgerView() *replica.View {
 	v := replica.NewView()
 	kvs, revision, err := w.store.List(w.t.Context(), "")
 	if err != nil {

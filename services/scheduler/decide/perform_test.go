@@ -149,7 +149,7 @@ func TestPluginsThatActUnderConcurrency(t *testing.T) {
 		}
 		for round := range 8 {
 			x.offer()
-			x.muddle(60)
+			x.randomSteps(60)
 			if uids := sortedPods(x.pods); round%2 == 0 {
 				x.deletePod(uids[x.rng.IntN(len(uids))])
 			}
@@ -179,8 +179,8 @@ func TestPluginsThatActUnderConcurrency(t *testing.T) {
 	}
 }
 
-// muddle lets that many random things happen.
-func (x *actor) muddle(steps int) {
+// randomSteps lets that many random things happen.
+func (x *actor) randomSteps(steps int) {
 	for range steps {
 		x.deliver()
 		x.auditPassed()
@@ -289,10 +289,10 @@ func TestHeirGivesPreparedPlaceUp(t *testing.T) {
 	x.addPod("p")
 	x.offer()
 	owner := x.ownerOf(ledger.PartitionOf("pod-p"))
-	var heir *shard
+	var successor *shard
 	for _, s := range x.shards {
 		if s != owner {
-			heir = s
+			successor = s
 		}
 	}
 	for x.did[step.ActReserve] == 0 || owner.commit != nil || x.reservations()["pod-p"] == "" {
@@ -304,7 +304,7 @@ func TestHeirGivesPreparedPlaceUp(t *testing.T) {
 		}
 		return x.act(p)
 	}
-	x.takeOver("pod-p", heir)
+	x.takeOver("pod-p", successor)
 	owner.performs, x.did = nil, map[step.PluginAct]int{} // it is at ActPrepare for a long time
 	x.settle()
 	if left := x.reservations(); len(left) > 0 {
@@ -313,8 +313,8 @@ func TestHeirGivesPreparedPlaceUp(t *testing.T) {
 	if x.did[step.ActUndo] != 1 || len(x.reserved) > 0 {
 		t.Errorf("undone %d times, %v is reserved: want it taken back once", x.did[step.ActUndo], x.reserved)
 	}
-	if n := len(heir.decisions); n != 1 || heir.decisions[0].Kind != events.DecisionWithdrawn {
-		t.Errorf("%+v, want one that tells that the place was given up", heir.decisions)
+	if n := len(successor.decisions); n != 1 || successor.decisions[0].Kind != events.DecisionWithdrawn {
+		t.Errorf("%+v, want one that tells that the place was given up", successor.decisions)
 	}
 }
 
@@ -391,11 +391,11 @@ func TestPreparedPlaceIsTaken(t *testing.T) {
 	if err != nil || !x.commit(txn).Succeeded {
 		t.Fatalf("not taken: %v", err)
 	}
-	_, taker, _ := x.hold("pod-p2")
-	if taker.Plan != ledger.PlanID(99, false) || taker.State != ledger.Held {
-		t.Errorf("%+v, want it held under a plan of its own", taker)
+	_, newHold, _ := x.hold("pod-p2")
+	if newHold.Plan != ledger.PlanID(99, false) || newHold.State != ledger.Held {
+		t.Errorf("%+v, want it held under a plan of its own", newHold)
 	}
-	x.step(s, step.Input{Ledger: x.told(s)})
+	x.step(s, step.Input{Ledger: x.unreadLedger(s)})
 	for len(s.performs) > 0 {
 		x.step(s, step.Input{Performed: []step.PluginResult{x.performNext(s)}})
 	}
@@ -487,11 +487,11 @@ func TestWhoCountsAPodThatPluginsRefuse(t *testing.T) {
 	w.advise, w.perform = countingPlugin(100), func(p step.PluginRequest) step.PluginResult {
 		return step.PluginResult{ID: p.ID, Act: p.Act, Refusal: &step.Refusal{Plugin: "Actor", Reasons: []string{"no"}}}
 	}
-	st := &story{world: w, s: w.shards[0]}
+	st := &scenario{world: w, s: w.shards[0]}
 	st.addNodeIn("n0", "a", 10)
 	st.addNodeIn("n1", "b", 1)
 	st.running("there", "n0", evenly)
-	st.tell()
+	st.deliverAll()
 	first := st.pod("first", evenly, func(p *corev1.Pod) { p.Spec.SchedulerName = "custom" })
 	st.drive(func() bool { return len(st.s.performs) > 0 })
 	if p := st.s.performs[0]; p.Act != step.ActReserve || p.Node != "n1" {
@@ -512,7 +512,7 @@ func TestWhoCountsAPodThatPluginsRefuse(t *testing.T) {
 }
 
 // drive answers transactions and questions until so returns true.
-func (st *story) drive(so func() bool) {
+func (st *scenario) drive(so func() bool) {
 	st.t.Helper()
 	for range 50 {
 		if so() {
@@ -527,7 +527,7 @@ func (st *story) drive(so func() bool) {
 			st.step(st.s, step.Input{Advice: []step.Advice{st.advise(q)}})
 		}
 		st.now = st.now.Add(step.SoonAfter)
-		st.tell()
+		st.deliverAll()
 	}
 	st.t.Fatal("it does not come to that")
 }

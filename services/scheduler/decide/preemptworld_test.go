@@ -36,11 +36,11 @@ type arena struct {
 	budgets map[string]*policyv1.PodDisruptionBudget
 	// evicted maps each victim to the plan that it was evicted for; fulfilled are the plans whose pod was placed,
 	// spoiled those whose pod was deleted.
-	evicted            map[string]string
-	fulfilled, spoiled map[string]bool
-	docsBefore         map[string]ledger.NodeDoc
-	seenHistory        int
-	displaced          int
+	evicted              map[string]string
+	fulfilled, abandoned map[string]bool
+	docsBefore           map[string]ledger.NodeDoc
+	seenHistory          int
+	displaced            int
 	// remakes: budgets are deleted and created again; remade counts that.
 	remakes bool
 	remade  int
@@ -57,7 +57,7 @@ func newArena(t *testing.T, seed uint64, shards int) *arena {
 func arenaIn(w *world) *arena {
 	return &arena{
 		world: w, budgets: map[string]*policyv1.PodDisruptionBudget{},
-		evicted: map[string]string{}, fulfilled: map[string]bool{}, spoiled: map[string]bool{},
+		evicted: map[string]string{}, fulfilled: map[string]bool{}, abandoned: map[string]bool{},
 		docsBefore: map[string]ledger.NodeDoc{},
 	}
 }
@@ -170,13 +170,13 @@ func (a *arena) evict() {
 // refuse makes the API server refuse an eviction because of a budget that it has no claim on, since the budget was
 // created later. The binder gives up the eviction's plan.
 func (a *arena) refuse(uid string, claim ledger.Entry) {
-	d, _, _ := a.picture().Plans().Victim(uid)
+	d, _, _ := a.ledgerView().Plans().Victim(uid)
 	failed, err := txns.FailEviction(d, uid, claim.Plan)
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	a.change(txns.Change{Docs: []ledger.NodeDoc{failed}})
-	now := a.picture()
+	now := a.ledgerView()
 	abort := txns.Abort{Plan: claim.Plan, Docs: now.Plans().Docs(claim.Plan)}
 	byUID := func(a, b ledger.BudgetDoc) int { return strings.Compare(a.UID, b.UID) }
 	for _, b := range slices.SortedFunc(now.Budgets().All(), byUID) {
@@ -189,7 +189,7 @@ func (a *arena) refuse(uid string, claim ledger.Entry) {
 		a.t.Fatal(err)
 	}
 	a.change(change)
-	a.spoiled[claim.Plan] = true
+	a.abandoned[claim.Plan] = true
 	a.refused++
 }
 
@@ -258,7 +258,7 @@ func (a *arena) watchDoc(kv ledger.KV) {
 	}
 	for _, e := range after.Entries {
 		if _, there := a.pods[e.PodUID]; e.Plan != "" && e.Role == ledger.RoleReservation && !there {
-			a.spoiled[e.Plan] = true // its shard does not know yet that the pod was deleted
+			a.abandoned[e.Plan] = true // its shard does not know yet that the pod was deleted
 		}
 	}
 	for _, old := range before.Entries {
@@ -349,19 +349,19 @@ func (a *arena) play() {
 		a.run(10)
 	}
 	a.run(400)
-	doomed := ""
+	preemptor := ""
 	if a.rng.IntN(3) == 0 {
 		for _, uid := range sortedPods(a.pods) {
 			if p := a.pods[uid]; p.Spec.NodeName == "" {
-				doomed = uid
+				preemptor = uid
 			}
 		}
 	}
-	if doomed != "" {
-		if _, hold, ok := a.hold(doomed); ok {
-			a.spoiled[hold.Plan] = true
+	if preemptor != "" {
+		if _, hold, ok := a.hold(preemptor); ok {
+			a.abandoned[hold.Plan] = true
 		}
-		a.deletePod(doomed)
+		a.deletePod(preemptor)
 	}
 	a.run(200)
 	a.finish()
@@ -402,7 +402,7 @@ func (a *arena) finish() {
 		}
 	}
 	for uid, plan := range a.evicted {
-		if !a.fulfilled[plan] && !a.spoiled[plan] {
+		if !a.fulfilled[plan] && !a.abandoned[plan] {
 			a.breaks("%s was evicted for plan %s, whose pod has not got its place", uid, plan)
 		}
 	}

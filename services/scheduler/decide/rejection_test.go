@@ -112,7 +112,7 @@ func TestOwnerToldByALostCompareIsNews(t *testing.T) {
 	s.commit = nil
 	w.step(s, in)
 	w.settle()
-	if picture, moved := s.core.Ownership(); !moved || picture.Holders[p].Member != "another" {
-		t.Fatalf("moved %t, holder %q: want it to be another's", moved, picture.Holders[p].Member)
+	if ownership, moved := s.core.Ownership(); !moved || ownership.Holders[p].Member != "another" {
+		t.Fatalf("moved %t, holder %q: want it to be another's", moved, ownership.Holders[p].Member)
 	}
 }

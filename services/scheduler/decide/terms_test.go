@@ -125,7 +125,7 @@ func TestNamespaceGetsRoomByItsUnusedTerms(t *testing.T) {
 	if len(w.reservations()) != 1 {
 		t.Errorf("not placed after terms were dropped: %q", w.lastOf("p").Message)
 	}
-	if n := w.picture().Terms().CountOf("other"); n != 100 {
+	if n := w.ledgerView().Terms().CountOf("other"); n != 100 {
 		t.Errorf("another namespace has %d of its 100 terms left", n)
 	}
 }
@@ -252,7 +252,7 @@ func TestTermsAreDroppedOneByOne(t *testing.T) {
 		t.Fatalf("%d terms and %d reservations, want one of each", len(kept), len(w.reservations()))
 	}
 	w.registerMany(registry.MaxTerms - 1)
-	v := w.picture()
+	v := w.ledgerView()
 	txn, err := registry.RetireTerms(v.Terms().Registry(), w.term(v, kept[0]))
 	if err != nil {
 		t.Fatal(err)

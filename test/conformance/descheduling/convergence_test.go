@@ -41,8 +41,8 @@ type loop struct {
 
 // total adds up the loops of one side.
 type total struct {
-	moves, again, restless int
-	imbalance              float64
+	moves, again, unsettled int
+	imbalance               float64
 	// more counts clusters with more imbalance left than by upstream.
 	more int
 }
@@ -52,13 +52,13 @@ func (s *total) add(l loop) {
 	s.again += l.again
 	s.imbalance += l.imbalance
 	if l.cycles == loopCycles {
-		s.restless++
+		s.unsettled++
 	}
 }
 
 func (s *total) String() string {
 	return fmt.Sprintf("%6d moves, %5d of them of pods moved before after the first cycle, %3d clusters never at rest, "+
-		"imbalance left %.2f, more than by upstream in %d", s.moves, s.again, s.restless, s.imbalance, s.more)
+		"imbalance left %.2f, more than by upstream in %d", s.moves, s.again, s.unsettled, s.imbalance, s.more)
 }
 
 // TestClosedLoop: on clusters that were filled while some nodes were away, ours leaves less
@@ -177,15 +177,15 @@ func (o *oracle) loop(t *testing.T, w *deschedulingtest.World) (l loop) {
 				names[p.Namespace+"/"+p.Name] = p.Name
 			}
 		}
-		said, err := o.run(t.Context(), now, file)
+		output, err := o.run(t.Context(), now, file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(said.evicted) == 0 {
+		if len(output.evicted) == 0 {
 			break
 		}
 		var gone []string
-		for _, key := range said.evicted {
+		for _, key := range output.evicted {
 			gone = append(gone, names[key])
 		}
 		l.evict(t, w, gone, nil)

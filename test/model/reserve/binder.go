@@ -28,7 +28,7 @@ func (m *model) bind(w *world, p, n int, step stepFunc) {
 		m.happened(&t, p)
 		t.pods[p].since = t.rev
 		if e.state == none || e.changed != 0 {
-			t.wrong = max(t.wrong, boundAfterRelease)
+			t.violation = max(t.violation, boundAfterRelease)
 		}
 		step(does("the API server binds p%d to node %c", uint8(p), name(n)), t)
 	}

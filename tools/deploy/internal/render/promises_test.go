@@ -294,8 +294,8 @@ func changesOf(role *unstructured.Unstructured) (list []string) {
 	rules, _, _ := unstructured.NestedSlice(role.Object, "rules")
 	for _, r := range rules {
 		values := func(field string) []string {
-			words, _, _ := unstructured.NestedStringSlice(r.(map[string]any), field)
-			return words
+			items, _, _ := unstructured.NestedStringSlice(r.(map[string]any), field)
+			return items
 		}
 		for _, group := range values("apiGroups") {
 			for _, resource := range values("resources") {

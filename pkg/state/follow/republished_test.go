@@ -10,8 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// beginAnew opens an epoch which declares that nothing before it counts.
-func beginAnew(h *statetest.History) {
+// beginResetEpoch opens an epoch which declares that nothing before it counts.
+func beginResetEpoch(h *statetest.History) {
 	h.BeginEpoch()
 	last := &h.Facts[len(h.Facts)-1]
 	last.Progress = last.Epoch
@@ -49,7 +49,7 @@ func TestToldAnew(t *testing.T) {
 		}
 		late.mu.Unlock()
 
-		beginAnew(&h)
+		beginResetEpoch(&h)
 		pods(&h, "a", "c")
 		h.EndEpoch()
 		write(t, log, h.Facts[4:]...)
@@ -58,11 +58,11 @@ func TestToldAnew(t *testing.T) {
 		late.sees(t, h.Facts[4:])
 
 		// A snapshot of it works like any other.
-		told := len(h.Facts)
+		published := len(h.Facts)
 		snapshot(t, log, h.Facts[4:])
 		pods(&h, "d")
-		write(t, log, h.Facts[told:]...)
-		log.Trim(eventlog.Facts, uint64(told)+1)
+		write(t, log, h.Facts[published:]...)
+		log.Trim(eventlog.Facts, uint64(published)+1)
 		later := start(log)
 		defer later.stop()
 		time.Sleep(settle)
@@ -81,7 +81,7 @@ func TestToldAnewTwice(t *testing.T) {
 			pods(&h, "a")
 			write(t, log, h.Facts...)
 			log.Trim(eventlog.Facts, 2)
-			beginAnew(&h)
+			beginResetEpoch(&h)
 			pods(&h, "b")
 			h.EndEpoch()
 			write(t, log, h.Facts[2:]...)
@@ -95,7 +95,7 @@ func TestToldAnewTwice(t *testing.T) {
 				log.LoseTail(eventlog.Facts, 2)
 				h.Facts = h.Facts[:2]
 			}
-			beginAnew(&h)
+			beginResetEpoch(&h)
 			pods(&h, "c")
 			h.EndEpoch()
 			write(t, log, h.Facts[from:]...)
