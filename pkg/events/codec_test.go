@@ -509,10 +509,10 @@ func TestSubjectsAreBounded(t *testing.T) {
 	}
 }
 
-// TestARecordIsWhatItsSubjectSays: the log permits each service to write certain subjects, so a reader accepts a
+// TestARecordMatchesItsSubject: the log permits each service to write certain subjects, so a reader accepts a
 // record only as far as its subject allows. A record of another stream, of another kind, or a repetition is
 // refused.
-func TestARecordIsWhatItsSubjectSays(t *testing.T) {
+func TestARecordMatchesItsSubject(t *testing.T) {
 	fact := func() eventlog.Message {
 		return events.EncodeFact(events.Fact{Kind: events.KindPod, Op: events.OpUpsert, UID: "u", Epoch: 3})
 	}

@@ -117,7 +117,7 @@ func TestLostLeaseStopsTheCycle(t *testing.T) {
 }
 
 // A pod that is where the pod before it was moved away from is reported once, whichever replica leads.
-func TestReturnIsToldOnce(t *testing.T) {
+func TestReturnIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.twoNodes()

@@ -106,7 +106,7 @@ func TestFirstGeneration(t *testing.T) {
 
 // etcd is lost while nothing runs. The next leader begins a generation, in which nothing is decided before there are
 // facts from after that.
-func TestLostLedgerBeginsAnew(t *testing.T) {
+func TestLostLedgerBeginsTheNextGeneration(t *testing.T) {
 	w := newWorld(t)
 	w.api.Set(pod("a", 0))
 	_, stop := w.start("queue-a")
@@ -128,7 +128,7 @@ func TestLostLedgerBeginsAnew(t *testing.T) {
 }
 
 // etcd is restored from a backup with a reservation that has since ended.
-func TestRestoredLedgerBeginsAnew(t *testing.T) {
+func TestRestoredLedgerBeginsTheNextGeneration(t *testing.T) {
 	for name, another := range map[string]bool{"as itself": false, "as another cluster": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -164,7 +164,7 @@ func (w *world) take(t *testing.T) {
 }
 
 // A replica that runs while the store is replaced ends: its knowledge of the ledger is void.
-func TestReplicaEndsWhenItsLedgerBeganAnew(t *testing.T) {
+func TestReplicaEndsWhenItsLedgerWasReplaced(t *testing.T) {
 	w := newWorld(t)
 	q, err := queue.New(queue.Config{ID: "queue-a", Profiles: profiles()}, w.deps())
 	if err != nil {
@@ -304,7 +304,7 @@ func wentBackWithoutFacts(t *testing.T, prepare func(w *world, late uint64)) {
 }
 
 // Kubernetes is restored while no queue leads, and the next leader cannot use all facts of the log.
-func TestKubernetesThatWentBackWithoutAPictureOfTheFacts(t *testing.T) {
+func TestKubernetesThatWentBackWithoutASnapshotOfTheFacts(t *testing.T) {
 	for name, last := range map[string]func(epoch uint64) eventlog.Message{
 		"a fact cannot be read": func(uint64) eventlog.Message { return statetest.PoisonFacts(1)[0].Message },
 		"an epoch has not ended": func(epoch uint64) eventlog.Message {
@@ -365,7 +365,7 @@ func startLate(t *testing.T) (w *world, late uint64, stop func() error) {
 }
 
 // etcd is restored from a backup while nothing runs, and another tenant then advances it beyond its earlier revision.
-func TestRestoredLedgerThatWentOnBeginsAnew(t *testing.T) {
+func TestRestoredLedgerThatAdvancedBeginsTheNextGeneration(t *testing.T) {
 	w := newWorld(t)
 	w.api.Set(pod("a", 0))
 	_, stop := w.start("queue-a")

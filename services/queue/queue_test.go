@@ -551,8 +551,8 @@ func TestARestartForgetsNothing(t *testing.T) {
 	}
 }
 
-// TestAPodNobodyAnswersFor checks that the pod is quarantined, and that the log records it.
-func TestAPodNobodyAnswersFor(t *testing.T) {
+// TestAPodWithoutAnAnswer checks that the pod is quarantined, and that the log records it.
+func TestAPodWithoutAnAnswer(t *testing.T) {
 	w := newWorld(t)
 	w.takePartitions()
 	w.api.Set(pod("poison", 0))

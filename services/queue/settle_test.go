@@ -16,7 +16,7 @@ import (
 //  1. A leader stores a snapshot, and retention cuts the log up to there.
 //  2. A power loss takes the facts that the snapshot stands for: no reader can begin.
 //  3. Another leader waits in vain for its state, and then republishes everything.
-func TestALogThatCannotBeFollowedIsToldAnew(t *testing.T) {
+func TestALogThatCannotBeFollowedIsPublishedAgain(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
 	_, stop := w.start("queue-a")

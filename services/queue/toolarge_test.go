@@ -13,7 +13,7 @@ import (
 
 // A pod that the API server accepts and the log does not delays no other pod, neither while the queue runs nor at the
 // next start. It is not offered, and its owner is informed of the reason.
-func TestAPodThatIsTooLargeHoldsUpNobody(t *testing.T) {
+func TestAPodThatIsTooLargeDelaysNoOther(t *testing.T) {
 	w := newWorld(t)
 	_, stop := w.start("queue-a")
 	w.takePartitions()

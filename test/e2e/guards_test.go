@@ -27,7 +27,7 @@ const (
 // Three shards place a Deployment that must be spread over zones and one whose pods must not
 // share a zone, both at once and with plain pods between. The rules hold at every moment of
 // the ledger's own order, not only in the end.
-func TestRulesAboutOtherNodesHoldAtEveryMoment(t *testing.T) {
+func TestRulesAboutOtherNodesAlwaysHold(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, sixtyNodes)
 	f := &fleet{stack: s, members: map[string]*harness.Berth{}}

@@ -55,7 +55,7 @@ func TestPlaceIsKeptForTheReplacement(t *testing.T) {
 
 // The owner of a pod that was moved is scaled down before the replacement is placed: the place is given up after a
 // while, and another pod gets it.
-func TestPlaceIsGivenUpWhenNobodyComes(t *testing.T) {
+func TestPlaceIsGivenUpWithoutAReplacement(t *testing.T) {
 	t.Parallel()
 	s, f := moving(t, "15s")
 	ns := s.namespace("moved")

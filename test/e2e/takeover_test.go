@@ -17,7 +17,7 @@ import (
 )
 
 var takeoverBy = flag.String("takeover", "berth",
-	`who schedules in TestTakeOverOnAnOldPicture: "berth", or "kube-scheduler" to see what happens there`)
+	`who schedules in TestTakeOverOnAnOldView: "berth", or "kube-scheduler" to see what happens there`)
 
 const (
 	// fullHouse is how many pods fit in all: ten on each of twenty nodes.
@@ -55,7 +55,7 @@ const elected = `leaderElection:
 // The active scheduler dies in the middle of a burst that exactly fills the cluster, and another takes over whose
 // view of the pods is ten seconds old. With kube-scheduler some nodes are then overcommitted (docs/takeover.md); with
 // Berth none is, however stale the view.
-func TestTakeOverOnAnOldPicture(t *testing.T) {
+func TestTakeOverOnAnOldView(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, "")
 	var nodes []nodeSpec

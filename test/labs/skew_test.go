@@ -53,7 +53,7 @@ func (s *skew) place(uid, zone string) string {
 }
 
 // The test of the test: one pod too many is found when it comes, and not before.
-func TestSkewIsFoundAtTheMomentItHappens(t *testing.T) {
+func TestSkewIsFoundWhenItHappens(t *testing.T) {
 	s := newSkew("a", "b", "c")
 	for i, step := range []struct {
 		uid, zone string

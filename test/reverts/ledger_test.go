@@ -128,7 +128,7 @@ var ledger = []revert{
 	{
 		bug: 82, taken: "Pods that are claimed from another budget count as free.",
 		edits: []edit{{"pkg/ledger/view/budgets.go", `if claimed {`, `if claimed && false {`}},
-		fails: []failing{{"pkg/ledger/view", "TestRoomBesideClaimsFromAnotherBudget"}},
+		fails: []failing{{"pkg/ledger/view", "TestRoomWithClaimsFromAnotherBudget"}},
 	},
 	{
 		bug: 89, taken: "What reservations were decided on does not say how far Kubernetes was.",

@@ -31,7 +31,7 @@ func checked(t *testing.T, pages map[string]string) []string {
 	return problems
 }
 
-func TestSoundSiteHasNoProblems(t *testing.T) {
+func TestValidSiteHasNoProblems(t *testing.T) {
 	problems := checked(t, map[string]string{
 		"index.html": top + `<a href="docs/install/#stores">x</a> <a href="https://example.org/none">y</a>
 			<a href="https://github.com/o/r/blob/main/pkg/state/doc.go#L1">z</a> <a href="mailto:a@example.com">m</a>

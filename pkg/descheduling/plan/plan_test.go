@@ -289,9 +289,9 @@ func moved(ago time.Duration) *History {
 	return h
 }
 
-// TestYoungestTellsOldFromNew checks that a pod as old as the youngest that the ask knew is not a replacement, not
+// TestYoungestSeparatesOldFromNew checks that a pod as old as the youngest that the ask knew is not a replacement, not
 // even one created a second before the eviction; and that a younger one is, whatever the clocks are.
-func TestYoungestTellsOldFromNew(t *testing.T) {
+func TestYoungestSeparatesOldFromNew(t *testing.T) {
 	const since = 20 * time.Minute
 	for _, tt := range []struct {
 		name           string
@@ -371,9 +371,9 @@ func TestMovedThereAndBackWithinASecond(t *testing.T) {
 	}
 }
 
-// TestMovesTellTheYoungest checks that moves report the youngest pod of the owner, from which replacements are
+// TestMovesIdentifyTheYoungest checks that moves report the youngest pod of the owner, from which replacements are
 // recognised later.
-func TestMovesTellTheYoungest(t *testing.T) {
+func TestMovesIdentifyTheYoungest(t *testing.T) {
 	made := now.Add(-time.Hour)
 	in := input(t, policyOf(t, "", "", leaveTaints), node("a", tainted(corev1.TaintEffectNoSchedule)), node("b"),
 		pod("x-a-0", "a", "x"), pod("x-b-0", "b", "x", func(p *corev1.Pod) { p.CreationTimestamp = metav1.Time{Time: made} }))

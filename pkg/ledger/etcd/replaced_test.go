@@ -22,7 +22,7 @@ const noticeWithin = 30 * time.Second
 
 // A running member notices when etcd is replaced, whether etcd comes back empty, from a backup, or as another
 // cluster; and it leaves a mark for members that start later.
-func TestStoreThatBeganAnew(t *testing.T) {
+func TestReplacedStoreIsDetected(t *testing.T) {
 	for name, replace := range map[string]func(t *testing.T, dir string) (token string){
 		"wiped": func(t *testing.T, dir string) string {
 			remove(t, filepath.Join(dir, "data"))

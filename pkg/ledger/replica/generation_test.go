@@ -64,7 +64,7 @@ func viewOf(t *testing.T, store ledger.Store) *replica.View {
 
 // A generation from its beginning to its end: promises are deleted, live members stay, and the floor is how far
 // Kubernetes has come.
-func TestGenerationBeginsAnew(t *testing.T) {
+func TestNextGenerationBegins(t *testing.T) {
 	store, v := newLedger(t)
 	if !v.IsOpen() || v.HighWater(ledger.KindPod) != 900 {
 		t.Errorf("a ledger without generations: open %t, high-water %d", v.IsOpen(), v.HighWater(ledger.KindPod))
@@ -216,7 +216,7 @@ func TestReservationsProveHowFarKubernetesWas(t *testing.T) {
 }
 
 // Fold reports another generation when a listing replaces the events that began it. A first listing reports none.
-func TestListingTellsOfAnotherGeneration(t *testing.T) {
+func TestListingReportsAnotherGeneration(t *testing.T) {
 	store, v := newLedger(t)
 	if changes, err := v.Fold(listing(t, store)); err != nil || changes.Generation {
 		t.Errorf("the same generation: %t, %v", changes.Generation, err)

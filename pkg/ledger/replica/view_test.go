@@ -62,7 +62,7 @@ func TestViewKeepsBothReservationsOfAPod(t *testing.T) {
 	}
 }
 
-func TestViewTellsOwnersAndMembers(t *testing.T) {
+func TestViewNamesOwnersAndMembers(t *testing.T) {
 	v := replica.NewView()
 	owner, err := roster.EncodeOwner(roster.Owner{Member: "s1"})
 	if err != nil {

@@ -340,7 +340,7 @@ func (w *world) check(existing map[string]bool) {
 }
 
 // A pod counts once, where the rule requires, after any history of facts and reservations.
-func TestCountsWhatTheRuleSays(t *testing.T) {
+func TestCountsByTheRule(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(rt)
 		existing := map[string]bool{}

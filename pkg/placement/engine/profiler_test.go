@@ -34,7 +34,7 @@ func (l *lapRecorder) Lap(point, plugin string, code rule.Code) {
 
 // Each extension point ends once, in order; single rules are reported only if requested; and calls are counted
 // where rules are called, which happens again only for nodes that have changed.
-func TestEngineTellsWhatItDoes(t *testing.T) {
+func TestEngineReportsItsTimes(t *testing.T) {
 	e, profile := engine.New(engine.Config{}), defaultProfile(t)
 	var nodes []*state.NodeInfo
 	for i := range 3 {

@@ -17,14 +17,14 @@ func beginResetEpoch(h *statetest.History) {
 	last.Progress = last.Epoch
 }
 
-// TestToldAnew has these steps:
+// TestFactsPublishedAgain has these steps:
 //
 //  1. Retention has truncated the log up to the newest snapshot, which is at 6.
 //  2. The log loses 5 and 6. A new reader has nowhere to begin. A reader that has read up to 4 has correct
 //     content, but cannot know on what the next epoch builds.
 //  3. The facts are published again from scratch at 5. Pod "b" was deleted in between, which no fact reports.
 //  4. New readers and existing readers see what has been published since, and nothing else.
-func TestToldAnew(t *testing.T) {
+func TestFactsPublishedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := memlog.New(memlog.Options{ReadBatch: 2})
 		h := statetest.History{Epoch: 1}
@@ -72,8 +72,8 @@ func TestToldAnew(t *testing.T) {
 	})
 }
 
-// TestToldAnewTwice: the second start from scratch counts, also when the log has lost the first.
-func TestToldAnewTwice(t *testing.T) {
+// TestFactsPublishedAgainTwice: the second start from scratch counts, also when the log has lost the first.
+func TestFactsPublishedAgainTwice(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			log := memlog.New(memlog.Options{})

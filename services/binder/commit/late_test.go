@@ -84,7 +84,7 @@ func TestEvictionEndsInItsTime(t *testing.T) {
 
 // Gates are removed one after the other by an API server that is slow with them. An eviction, and the fence of a
 // reservation that is wanted back, do not queue behind them.
-func TestEvictionsStandBehindNoGates(t *testing.T) {
+func TestEvictionsDoNotQueueBehindGates(t *testing.T) {
 	slow := make(chan struct{})
 	r := serve(t, func(w http.ResponseWriter, req *http.Request) {
 		if req.Method == http.MethodPatch && !strings.HasSuffix(req.URL.Path, "/status") {

@@ -23,8 +23,8 @@ func orderEvict(pod string, token uint64) events.Decision {
 		Strategy: "RemoveDuplicates", FactSequence: 1}
 }
 
-// TestQuarantineIsTold: it is reported in the condition, as an error of the scheduler, and in an event.
-func TestQuarantineIsTold(t *testing.T) {
+// TestQuarantineIsReported: it is reported in the condition, as an error of the scheduler, and in an event.
+func TestQuarantineIsReported(t *testing.T) {
 	r := newRig(t, 1)
 	d := unplaceable("p0", 1, "in quarantine: 5 attempts in a row ended without an answer")
 	d.Kind = events.DecisionQuarantined
@@ -59,7 +59,7 @@ func TestLossOfAPlaceIsAnEventOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestConditionIsWrittenOnceAndTold(t *testing.T) {
+func TestConditionIsWrittenOnceAndReported(t *testing.T) {
 	r := newRig(t, 1)
 	r.receive(unplaceable("p0", 1, "0/1 nodes: 50% full"))
 	patch := run[effect.PatchCondition](r, delivered)

@@ -148,7 +148,7 @@ func TestEvictionWithoutBudgetIsOneCall(t *testing.T) {
 // A pod that has ended counts in no budget and takes no room: a claim for it would be dropped like that of a pod
 // which has left, and made again, forever. A decision log that is read again contains an earlier order and its
 // outcome; the outcome is read while the claim is in flight.
-func TestOutcomeThatIsHeardBeforeTheClaimIsMade(t *testing.T) {
+func TestOutcomeThatArrivesBeforeTheClaimIsMade(t *testing.T) {
 	for _, kind := range []events.DecisionKind{events.DecisionEvictRefused, events.DecisionEvicted} {
 		for _, f := range []delivery{delivered, answerLost} {
 			r := newPlanRig(t, 1)

@@ -61,7 +61,7 @@ func TestFactsOfBeforeARestoreEndNoReservation(t *testing.T) {
 }
 
 // While the queue republishes the facts, the binder does not take a missing pod for deleted.
-func TestEvictionWaitsWhileFactsAreToldAnew(t *testing.T) {
+func TestEvictionWaitsWhileFactsArePublishedAgain(t *testing.T) {
 	r := newRig(t, 1)
 	r.begins(1, 0)
 	now := r.api.now()
@@ -75,7 +75,7 @@ func TestEvictionWaitsWhileFactsAreToldAnew(t *testing.T) {
 }
 
 // An eviction that was requested before the ledger began a new generation rests on facts that may no longer hold.
-func TestEvictionOfBeforeTheLedgerBeganAnewIsRefused(t *testing.T) {
+func TestEvictionOfAnEarlierGenerationIsRefused(t *testing.T) {
 	r := newRig(t, 1)
 	r.begins(1, 0)
 	partly := &apiVersion{rv: 1}
@@ -93,7 +93,7 @@ func TestEvictionOfBeforeTheLedgerBeganAnewIsRefused(t *testing.T) {
 
 // A binder that starts reads about an eviction before it has read the ledger; or a ledger that predates generations
 // gets its first one. The eviction rests on facts that still hold.
-func TestEvictionOfBeforeTheFirstGenerationStands(t *testing.T) {
+func TestEvictionOfBeforeTheFirstGenerationIsValid(t *testing.T) {
 	for name, shows := range map[string]func(r *rig){
 		"the first listing": func(r *rig) { r.lists(identity.Generation{Number: 2, Open: true, FactsAfter: 3}) },
 		"the first generation": func(r *rig) {

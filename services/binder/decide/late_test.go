@@ -86,7 +86,7 @@ func TestEvictionThatIsNotTakenIsConfirmed(t *testing.T) {
 
 // The preemptor is deleted after the mark and before the eviction is sent, and no shard has seen that: no pod needs
 // the place.
-func TestNobodyIsEvictedForAPodThatIsDeleted(t *testing.T) {
+func TestNoPodIsEvictedForADeletedPod(t *testing.T) {
 	r := marked(t)
 	r.hangs()
 	e := next[effect.Evict](&rig{T: t, world: r.world, b: r.b})
@@ -221,7 +221,7 @@ func TestOrderThatHasEndedIsRefused(t *testing.T) {
 }
 
 // An order of an earlier version has no end: the binder keeps trying.
-func TestOrderWithoutAnEndStands(t *testing.T) {
+func TestOrderWithoutAnEndIsValid(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.receive(orderEvict("v4", 1))
 	r.commitAmend("evict-claim")

@@ -83,7 +83,7 @@ func TestWhatIsOlderThanAnOwnDocumentLeavesIt(t *testing.T) {
 
 // A binder whose view of the ledger cannot be advanced has a gap in it, and must not act on it. From then on it only
 // ends.
-func TestBinderEndsWithAHoleInItsPicture(t *testing.T) {
+func TestBinderEndsWithAGapInItsView(t *testing.T) {
 	broken := ledger.KV{Key: ledger.KeyNode("n1-uid"), Value: []byte{0xff}, ModRevision: 1000}
 	for name, in := range map[string]effect.Input{
 		"a list of before": effect.LedgerChanged{Batch: replica.Batch{

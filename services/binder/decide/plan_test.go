@@ -260,7 +260,7 @@ func TestTakenOverEvictionNeverFails(t *testing.T) {
 }
 
 // A plan that is given up costs no more victims: claims whose evictions were not sent are given back.
-func TestAbortedPlanEvictsNobody(t *testing.T) {
+func TestAbortedPlanEvictsNoPod(t *testing.T) {
 	r := newPlanRig(t, 1)
 	// A condition precedes the delete.
 	r.b.core.base.Enforces = func(_, rule string) bool { return rule != basis.RuleBudgets }

@@ -49,7 +49,7 @@ func (r *rig) eventsOf(reason string) (found []effect.Report) {
 
 // A fence that the API server refuses for a day is reported at a bounded rate, retried at a bounded rate, and ends as
 // soon as the API server accepts it.
-func TestRefusedFenceIsToldOfUntilItEnds(t *testing.T) {
+func TestRefusedFenceIsReportedUntilItEnds(t *testing.T) {
 	r := refusedFence(t)
 	const day = 24 * time.Hour
 	tries := r.refuse(day)
@@ -91,7 +91,7 @@ func TestRefusedFenceIsToldOfUntilItEnds(t *testing.T) {
 }
 
 // One or two refusals may be transient, for instance while a policy is being replaced.
-func TestAFewRefusalsOfAFenceAreNotToldOf(t *testing.T) {
+func TestAFewRefusalsOfAFenceAreNotReported(t *testing.T) {
 	r := refusedFence(t)
 	for range defaults.Refusals.ReportAfter - 1 {
 		answer(r, func(e effect.FencePod) effect.Input {
@@ -108,7 +108,7 @@ func TestAFewRefusalsOfAFenceAreNotToldOf(t *testing.T) {
 }
 
 // Refusals with another answer between them are not in a row.
-func TestRefusalsAroundALostAnswerAreNotToldOf(t *testing.T) {
+func TestRefusalsAroundALostAnswerAreNotReported(t *testing.T) {
 	r := refusedFence(t)
 	for range 4 {
 		for _, result := range []effect.Result{effect.Refused, effect.Refused, effect.Unknown} {
@@ -175,7 +175,7 @@ func TestRefusedFenceIsCountedByItsHolder(t *testing.T) {
 }
 
 // The pod's owner sees why a bind was refused, each time.
-func TestRefusedBindIsToldOf(t *testing.T) {
+func TestRefusedBindIsReported(t *testing.T) {
 	r := newRig(t, 1)
 	r.reserve()
 	answer(r, func(e effect.Bind) effect.Input {

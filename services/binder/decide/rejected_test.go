@@ -35,7 +35,7 @@ func (r *rig) showRejected(p *state.Pod) []effect.Effect {
 	}, r.b.now)
 }
 
-func TestKubeletsNoIsCountedAndTold(t *testing.T) {
+func TestKubeletsRejectionIsCountedAndReported(t *testing.T) {
 	r := newRig(t, 1)
 	p := r.turnAway(map[string]string{effect.AnnotationAttempt: "00f1a2b3c4d5e6f7"})
 	got := r.showRejected(p)
@@ -54,7 +54,7 @@ func TestKubeletsNoIsCountedAndTold(t *testing.T) {
 }
 
 // A rejected pod that its user has bound is not reported, nor is one of another binder's partition.
-func TestKubeletsNoToOthersPods(t *testing.T) {
+func TestKubeletsRejectionOfOthersPods(t *testing.T) {
 	r := newRig(t, 1)
 	p := r.turnAway(nil)
 	if got := r.showRejected(p); len(got) != 0 {

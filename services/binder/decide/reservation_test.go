@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
-func TestBindCarriesItsPreconditionsAndIsTold(t *testing.T) {
+func TestBindCarriesItsPreconditionsAndIsReported(t *testing.T) {
 	r := newRig(t, 1)
 	e := r.reserve()
 	bind := run[effect.Bind](r, delivered)
@@ -83,7 +83,7 @@ func TestTakeOverBindsAtOnce(t *testing.T) {
 	next[effect.Bind](r)
 }
 
-func TestDrainStartsNothingButTellsWhatEnds(t *testing.T) {
+func TestDrainStartsNothingButReportsWhatEnds(t *testing.T) {
 	r := newRig(t, 2)
 	r.reserve()
 	r.step(r.b, effect.Drain{})
@@ -108,7 +108,7 @@ func TestUnknownBindIsRepeatedUnchangedThenFenced(t *testing.T) {
 	r.expectFence("not bound within")
 }
 
-func TestUnknownBindThatHappenedIsFoundAndTold(t *testing.T) {
+func TestUnknownBindThatHappenedIsFoundAndReported(t *testing.T) {
 	r := newRig(t, 1)
 	r.reserve()
 	run[effect.Bind](r, answerLost)
@@ -258,7 +258,7 @@ func TestDeletedOrBoundPodNeedsNothing(t *testing.T) {
 	}
 }
 
-func TestRefreshOnlyForTheSameWish(t *testing.T) {
+func TestRefreshOnlyForTheSameRequest(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(p *corev1.Pod)
@@ -614,7 +614,7 @@ func (r *rig) putDoc(d ledger.NodeDoc) {
 // Another binder has bound the pod and emits the event. A binder whose bind was refused, and that could not read the
 // pod at once, reports it only to the log: the pod's users read of its bind once. A binder that got no answer may
 // have bound it, and emits the event.
-func TestBindOfAnotherBinderIsToldOfOnce(t *testing.T) {
+func TestBindOfAnotherBinderIsReportedOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		refused bool
 		reports int

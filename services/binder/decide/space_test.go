@@ -73,7 +73,7 @@ func (r *rig) fail(within time.Duration) (tries int) {
 
 // A fence whose write the API server fails to carry out, for instance because it cannot reach a webhook, is reported
 // like one that is refused. A failure that lasts seconds is not reported, and is retried within seconds.
-func TestFailingFenceIsToldOf(t *testing.T) {
+func TestFailingFenceIsReported(t *testing.T) {
 	r := refusedFence(t)
 	half, most := defaults.Refusals.Failing/2, defaults.Retry.Cap
 	if tries := r.fail(half); tries < int(half/most) {

@@ -71,7 +71,7 @@ func TestPodsThatAreGoneTakeNoTurn(t *testing.T) {
 	r.quiet("the others are gone")
 }
 
-func TestWaitingForATurnDoomsNobody(t *testing.T) {
+func TestWaitingForATurnIsNoFailure(t *testing.T) {
 	r := newLine(t, 2)
 	r.reserveAll()
 	r.wait(2 * r.limits.BindDeadline)

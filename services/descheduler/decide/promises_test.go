@@ -212,10 +212,10 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestPlacesKeepPromises: whatever a cycle plans can be kept in the ledger in its present state, with all earlier
-// promises: no document violates an invariant, no node is promised more than it has room for, no budget more than it
-// allows, and no pod is claimed twice.
-func TestPlacesKeepPromises(t *testing.T) {
+// TestPlacesRespectReservations: whatever a cycle plans can be kept in the ledger in its present state, with all
+// earlier promises: no document violates an invariant, no node is promised more than it has room for, no budget more
+// than it allows, and no pod is claimed twice.
+func TestPlacesRespectReservations(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := randomCluster(t)
 		if rapid.Bool().Draw(t, "budget") {

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/decide/balance"
 )
 
-func TestTheMoverSaysWhoIsWanted(t *testing.T) {
+func TestTheMoverRequestsOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		store, sent := mem.New(), &bytes.Buffer{}

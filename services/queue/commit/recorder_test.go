@@ -34,7 +34,7 @@ func (m *rejectingLog) Append(
 
 // A pod that a leader has let go without the decision reaching the log is not let go after its term: the next leader
 // gives the room away. The leader's other decisions are still appended.
-func TestNobodyIsLetGoByALeaderThatWas(t *testing.T) {
+func TestADeposedLeaderUngatesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &rejectingLog{Log: memlog.New(memlog.Options{})}
 		r := NewRecorder(log, slog.New(slog.DiscardHandler))

@@ -267,7 +267,7 @@ func TestAnUnansweredAppendOverwrittenByAnother(t *testing.T) {
 	})
 }
 
-func TestStandsFindsALostTailThatHasGrownAgain(t *testing.T) {
+func TestALostTailThatHasGrownAgainIsFound(t *testing.T) {
 	log := memlog.New(memlog.Options{})
 	write := func(epoch uint64, n int) {
 		t.Helper()

@@ -171,7 +171,7 @@ func TestFailedPodsWaitTheirBackoffAndTheirCondition(t *testing.T) {
 	h.want("b", waiting.PoolOffered)
 }
 
-func TestFlushIsTheNetUnderTheTable(t *testing.T) {
+func TestFlushRetriesWhatHintsMissed(t *testing.T) {
 	h := newHarness(t)
 	h.lead()
 	h.add("a", 0)

@@ -183,9 +183,9 @@ func TestAPodThatWasLetGoKeepsItsRoom(t *testing.T) {
 	}
 }
 
-// TestGatesThatStayHoldNobodyElseUp covers a namespace whose pods keep their gates, for instance because an admission
+// TestGatesThatStayDelayNoOtherPod covers a namespace whose pods keep their gates, for instance because an admission
 // webhook refuses the change: its removals are requested again in turn with the others.
-func TestGatesThatStayHoldNobodyElseUp(t *testing.T) {
+func TestGatesThatStayDelayNoOtherPod(t *testing.T) {
 	h := newHarness(t)
 	for i := range 2 * quota.MaxOutstanding {
 		h.gated("stuck", fmt.Sprintf("stuck%d", i), "100m")

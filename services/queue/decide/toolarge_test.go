@@ -19,7 +19,7 @@ func reduced(p *corev1.Pod) {
 
 // A pod that is too large for the log is not offered. Its owner is informed once by each replica that leads, and the
 // pod is offered as soon as it is smaller.
-func TestAPodThatIsTooLargeIsToldAboutAndNotOffered(t *testing.T) {
+func TestAPodThatIsTooLargeIsReportedAndNotOffered(t *testing.T) {
 	h := newHarness(t)
 	h.add("before", 0)
 	h.put("before", reduced)

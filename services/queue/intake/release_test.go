@@ -100,8 +100,8 @@ func TestOldServerIsRefused(t *testing.T) {
 	}
 }
 
-// TestVersionIsTold checks that the version is logged at the start of a round, and when it has changed in between.
-func TestVersionIsTold(t *testing.T) {
+// TestVersionIsLogged checks that the version is logged at the start of a round, and when it has changed in between.
+func TestVersionIsLogged(t *testing.T) {
 	v := &versioned{}
 	cluster := v.connect(t)
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))

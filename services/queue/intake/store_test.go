@@ -125,9 +125,9 @@ func TestAListIsComparedAndClaimsProgressAtItsEnd(t *testing.T) {
 	}
 }
 
-// TestAStreamedListIsToldAsItComes checks that it is published as it arrives, and only once although the stream
+// TestAStreamedListIsPublishedAsItComes checks that it is published as it arrives, and only once although the stream
 // breaks and begins again.
-func TestAStreamedListIsToldAsItComes(t *testing.T) {
+func TestAStreamedListIsPublishedAsItComes(t *testing.T) {
 	ctx, fail := context.WithCancelCause(t.Context())
 	s, out := newStore(map[string]loggedObject{"same": {10, "ns", "same"}, "gone": {12, "ns", "gone"}}, fail, ctx.Done())
 	stream := func(pods ...*corev1.Pod) []any {
@@ -163,7 +163,7 @@ func TestAStreamedListIsToldAsItComes(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeToldEndsTheRound(t *testing.T) {
+func TestWhatCannotBePublishedEndsTheRound(t *testing.T) {
 	for name, feed := range map[string]func(s *kindStore) error{
 		"no resourceVersion": func(s *kindStore) error {
 			return s.Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "a"}})
@@ -421,10 +421,10 @@ func TestOtherObjectsThatAreTooLarge(t *testing.T) {
 	}
 }
 
-// TestReducedObjectsAreToldAgain checks that an object that an earlier version of the queue has reduced is published
-// as this version reduces it, in the first list of its round, and that a store applies it although the object's
-// version is the same.
-func TestReducedObjectsAreToldAgain(t *testing.T) {
+// TestReducedObjectsArePublishedAgain checks that an object that an earlier version of the queue has reduced is
+// published as this version reduces it, in the first list of its round, and that a store applies it although the
+// object's version is the same.
+func TestReducedObjectsArePublishedAgain(t *testing.T) {
 	_, fail := context.WithCancelCause(t.Context())
 	defer fail(nil)
 	before := podAt("large", 5)

@@ -80,7 +80,7 @@ func (w *world) only() events.Decision {
 }
 
 // An extender's points outweigh the rules, and nodes that it rejects are not used.
-func TestExtendersHaveASay(t *testing.T) {
+func TestExtendersAreConsulted(t *testing.T) {
 	var asked []string
 	answer := opinions(func(node string) placement.Opinion {
 		return map[string]placement.Opinion{

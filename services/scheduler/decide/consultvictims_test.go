@@ -222,7 +222,7 @@ func TestDoubtedCandidatesComeLast(t *testing.T) {
 }
 
 // When extenders leave no candidate, the pod waits with upstream's message for any change.
-func TestExtendersSpareAll(t *testing.T) {
+func TestExtendersSpareEveryVictim(t *testing.T) {
 	st := newExtenderScenario(t, 2)
 	st.choose = func([]preempt.Candidate) ([]preempt.Candidate, error) { return nil, nil }
 	st.pod("p", important(100))
@@ -289,7 +289,7 @@ func TestVictimsMoveWhileAnExtenderThinks(t *testing.T) {
 }
 
 // No pod is evicted on a node that an extender finds hopeless, nor where only the extender is in the way.
-func TestNobodyGoesWhereAnExtenderSaysNo(t *testing.T) {
+func TestNoPodGoesWhereAnExtenderRefuses(t *testing.T) {
 	for _, hopeless := range []bool{false, true} {
 		st := newExtenderScenario(t, 1)
 		st.addNode("roomy", 2)
@@ -410,7 +410,7 @@ func TestPromisedRoomIsNotTakenByAPlanThatFailed(t *testing.T) {
 }
 
 // A place that is held for a pod is not given up because the rules let it pass elsewhere.
-func TestHeldPlaceIsKeptWhereExtendersHaveASay(t *testing.T) {
+func TestHeldPlaceIsKeptWhereExtendersAreConsulted(t *testing.T) {
 	st := newExtenderScenario(t, 1)
 	p := st.pod("p", important(100))
 	st.rest()

@@ -224,7 +224,7 @@ func (w *world) ledgerView() *replica.View {
 
 // Beyond MaxTerms no term is registered and its carriers get an error, until the least recently used terms have been
 // dropped. A refused pod leaves nothing behind.
-func TestFullRegistryIsToldAndEmptied(t *testing.T) {
+func TestFullRegistryIsReportedAndEmptied(t *testing.T) {
 	w := oneShard(t, 4)
 	w.registerMany(registry.MaxTerms)
 	before := w.terms()

@@ -281,7 +281,7 @@ func (st *scenario) staged() {
 
 // A pod that was about to oust a kept place loses its epoch. In the meantime another pod was decided for the rest of
 // the room: it is decided again, with the place counted.
-func TestOustedPlaceThatComesBackCountsAgain(t *testing.T) {
+func TestDisplacedPlaceThatComesBackCountsAgain(t *testing.T) {
 	st := nextToKeptPlace(t)
 	high := st.pod("high", important(6), asking("100m"), onNode("n1"))
 	st.staged()
@@ -305,7 +305,7 @@ func TestOustedPlaceThatComesBackCountsAgain(t *testing.T) {
 
 // A pod is staged in a kept place that it ousts, and another pod has a plan for that node: the place is ousted
 // first, so that the plan does not count on room that remains kept.
-func TestPlanWaitsForAPlaceThatIsOusted(t *testing.T) {
+func TestPlanWaitsForADisplacedPlace(t *testing.T) {
 	st := nextToKeptPlace(t)
 	st.pod("first", onNode("n3"))
 	if st.target() != "n3" {
@@ -370,7 +370,7 @@ func TestPlaceWhereTheReplacementDoesNotFit(t *testing.T) {
 
 // A more important pod that fits nowhere else gets the room that is kept for a less important pod, without any
 // eviction; a pod of equal priority does not.
-func TestMoreImportantPodOustsAPlaceholder(t *testing.T) {
+func TestMoreImportantPodDisplacesAPlaceholder(t *testing.T) {
 	st := newScenario(t, 1, 2, 1)
 	v := st.running("v", "n0", ownedBy("web"), important(5))
 	st.mustKeep(v, "n1")

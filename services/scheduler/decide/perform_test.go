@@ -241,7 +241,7 @@ func TestPluginsAct(t *testing.T) {
 
 // A plugin's refusal ends the attempt with the plugin's message, before and after the place is held, and leaves no
 // hold.
-func TestPluginsSayNo(t *testing.T) {
+func TestPluginsRefuse(t *testing.T) {
 	for seed := range uint64(20) {
 		for _, broken := range []bool{false, true} {
 			at := []step.PluginAct{step.ActReserve, step.ActPrepare}[seed%2]
@@ -282,7 +282,7 @@ func TestPluginsSayNo(t *testing.T) {
 
 // A place that is held for plugins and whose shard is gone is given up by the next shard with the partition. The
 // plugins of a shard that only lost the partition take back what they have reserved.
-func TestHeirGivesPreparedPlaceUp(t *testing.T) {
+func TestSuccessorGivesPreparedPlaceUp(t *testing.T) {
 	x := newActingWorld(t, 2, 2)
 	x.answer = func(p step.PluginRequest) step.PluginResult { return step.PluginResult{Later: true} }
 	x.addNode("a", 10)

@@ -121,7 +121,7 @@ func TestDevicesOfAVictim(t *testing.T) {
 
 // The pod's devices are picked again when the victim has gone: the device that was promised to it may belong to
 // another pod then.
-func TestDevicesOfAVictimArePickedAnew(t *testing.T) {
+func TestDevicesOfAVictimArePickedAgain(t *testing.T) {
 	st, v := deviceScenario(t)
 	p := st.wants("p", 10)
 	st.runUntilQuiet()
@@ -147,7 +147,7 @@ func TestDevicesOfAVictimArePickedAnew(t *testing.T) {
 //  2. All who had devices have gone. The promotion picks n0/0, which comes first, and has no answer yet.
 //  3. The shard decides q. By the ledger n0/1 is taken, and q is staged with n0/0.
 //  4. The promotion is carried out. q must not be placed with the device that p has got.
-func TestPickedWhileAPromotionPicksAnew(t *testing.T) {
+func TestPickedWhileAPromotionPicksAgain(t *testing.T) {
 	st := newScenario(t, 2, 2, 10)
 	st.addDevices("n0", 2)
 	other := st.running("other", "n0", important(5), usingDevices("co"))

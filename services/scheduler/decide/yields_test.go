@@ -72,7 +72,7 @@ func TestPlaceWaitsForReservationsElsewhere(t *testing.T) {
 
 // The next owner of the partition waits as well: the requests of a plan to give reservations back are only in the
 // ledger.
-func TestHeirWaitsForReservationsElsewhere(t *testing.T) {
+func TestSuccessorWaitsForReservationsElsewhere(t *testing.T) {
 	st, p, low := askedBackElsewhere(t)
 	st.takeOver(p, st.shards[1])
 	st.s = st.shards[1]

@@ -167,9 +167,9 @@ func checkPolicy(t *testing.T, variant string, policy *unstructured.Unstructured
 	}
 }
 
-// TestNobodyElseHasRights: roles exist for the components with credentials only, and none has a wildcard, a secret,
+// TestNoOtherAccountHasRights: roles exist for the components with credentials only, and none has a wildcard, a secret,
 // or a right to grant rights. The only other role is the observer's, which is bound to no account.
-func TestNobodyElseHasRights(t *testing.T) {
+func TestNoOtherAccountHasRights(t *testing.T) {
 	for _, v := range render.Variants() {
 		chart, _ := objectsOf(t, v)
 		for _, o := range chart {
