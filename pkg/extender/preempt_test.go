@@ -109,8 +109,8 @@ func candidate(name string) preempt.Candidate {
 	return c
 }
 
-// brief returns the candidates in short form.
-func brief(list []preempt.Candidate) []string {
+// candidateNames returns the candidates in short form.
+func candidateNames(list []preempt.Candidate) []string {
 	out := []string{}
 	for _, c := range list {
 		text := c.Node.Name + "="
@@ -150,7 +150,7 @@ func TestPreempt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"a=a1 0", "c=c2 2 doubted"}, brief(got)); diff != "" {
+	if diff := cmp.Diff([]string{"a=a1 0", "c=c2 2 doubted"}, candidateNames(got)); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
 	want := []string{
@@ -162,7 +162,7 @@ func TestPreempt(t *testing.T) {
 	if diff := cmp.Diff(want, j.calls()); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"a=a1 a2 1", "b=b1 b2 1", "c=c1 c2 1"}, brief(question)); diff != "" {
+	if diff := cmp.Diff([]string{"a=a1 a2 1", "b=b1 b2 1", "c=c1 c2 1"}, candidateNames(question)); diff != "" {
 		t.Errorf("the question has changed (-before +after):\n%s", diff)
 	}
 }
@@ -174,7 +174,7 @@ func TestPreemptLeavesNone(t *testing.T) {
 		configv1.Extender{URLPrefix: j.URL, PreemptVerb: "next"}, configv1.Extender{URLPrefix: j.URL, FilterVerb: "filter"})
 	got, err := set.Preempt(t.Context(), pod(""), []preempt.Candidate{candidate("a")})
 	if err != nil || len(got) != 0 {
-		t.Fatalf("%v left, %v", brief(got), err)
+		t.Fatalf("%v left, %v", candidateNames(got), err)
 	}
 	if calls := j.calls(); len(calls) != 1 {
 		t.Errorf("calls %q, want the first alone", calls)
@@ -220,13 +220,13 @@ func TestPreemptFails(t *testing.T) {
 				return set.Preempt(t.Context(), pod(""), []preempt.Candidate{candidate("a"), candidate("b")})
 			}
 			if got, err := ask(false); err == nil || !strings.Contains(err.Error(), c.err) {
-				t.Errorf("left %v, error %v, want one with %q", brief(got), err, c.err)
+				t.Errorf("left %v, error %v, want one with %q", candidateNames(got), err, c.err)
 			}
 			got, err := ask(true)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(c.ignored, brief(got)); diff != "" {
+			if diff := cmp.Diff(c.ignored, candidateNames(got)); diff != "" {
 				t.Errorf("left by one that is ignorable (-want +got):\n%s", diff)
 			}
 		})
@@ -239,6 +239,6 @@ func TestPreemptNeedsTheFilter(t *testing.T) {
 	j := newVictimServer(t, nil)
 	set := newSet(t, configv1.Extender{URLPrefix: j.URL, FilterVerb: "filter", NodeCacheCapable: true})
 	if got, err := set.Preempt(t.Context(), pod(""), []preempt.Candidate{candidate("a")}); err == nil {
-		t.Errorf("left %v, want an error", brief(got))
+		t.Errorf("left %v, want an error", candidateNames(got))
 	}
 }

@@ -73,7 +73,7 @@ type described struct {
 }
 
 func TestMetricReferenceIsCurrent(t *testing.T) {
-	all := gatherAll(t)
+	all := gatherEveryMetric(t)
 	used := usesOf(t)
 	var b bytes.Buffer
 	b.WriteString(referenceHead)
@@ -139,8 +139,8 @@ func ofTheRuntime(name string) bool {
 	return strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_")
 }
 
-// gatherAll gathers one series of every metric, and removes the series again.
-func gatherAll(t *testing.T) []described {
+// gatherEveryMetric gathers one series of every metric, and removes the series again.
+func gatherEveryMetric(t *testing.T) []described {
 	t.Helper()
 	registry := metrics.NewKubeRegistry()
 	for _, d := range declared {

@@ -73,7 +73,7 @@ func (a *attacker) consumer(stream, name, deliver string, from uint64) {
 
 // request publishes a request and names the subject for the answer.
 func (a *attacker) request(request, answer string, data []byte) {
-	a.no(a.c.PublishRequest(request, answer, data))
+	a.must(a.c.PublishRequest(request, answer, data))
 }
 
 // record stores a body in the log where the service may.
@@ -108,12 +108,12 @@ func (a *attacker) forgeAnswers(n int, v answered) {
 	a.request(next+decisions+"."+name, v.subject, nil)
 	a.consumer(decisions, name+"-planted", "", sequence)
 	a.request(next+decisions+"."+name+"-planted", "$O.berth-snapshots.M.planted", nil)
-	a.no(a.c.FlushTimeout(refusedWithin))
+	a.must(a.c.FlushTimeout(refusedWithin))
 	a.request(direct+snapshotStream, v.subject, fmt.Appendf(nil, `{"last_by_subj":%q}`, ownDecisions[a.as]))
 	a.consumer(decisions, name+"-pushed", v.subject, sequence)
 	// NATS reports the way of a message to a subject that the message names.
 	m := &nats.Msg{Subject: "$JS.API.INFO", Header: nats.Header{"Nats-Trace-Dest": {v.subject}}}
-	a.no(a.c.PublishMsg(m))
+	a.must(a.c.PublishMsg(m))
 }
 
 // foreignAnswers: NATS checks the subject that a client publishes to, and not the one where it wants the answer. A
@@ -121,23 +121,23 @@ func (a *attacker) forgeAnswers(n int, v answered) {
 func (s *system) foreignAnswers(t *testing.T) {
 	root := s.natsClient(t, "root")
 	js, err := root.JetStream()
-	s.no(err)
+	s.must(err)
 	facts, err := js.StreamInfo(string(eventlog.Facts))
-	s.no(err)
+	s.must(err)
 	requests, err := s.natsClient(t, "queue").SubscribeSync("work.request") // no shard runs
-	s.no(err)
+	s.must(err)
 	for _, as := range readers {
 		undone := t.Run(as, func(t *testing.T) {
 			a := &attacker{system: s, t: t, as: as, c: s.natsClient(t, as)}
 			var err error
 			a.js, err = a.c.JetStream()
-			s.no(err)
+			s.must(err)
 			for n, v := range victims {
 				if !slices.Contains(v.by, as) {
 					a.forgeAnswers(n, v)
 				}
 			}
-			s.no(a.c.FlushTimeout(refusedWithin))
+			s.must(a.c.FlushTimeout(refusedWithin))
 			for end := time.Now().Add(refusedWithin); time.Now().Before(end); {
 				if done := changedState(js, facts, requests); done != "" {
 					t.Fatalf("the %s has NATS answer where it may not publish: %s", as, done)

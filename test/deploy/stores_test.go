@@ -214,9 +214,9 @@ func (s *system) forgedPlacement(t *testing.T) {
 	spec.NodeSelector = map[string]string{"no-node": "has-this"}
 	pod, err := s.client.CoreV1().Pods(ns).Create(t.Context(),
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "victim"}, Spec: spec}, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 	log, err := s.openLog("scheduler")
-	s.no(err)
+	s.must(err)
 	lie := decision(events.DecisionPlaced, events.PodRef{UID: string(pod.UID), Namespace: ns, Name: pod.Name})
 	if _, err := log.Append(t.Context(), eventlog.Decisions, eventlog.AnySequence, lie); err != nil {
 		t.Fatal(err)

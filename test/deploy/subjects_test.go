@@ -112,27 +112,27 @@ func (s *system) forgedFact(t *testing.T) {
 		}},
 	}
 	raw, err := node.Marshal()
-	s.no(err)
+	s.must(err)
 	fact := events.EncodeFact(events.Fact{
 		Kind: events.KindNode, Op: events.OpUpsert, UID: "forged", Name: "forged", ResourceVersion: 1 << 40, Object: raw,
 	})
 	c := s.natsClient(t, "root")
 	js, err := c.JetStream()
-	s.no(err)
+	s.must(err)
 	header := nats.Header{}
 	for _, field := range fact.Header {
 		header[field.Key] = []string{field.Value}
 	}
 	stored, err := js.PublishMsg(&nats.Msg{Subject: "decisions.0.bound", Header: header, Data: fact.Data})
-	s.no(err)
+	s.must(err)
 	_, err = js.AddConsumer(stored.Stream, &nats.ConsumerConfig{
 		Name: "forger", AckPolicy: nats.AckNonePolicy,
 		DeliverPolicy: nats.DeliverByStartSequencePolicy, OptStartSeq: stored.Sequence,
 	})
-	s.no(err)
+	s.must(err)
 	before, err := js.StreamInfo(string(eventlog.Facts))
-	s.no(err)
-	s.no(c.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+stored.Stream+".forger", fact.Subject, nil))
+	s.must(err)
+	s.must(c.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+stored.Stream+".forger", fact.Subject, nil))
 	s.eventually(placedWithin, "the stream of facts has the forged record", func(context.Context) (string, error) {
 		now, err := js.StreamInfo(string(eventlog.Facts))
 		if err != nil || now.State.LastSeq > before.State.LastSeq {
@@ -147,10 +147,10 @@ func (s *system) forgedFact(t *testing.T) {
 	spec.NodeSelector = map[string]string{"forged": "true"}
 	dupe, err := s.client.CoreV1().Pods(ns).Create(t.Context(),
 		&corev1.Pod{ObjectMeta: named("dupe"), Spec: spec}, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 	_, err = s.client.CoreV1().Pods(ns).Create(t.Context(),
 		&corev1.Pod{ObjectMeta: named("plain"), Spec: template("plain", "100m").Spec}, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 	s.bound(ns, 1, placedWithin)
 	s.eventually(placedWithin, "the pod for the forged node has a condition", func(ctx context.Context) (string, error) {
 		now, err := s.client.CoreV1().Pods(ns).Get(ctx, dupe.Name, metav1.GetOptions{})
@@ -164,7 +164,7 @@ func (s *system) forgedFact(t *testing.T) {
 		}
 		return fmt.Sprintf("bound to %q, conditions %v", now.Spec.NodeName, now.Status.Conditions), nil
 	})
-	s.no(shard.Stop(t.Context()))
+	s.must(shard.Stop(t.Context()))
 }
 
 // foreignInboxes tries to receive messages for others, answers of the server to other services among them.

@@ -25,8 +25,8 @@ type account struct {
 
 func (a account) bad() bool { return len(a.twice)+len(a.shared)+len(a.without)+len(a.leaked) > 0 }
 
-// take counts. Pods and claims are those of one namespace.
-func take(pods []corev1.Pod, claims []resourcev1.ResourceClaim) account {
+// count counts. Pods and claims are those of one namespace.
+func count(pods []corev1.Pod, claims []resourcev1.ResourceClaim) account {
 	var a account
 	there, of := map[string]*corev1.Pod{}, map[string]*resourcev1.ResourceClaim{}
 	users := map[string][]string{}

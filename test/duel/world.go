@@ -48,8 +48,8 @@ var (
 
 func quorumName(i int) string { return fmt.Sprintf("quorum-%d", i) }
 
-// furnish creates nodes, classes, applications and budgets, and waits until all pods are bound.
-func furnish(ctx context.Context, client kubernetes.Interface) error {
+// createObjects creates nodes, classes, applications and budgets, and waits until all pods are bound.
+func createObjects(ctx context.Context, client kubernetes.Interface) error {
 	for i := range nodes {
 		if err := makeNode(ctx, client, fmt.Sprintf("node-%02d", i)); err != nil {
 			return err

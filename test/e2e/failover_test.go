@@ -49,20 +49,20 @@ func TestKillsWhilePodsArrive(t *testing.T) {
 	f := newFleet(s)
 	ns := s.namespace("arriving")
 	seen, err := harness.WatchBinds(t.Context(), s.client, ns)
-	s.no(err)
+	s.must(err)
 	group, ctx := errgroup.WithContext(t.Context())
 	group.Go(func() error { return s.arrive(ctx, ns, arriving) })
 	var times []time.Time
 	services := []string{"scheduler", "binder", "queue"}
 	for i, service := range services {
-		s.no(seen.Wait(ctx, 200+300*i, recoveredWithin))
+		s.must(seen.Wait(ctx, 200+300*i, recoveredWithin))
 		times = append(times, time.Now())
 		// The first to start leads where there is a leader.
 		f.members[service+"-0"].Kill()
 		f.start(service, service+"-2")
 	}
-	s.no(group.Wait())
-	s.no(seen.Wait(t.Context(), arriving, recoveredWithin))
+	s.must(group.Wait())
+	s.must(seen.Wait(t.Context(), arriving, recoveredWithin))
 
 	for i, at := range times {
 		end := at.Add(2 * waitWithin)

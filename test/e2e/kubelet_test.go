@@ -30,7 +30,7 @@ func TestReplacementOfARejectedPodGoesElsewhere(t *testing.T) {
 	likes := newPod(ns, "unused", "1", preferring(100, "liked", "yes"))
 	set.Spec.Template.Spec.Affinity = likes.Spec.Affinity
 	_, err := s.client.AppsV1().ReplicaSets(ns).Create(t.Context(), set, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 	first := s.bound(ns, 1, placedWithin)[0]
 	if first.Spec.NodeName != "liked" {
 		t.Fatalf("the first pod stands on %s, want the node it prefers", first.Spec.NodeName)

@@ -41,10 +41,10 @@ func TestOutages(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, sixtyNodes)
 	etcd, err := programs.StartEtcd(t.Context(), filepath.Join(s.dir, "etcd"), 1)
-	s.no(err)
+	s.must(err)
 	kit.AtEnd(t, etcd.Stop)
 	nats, err := programs.StartNATS(t.Context(), filepath.Join(s.dir, "nats"), 1)
-	s.no(err)
+	s.must(err)
 	kit.AtEnd(t, nats.Stop)
 	s.record(etcd.URLs[0], harness.HistoryConfig{Etcd: etcd.URLs[0]})
 	f := newFleetOn(s, etcd.URLs[0], nats.URLs[0])
@@ -86,7 +86,7 @@ func (f *fleet) on(t *testing.T) *fleet {
 func (f *fleet) outage(o outage, ns string) {
 	f.Helper()
 	f.namespace(ns)
-	f.no(o.down())
+	f.must(o.down())
 	away := time.Now()
 	if o.name != "Kubernetes API" {
 		f.create(newPods(ns, "pod", waiting, "100m")...)
@@ -104,7 +104,7 @@ func (f *fleet) outage(o outage, ns string) {
 		}
 		return "", nil
 	})
-	f.no(o.up())
+	f.must(o.up())
 	if o.name == "Kubernetes API" {
 		f.create(newPods(ns, "pod", waiting, "100m")...)
 	}
@@ -143,7 +143,7 @@ func (f *fleet) checkLogs(outages []outage) {
 	for name, member := range f.members {
 		service, _, _ := strings.Cut(name, "-")
 		text, err := os.ReadFile(member.Log)
-		f.no(err)
+		f.must(err)
 		for _, o := range outages {
 			want := 0
 			if strings.Contains(strings.Join(o.services, " "), service) {
@@ -173,14 +173,14 @@ func TestShardsChangeInTheMiddleOfABurst(t *testing.T) {
 	created := s.burst(ns)
 	s.bound(ns, some, placedWithin)
 	f.start("scheduler", "scheduler-2", "--shards", "3")
-	s.no(f.members["scheduler-0"].Stop(t.Context()))
+	s.must(f.members["scheduler-0"].Stop(t.Context()))
 	created()
 	s.bound(ns, burst, recoveredWithin)
 
 	fewer := s.namespace("fewer")
 	created = s.burst(fewer)
 	s.bound(fewer, some, placedWithin)
-	s.no(f.members["scheduler-2"].Stop(t.Context()))
+	s.must(f.members["scheduler-2"].Stop(t.Context()))
 	created()
 	s.bound(fewer, burst, recoveredWithin)
 	s.boundAtMostOnce(ns)

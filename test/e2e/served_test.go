@@ -39,7 +39,7 @@ func TestWithoutDevices(t *testing.T) {
 	s.create(newPods(ns, "q", 5, "10m")...)
 	s.bound(ns, 10, placedWithin)
 	s.loggedOnce(group)
-	s.no(s.client.CoreV1().Pods(ns).Delete(s.Context(), "wants", metav1.DeleteOptions{}))
+	s.must(s.client.CoreV1().Pods(ns).Delete(s.Context(), "wants", metav1.DeleteOptions{}))
 	s.audit()
 }
 
@@ -47,7 +47,7 @@ func TestWithoutDevices(t *testing.T) {
 func (s *stack) loggedOnce(what string) {
 	s.Helper()
 	log, err := os.ReadFile(filepath.Join(s.dir, "berth.log"))
-	s.no(err)
+	s.must(err)
 	var lines []string
 	for line := range strings.Lines(string(log)) {
 		if strings.Contains(line, what) || strings.Contains(line, "resourceclaims") {

@@ -64,10 +64,10 @@ func TestTakeOverOnAnOldView(t *testing.T) {
 	}
 	s.addNodes(nodes...)
 	late := filepath.Join(s.dir, "late")
-	s.no(s.cluster.LateWatches(t.Context(), lateBy, late))
+	s.must(s.cluster.LateWatches(t.Context(), lateBy, late))
 	ns := s.namespace("takeover")
 	seen, err := harness.WatchBinds(t.Context(), s.client, ns)
-	s.no(err)
+	s.must(err)
 
 	var kill func()
 	switch *takeoverBy {
@@ -79,17 +79,17 @@ func TestTakeOverOnAnOldView(t *testing.T) {
 		t.Fatalf("-takeover: %q: want berth or kube-scheduler", *takeoverBy)
 	}
 	s.create(newPods(ns, "pod", fullHouse, "800m")...)
-	s.no(seen.Wait(t.Context(), halfDone, recoveredWithin))
+	s.must(seen.Wait(t.Context(), halfDone, recoveredWithin))
 	kill()
 	before, _ := seen.Count()
 	t.Logf("the leader bound %d pods and died", before)
 	s.settleDown(seen)
 
 	all, pods, err := harness.ListAll(t.Context(), s.client)
-	s.no(err)
+	s.must(err)
 	wrong := audit.Check(all, pods)
 	bound, err := seen.Count()
-	s.no(err)
+	s.must(err)
 	t.Logf("%d of %d pods bound, %d nodes with more than they hold", bound, fullHouse, len(wrong))
 	for _, w := range wrong {
 		if *takeoverBy == "berth" {
@@ -132,7 +132,7 @@ func (s *stack) berthLeaderAndStandby(late string) (kill func()) {
 		member, err := programs.Run(s.Context(), harness.RunConfig{
 			Service: service, Name: name, NATS: f.natsURL, Etcd: f.etcdURL, LogDir: s.dir, Kubeconfig: kubeconfig, Args: args,
 		})
-		s.no(err)
+		s.must(err)
 		f.members[name] = member
 		s.stopAtEnd(member)
 	}
@@ -174,7 +174,7 @@ func missing(text, part string) string {
 func (s *stack) kubeScheduler(name, config string) *harness.Process {
 	s.Helper()
 	process, err := s.cluster.StartReplica(s.dir, name, config)
-	s.no(err)
+	s.must(err)
 	s.Cleanup(process.Kill)
 	s.Cleanup(func() {
 		if s.Failed() {

@@ -133,14 +133,14 @@ func (s *stack) serveMetrics(namespace string, busy map[string]bool) (asked *ato
 	}))
 	s.Cleanup(server.Close)
 	at, err := url.Parse(server.URL)
-	s.no(err)
+	s.must(err)
 	port, err := strconv.Atoi(at.Port())
-	s.no(err)
+	s.must(err)
 	_, err = s.client.CoreV1().Services("default").Create(s.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "metrics"},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
 	}, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
 		"metadata": map[string]any{"name": "v1beta1.metrics.k8s.io"},
@@ -150,10 +150,10 @@ func (s *stack) serveMetrics(namespace string, busy map[string]bool) (asked *ato
 			"service":               map[string]any{"namespace": "default", "name": "metrics", "port": port},
 		},
 	})
-	s.no(err)
+	s.must(err)
 	api := s.client.CoreV1().RESTClient()
 	const services = "/apis/apiregistration.k8s.io/v1/apiservices"
-	s.no(api.Post().AbsPath(services).Body(body).Do(s.Context()).Error())
+	s.must(api.Post().AbsPath(services).Body(body).Do(s.Context()).Error())
 	s.Cleanup(func() {
 		kit.Stop(s.T, func(ctx context.Context) error {
 			return api.Delete().AbsPath(services + "/v1beta1.metrics.k8s.io").Do(ctx).Error()

@@ -138,7 +138,7 @@ func (l *lab) devicesWith(n int, what string, like func(resourcev1.Device) bool)
 func (l *lab) allocated(n int) map[string]resourcev1.DeviceRequestAllocationResult {
 	l.Helper()
 	list, err := l.client.ResourceV1().ResourceClaims(l.namespaceName()).List(l.Context(), metav1.ListOptions{})
-	l.no(err)
+	l.must(err)
 	owners := map[string]string{}
 	results := map[string]resourcev1.DeviceRequestAllocationResult{}
 	for _, claim := range list.Items {
@@ -178,6 +178,6 @@ func (l *lab) models(want map[string]string) {
 func (l *lab) pod(name string) *corev1.Pod {
 	l.Helper()
 	pod, err := l.client.CoreV1().Pods(l.namespaceName()).Get(l.Context(), name, metav1.GetOptions{})
-	l.no(err)
+	l.must(err)
 	return pod
 }

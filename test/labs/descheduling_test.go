@@ -330,7 +330,7 @@ func runModes(l *lab) {
 		l.Errorf("of three cycles %d had nothing to do, want 2:\n%s", n, output)
 	}
 	l.distributed("app=web", map[string]int{left: 2})
-	l.no(l.berth.Stop(l.Context()))
+	l.must(l.berth.Stop(l.Context()))
 	l.up(l.left[0])
 	l.skip()
 	l.next()
@@ -372,7 +372,7 @@ func rolloutSafe(l *lab) {
 	})
 	l.rounds(4*time.Second, 20)
 	found, err := o.Findings()
-	l.no(err)
+	l.must(err)
 	for _, f := range found {
 		if f.Kind == observe.BudgetExceeded {
 			l.Errorf("%s: %s", f.Kind, f.Text)
@@ -387,7 +387,7 @@ func (l *lab) noneDuringRollout(name string) {
 	l.Helper()
 	const behind = 5 * time.Second
 	d, err := l.client.AppsV1().Deployments(l.namespaceName()).Get(l.Context(), name, metav1.GetOptions{})
-	l.no(err)
+	l.must(err)
 	over := time.Now()
 	for _, c := range d.Status.Conditions {
 		if c.Type == appsv1.DeploymentProgressing && c.Reason == "NewReplicaSetAvailable" {
@@ -395,7 +395,7 @@ func (l *lab) noneDuringRollout(name string) {
 		}
 	}
 	sets, err := l.client.AppsV1().ReplicaSets(l.namespaceName()).List(l.Context(), labelled("app="+name))
-	l.no(err)
+	l.must(err)
 	old := map[string]bool{}
 	for i := range sets.Items {
 		if rs := &sets.Items[i]; *rs.Spec.Replicas == 0 {
@@ -465,7 +465,7 @@ type going struct {
 func dryRun(l *lab) {
 	const retired = "dry-run-0"
 	read := func(output string) (g going) {
-		l.no(json.Unmarshal([]byte(output), &g))
+		l.must(json.Unmarshal([]byte(output), &g))
 		return g
 	}
 	l.next()

@@ -33,7 +33,7 @@ func (l *lab) upstream() bool { return *scheduler == kubeScheduler }
 func (l *lab) observe() *observe.Observer {
 	l.Helper()
 	o, err := observe.Start(l.Context(), l.client)
-	l.no(err)
+	l.must(err)
 	return o
 }
 
@@ -41,7 +41,7 @@ func (l *lab) observe() *observe.Observer {
 func (l *lab) evicted(o *observe.Observer) []string {
 	l.Helper()
 	evictions, err := o.Evictions()
-	l.no(err)
+	l.must(err)
 	var names []string
 	for _, e := range evictions {
 		names = append(names, e.Name)
@@ -79,7 +79,7 @@ func (l *lab) clean(o *observe.Observer) {
 func (l *lab) wantFinding(o *observe.Observer, kind observe.Kind) {
 	l.Helper()
 	found, err := o.Findings()
-	l.no(err)
+	l.must(err)
 	for _, f := range found {
 		l.Logf("%s: %s", f.Kind, f.Text)
 	}
@@ -93,7 +93,7 @@ func (l *lab) stays(name string) string {
 	l.Helper()
 	l.pause(quiet)
 	pods, err := l.pods(l.Context(), named(name))
-	l.no(err)
+	l.must(err)
 	if len(pods) != 1 || pods[0].Spec.NodeName != "" {
 		l.Fatalf("%s does not wait: %+v", name, pods)
 	}

@@ -245,7 +245,7 @@ func (b *binder) bind(e effect.Bind) {
 				return b.answer(effect.Answered{Op: e.Op, Result: effect.Done})
 			}
 			w.hit("bind: refused")
-			w.ambush(&b.proc, e.Pod.UID, e.NodeUID)
+			w.stallAfterRefusal(&b.proc, e.Pod.UID, e.NodeUID)
 			b.ask("read after bind", e.Op, func() effect.Answered { return w.lostBind(e, outcome) })
 			return nil
 		},

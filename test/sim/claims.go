@@ -77,7 +77,7 @@ func (o *oracle) checkUsers(all []podPlacement) {
 			continue
 		}
 		other, taken := users[name]
-		if taken && !o.w.cluster.reunited(s) && !o.w.cluster.reunited(other) {
+		if taken && !o.w.cluster.boundBeforeReregistration(s) && !o.w.cluster.boundBeforeReregistration(other) {
 			o.w.note("S14", "claim %s is for one pod, and %s on %s and %s on %s have it",
 				name, other.pod.Name, other.node.Name, s.pod.Name, s.node.Name)
 		}

@@ -71,7 +71,7 @@ const (
 
 func (c *cluster) populate(w *world) {
 	w.api.put(events.KindNamespace, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, UID: "ns-d"}})
-	c.lives, c.registered = map[string]int{}, map[types.UID]uint64{}
+	c.reregistrations, c.registered = map[string]int{}, map[types.UID]uint64{}
 	c.drawWorkload(w)
 	if c.family == equipped {
 		w.api.put(events.KindDeviceClass, &resourcev1.DeviceClass{
@@ -216,7 +216,7 @@ func (c *cluster) act(w *world) error {
 	}
 	c.reopen(w)
 	pods := w.api.pods()
-	if len(pods) == 0 || len(pods) < maxPods && !c.sparse() && w.chance(40) {
+	if len(pods) == 0 || len(pods) < maxPods && !c.fewArrivals() && w.chance(40) {
 		c.addPod(w)
 		return nil
 	}
@@ -257,12 +257,12 @@ func (c *cluster) act(w *world) error {
 		}
 		return nil
 	}
-	c.anything(w, p)
+	c.anyEvent(w, p)
 	return nil
 }
 
-// anything draws an event that happens in every family, to a pod or elsewhere.
-func (c *cluster) anything(w *world, p *corev1.Pod) {
+// anyEvent draws an event that happens in every family, to a pod or elsewhere.
+func (c *cluster) anyEvent(w *world, p *corev1.Pod) {
 	uid := string(p.UID)
 	kind := w.rng.IntN(13)
 	if c.churning && w.chance(50) {

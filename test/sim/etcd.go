@@ -83,7 +83,7 @@ func (w *world) commit(meant committed) (ledger.TxnResult, error) {
 	w.tracef("%s %s: succeeded %t at %d", meant.member, what, r.Succeeded, r.Revision)
 	if r.Succeeded {
 		w.observe(&meant)
-		w.runAmbushes(what, p, t)
+		w.runAdverseEvents(what, p, t)
 	}
 	return r, w.broken()
 }

@@ -170,8 +170,8 @@ func (c *cluster) scale(w *world, p *corev1.Pod) {
 // moves: there is a descheduler.
 func (c *cluster) moves() bool { return c.family == moved || c.strict }
 
-// sparse: pods come only as the family has it.
-func (c *cluster) sparse() bool { return c.family == moved || c.family == restarted }
+// fewArrivals: pods come only as the family has it.
+func (c *cluster) fewArrivals() bool { return c.family == moved || c.family == restarted }
 
 // own makes a pod one of a controller's.
 func own(p *corev1.Pod, controller int) {
@@ -246,33 +246,33 @@ func newBudget(app string, stay intstr.IntOrString) *policyv1.PodDisruptionBudge
 	}
 }
 
-// ambush is a harmful event right after a transaction, with its probability.
-type ambush struct {
+// adverseEvent is a harmful event right after a transaction, with its probability.
+type adverseEvent struct {
 	percent int
 	run     func(w *world, p *proc, t ledger.Txn)
 }
 
-// ambushes are those of each family, by transaction.
-var ambushes = map[family]map[string][]ambush{
+// adverseEvents are those of each family, by transaction.
+var adverseEvents = map[family]map[string][]adverseEvent{
 	contested: {
 		"T2":          {{12, preemptorDeleted}, {10, closedBudgets}},
-		"evict-mark":  {{10, preemptorDeleted}, {15, orphaned}, {10, closedBudgets}, {8, senderDies}},
-		"evict-claim": {{45, closedBudgets}, {15, senderDies}},
+		"evict-mark":  {{10, preemptorDeleted}, {15, orphaned}, {10, closedBudgets}, {8, evictorCrashes}},
+		"evict-claim": {{45, closedBudgets}, {15, evictorCrashes}},
 	},
 	succession: {"T3": {{65, changing}}},
-	moved:      {"T12": {{45, outnumbered}, {60, senderDies}}},
-	massive:    {"T2": {{20, preemptorDeleted}}, "evict-mark": {{30, preemptorDeleted}, {20, senderDies}}},
+	moved:      {"T12": {{45, outnumbered}, {60, evictorCrashes}}},
+	massive:    {"T2": {{20, preemptorDeleted}}, "evict-mark": {{30, preemptorDeleted}, {20, evictorCrashes}}},
 	ordinary:   {"T11": {{40, observedLate}}},
 	registered: {"T1": {{35, returns}}, "T15": {{25, returns}}},
 	returned:   {"T1": {{30, roundTrips}}},
 }
 
-// runAmbushes runs the event that follows right after a transaction has been carried out.
-func (w *world) runAmbushes(what string, p *proc, t ledger.Txn) {
+// runAdverseEvents runs the event that follows right after a transaction has been carried out.
+func (w *world) runAdverseEvents(what string, p *proc, t ledger.Txn) {
 	if !w.faults.on || w.cluster.strict {
 		return
 	}
-	for _, a := range ambushes[w.cluster.family][what] {
+	for _, a := range adverseEvents[w.cluster.family][what] {
 		if w.chance(a.percent) {
 			a.run(w, p, t)
 			return
@@ -403,8 +403,8 @@ func (a *apiServer) free(all []podPlacement) int64 {
 	return max(left, 0)
 }
 
-// senderDies: the process that was to send the evictions dies first.
-func senderDies(_ *world, p *proc, _ ledger.Txn) { p.crash() }
+// evictorCrashes: the process that was to send the evictions dies first.
+func evictorCrashes(_ *world, p *proc, _ ledger.Txn) { p.crash() }
 
 // outrankPreemptor: while a victim terminates, a pod more important than its preemptor comes.
 func (w *world) outrankPreemptor(priority int32) {

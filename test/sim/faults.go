@@ -34,7 +34,7 @@ func (f *faults) begin(w *world) {
 	if w.cluster.family != ordinary {
 		// Other faults are rare, so that the situation of the family arises.
 		f.perThousand, f.slow = draw(4, 10), draw(0, 0, 30)
-		if w.cluster.sparse() {
+		if w.cluster.fewArrivals() {
 			f.perThousand = draw(1, 2, 4)
 			return
 		}
@@ -179,10 +179,10 @@ func (p *proc) stall(slow, blind int) {
 	p.w.tracef("%s gets nothing through until %s, and hears nothing until %s", p.member(), p.slow, p.blind)
 }
 
-// ambush is the worst sequence after a refused bind: the binder stalls right there, before it has read the pod again;
-// another binder takes over its partition, and cannot bind the pod either, because the pod changes all the time or
-// its node is no longer eligible. A complete fence happens before the first binder continues.
-func (w *world) ambush(p *proc, podUID, nodeUID string) {
+// stallAfterRefusal is the worst sequence after a refused bind: the binder stalls right there, before it has read the
+// pod again; another binder takes over its partition, and cannot bind the pod either, because the pod changes all the
+// time or its node is no longer eligible. A complete fence happens before the first binder continues.
+func (w *world) stallAfterRefusal(p *proc, podUID, nodeUID string) {
 	percent := 20
 	if w.cluster.full() || w.cluster.family == moved {
 		percent = 2 // other things are to happen here

@@ -87,9 +87,9 @@ func (w *world) loseStore() error {
 	return o.truth.Reset(kvs, revision)
 }
 
-// notices: a process learns that the store is not the one that it has worked with. It closes the generation and
-// restarts.
-func (p *proc) notices() {
+// noticeReplacedStore: a process learns that the store is not the one that it has worked with. It closes the generation
+// and restarts.
+func (p *proc) noticeReplacedStore() {
 	w := p.w
 	w.hit("store found to have begun anew")
 	w.tracef("%s finds that the store began anew", p.member())

@@ -115,7 +115,7 @@ func (w *world) arriveElsewhere(i int, c *call) error {
 		}
 	}
 	if c.alive() {
-		c.who.notices()
+		c.who.noticeReplacedStore()
 	}
 	return w.broke
 }
@@ -142,9 +142,9 @@ func (c *call) runUnanswered() error {
 	return nil
 }
 
-// dies reports whether the caller dies at this very point: the more rarely such a call is made,
+// crashesDuring reports whether the caller dies at this very point: the more rarely such a call is made,
 // the likelier.
-func (w *world) dies(c *call) bool {
+func (w *world) crashesDuring(c *call) bool {
 	percent := max(1, rare[c.what])
 	if !w.faults.on || !w.chance(percent) {
 		return false
@@ -170,7 +170,7 @@ func (w *world) carryOut(i int, c *call) error {
 	if w.faults.on && w.chance(w.faults.slow) {
 		return nil // not yet
 	}
-	if w.dies(c) {
+	if w.crashesDuring(c) {
 		return w.afterDeath(i, c)
 	}
 	unreachable := w.down(c.who, c.to)

@@ -90,7 +90,7 @@ func (w *world) observe(c *committed) {
 		w.note("form", "ledger: %v", err)
 		return
 	}
-	o.handedOn()
+	o.followDisplaced()
 	for _, d := range changes.Docs {
 		if d.After.NodeUID != "" {
 			o.checkDoc(d)
@@ -254,7 +254,7 @@ func (o *oracle) checkApart(all []podPlacement) {
 func (o *oracle) checkRepelled(s podPlacement, t corev1.PodAffinityTerm, all []podPlacement) {
 	for _, other := range all {
 		if other.pod != s.pod && matches(t.LabelSelector, other.pod) && together(t.TopologyKey, s.node, other.node) &&
-			!o.w.cluster.reunited(s) && !o.w.cluster.reunited(other) {
+			!o.w.cluster.boundBeforeReregistration(s) && !o.w.cluster.boundBeforeReregistration(other) {
 			o.w.note("S7", "pod %s on %s repels %s on %s", s.pod.Name, s.node.Name, other.pod.Name, other.node.Name)
 		}
 	}
@@ -318,7 +318,7 @@ func (o *oracle) unfinished() error {
 		return err
 	}
 	all := o.placements()
-	o.wasted()
+	o.checkWastedEvictions()
 	for _, p := range o.w.api.pods() {
 		c, explained := conditionOf(p)
 		switch {

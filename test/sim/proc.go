@@ -101,7 +101,7 @@ func (p *proc) keep() {
 	case w.down(p, toEtcd):
 		return
 	case p.store != w.store:
-		p.notices()
+		p.noticeReplacedStore()
 		return
 	case p.registering:
 		return

@@ -21,8 +21,8 @@ type kubernetes struct {
 	// goesBack: Kubernetes is restored in this run, before the loss of the ledger's store, if that happens.
 	goesBack bool
 	kept     *keptAPI
-	// lives is how often the API server has been started again: connections end with each life.
-	lives    int
+	// restarts is how often the API server has been started again: connections end with each life.
+	restarts int
 	restores int
 	// begun is when a generation was opened on account of that.
 	begun time.Duration
@@ -78,7 +78,7 @@ func (w *world) restartAPI() {
 		return // rather one that pods are waiting in which are bound by now
 	}
 	w.faults.apiAway = w.now + time.Duration(500+w.rng.IntN(4000))*time.Millisecond
-	w.lives++
+	w.restarts++
 	w.breakConnections()
 	if !restores {
 		w.tracef("the API server is restarted")

@@ -326,13 +326,13 @@ func (s *shard) keep(what string, partitions []int32, build func(int32) (ledger.
 			k.written = max(k.written, r.Revision)
 			return nil
 		}
-		return s.keepRest(what, partitions, txn, r)
+		return s.keepOtherPartitions(what, partitions, txn, r)
 	})
 	return nil
 }
 
-// keepRest continues without the partitions whose comparison failed.
-func (s *shard) keepRest(what string, partitions []int32, txn ledger.Txn, r ledger.TxnResult) error {
+// keepOtherPartitions continues without the partitions whose comparison failed.
+func (s *shard) keepOtherPartitions(what string, partitions []int32, txn ledger.Txn, r ledger.TxnResult) error {
 	epochs := map[string]int64{}
 	for _, kv := range r.Current {
 		epochs[kv.Key] = kv.CreateRevision

@@ -19,7 +19,7 @@ func (q *queueReplica) stepWatch() error {
 	}
 	kind := w.api.kinds[w.rng.IntN(len(w.api.kinds))]
 	at, listed := r.watched[kind]
-	if listed && r.connected[kind] != w.lives {
+	if listed && r.connected[kind] != w.restarts {
 		return q.resume(kind, at)
 	}
 	if listed && w.fault(1, "relist") {
@@ -91,7 +91,7 @@ func (q *queueReplica) list(kind events.Kind) error {
 	if err := r.stores[kind].Replace(w.api.list(kind), strconv.FormatUint(rv, 10)); err != nil {
 		return nil // the round has failed, and reports that
 	}
-	r.watched[kind], r.connected[kind] = rv, w.lives
+	r.watched[kind], r.connected[kind] = rv, w.restarts
 	return nil
 }
 

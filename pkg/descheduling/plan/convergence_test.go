@@ -46,8 +46,8 @@ func TestConvergence(t *testing.T) {
 			t.Errorf("seed %d: %s does not come to rest", first+i, w.Strategy)
 		}
 		for _, p := range w.Pods {
-			if w.Lives(p.Name) > 1 {
-				t.Errorf("seed %d: %s: a pod moved %d times after the first cycle", first+i, w.Strategy, w.Lives(p.Name))
+			if w.Evictions(p.Name) > 1 {
+				t.Errorf("seed %d: %s: a pod moved %d times after the first cycle", first+i, w.Strategy, w.Evictions(p.Name))
 				break
 			}
 		}
@@ -98,7 +98,7 @@ func settle(t *testing.T, w *deschedulingtest.World, profile *placement.Profile)
 		}
 		moves += len(names)
 		if cycles == 0 {
-			w.Recount()
+			w.ResetEvictions()
 		}
 	}
 	return moves, cycles

@@ -111,7 +111,7 @@ func TestLanding(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			in := input(t, policyOf(t, "berth: "+gentle+",", tt.evictor, tt.strategy), tt.objects...)
+			in := input(t, policyOf(t, "berth: "+noOwnerLimits+",", tt.evictor, tt.strategy), tt.objects...)
 			in.Pinned = tt.pinned
 			expect(t, in, tt.want)
 		})
@@ -145,7 +145,7 @@ func TestBudgets(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			objects := append(tt.budgets, node("a", tainted(corev1.TaintEffectNoSchedule)), node("b"))
-			in := input(t, policyOf(t, "berth: "+gentle+",", "", leaveTaints), append(objects, many(3, "a", "x")...)...)
+			in := input(t, policyOf(t, "berth: "+noOwnerLimits+",", "", leaveTaints), append(objects, many(3, "a", "x")...)...)
 			in.Claimed = func(string) int32 { return tt.claimed }
 			expect(t, in, tt.want)
 		})
@@ -445,7 +445,8 @@ func TestMovedLately(t *testing.T) {
 				effect = tainted(corev1.TaintEffectNoSchedule)
 			}
 			crowd := many(9, "b", "x", func(p *corev1.Pod) { p.CreationTimestamp = metav1.Time{Time: now.Add(-tt.ago)} })
-			in := input(t, policyOf(t, "berth: "+gentle+",", "", tt.strategy), append(crowd, node("b", effect), node("c"))...)
+			in := input(t, policyOf(t, "berth: "+noOwnerLimits+",", "", tt.strategy),
+				append(crowd, node("b", effect), node("c"))...)
 			in.History = moved(tt.ago)
 			plan := Make(in)
 			if stays := len(plan.Moves) == 0; stays != tt.stay {

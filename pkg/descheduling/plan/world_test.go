@@ -18,8 +18,8 @@ import (
 
 var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-// gentle disables the limits on owners, as upstream has none.
-const gentle = "{cooldown: 0s, maxPerOwner: 100%, pauseDuringRollout: false, waitForReady: false}"
+// noOwnerLimits disables the limits on owners, as upstream has none.
+const noOwnerLimits = "{cooldown: 0s, maxPerOwner: 100%, pauseDuringRollout: false, waitForReady: false}"
 
 // policyOf returns a policy with one profile; strategies are "point/Name: {args}".
 func policyOf(t statetest.Fataler, top, evictor string, strategies ...string) *policy.Policy {

@@ -167,8 +167,8 @@ func (w *deviceCrowd) drawUser(t *rapid.T, name string) {
 	n.AddPod(p)
 }
 
-// lookups returns the facts and promises for the case that some pods are gone.
-func (w *deviceCrowd) lookups(t *rapid.T, gone ...*state.Pod) rule.Objects {
+// objectsWithout returns the facts and promises for the case that some pods are gone.
+func (w *deviceCrowd) objectsWithout(t *rapid.T, gone ...*state.Pod) rule.Objects {
 	isGone := func(uid types.UID) bool {
 		return slices.ContainsFunc(gone, func(p *state.Pod) bool { return p.UID == string(uid) })
 	}
@@ -221,7 +221,7 @@ func (w *deviceCrowd) fits(t *rapid.T, pod *state.Pod, on *state.NodeInfo, gone 
 		n.RemovePod(p.UID)
 	}
 	r := w.profile.Evaluate(placement.Input{
-		Pod: pod, Nodes: []*state.NodeInfo{n}, Candidates: []*state.NodeInfo{n}, Objects: w.lookups(t, gone...),
+		Pod: pod, Nodes: []*state.NodeInfo{n}, Candidates: []*state.NodeInfo{n}, Objects: w.objectsWithout(t, gone...),
 	})
 	if r.Err != nil {
 		t.Fatal(r.Err)
@@ -259,7 +259,7 @@ func TestDevicesOfVictims(t *testing.T) {
 			seen["fits"]++
 			return
 		}
-		objects := w.lookups(t)
+		objects := w.objectsWithout(t)
 		before := devices.IndexOf(objects).String()
 		r := Run(w.profile, Input{Input: placement.Input{Pod: pod, Nodes: w.nodes, Objects: objects}})
 		if after := devices.IndexOf(objects).String(); r.Err != nil || after != before {
@@ -348,7 +348,7 @@ func TestDevicesAreKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := Run(profile, Input{Input: placement.Input{Pod: pod, Nodes: w.nodes, Objects: w.lookups(t)}})
+		r := Run(profile, Input{Input: placement.Input{Pod: pod, Nodes: w.nodes, Objects: w.objectsWithout(t)}})
 		if r.Err != nil || r.Node != nil {
 			t.Fatalf("%+v, want nobody to go", r)
 		}

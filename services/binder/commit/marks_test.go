@@ -165,7 +165,7 @@ func TestClaimIsSettledWithoutAnnotations(t *testing.T) {
 		}
 		return false, nil, nil
 	})
-	version := settles(t, client, false)
+	version := settleClaims(t, client, false)
 	claim := claimNow(t, client)
 	if version <= 10 || versionOf(claim) != version || len(claim.Finalizers) > 0 || len(claim.Annotations) > 0 {
 		t.Errorf("settled at %d: %+v, want a later version with nothing on it", version, claim.ObjectMeta)

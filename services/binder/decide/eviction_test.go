@@ -48,8 +48,8 @@ func (r *planRig) seen() {
 	}
 }
 
-// does carries out the first pending effect of type T, and requires that there is one.
-func does[T effect.Effect](r *planRig, f delivery) T {
+// performNext carries out the first pending effect of type T, and requires that there is one.
+func performNext[T effect.Effect](r *planRig, f delivery) T {
 	r.Helper()
 	for i, e := range r.b.lines {
 		t, ok := e.(T)
@@ -65,8 +65,8 @@ func does[T effect.Effect](r *planRig, f delivery) T {
 	panic("unreachable")
 }
 
-// answers is does with an answer that the API server did not give.
-func answers[T effect.Effect](r *planRig, a func(e T) effect.Input) T {
+// answerNext is does with an answer that the API server did not give.
+func answerNext[T effect.Effect](r *planRig, a func(e T) effect.Input) T {
 	r.Helper()
 	for i, e := range r.b.lines {
 		if t, ok := e.(T); ok {
@@ -82,7 +82,7 @@ func answers[T effect.Effect](r *planRig, a func(e T) effect.Input) T {
 // commitAmend carries out a transaction, which must have this label.
 func (r *planRig) commitAmend(why string) {
 	r.Helper()
-	if e := does[effect.Amend](r, delivered); e.Why != why {
+	if e := performNext[effect.Amend](r, delivered); e.Why != why {
 		r.Fatalf("a transaction for %s, want %s", e.Why, why)
 	}
 }
@@ -121,7 +121,7 @@ func TestEvictionWithoutBudgetIsOneCall(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.receive(orderEvict("v4", 1))
 	r.commitAmend("evict-claim")
-	e := does[effect.Evict](r, delivered)
+	e := performNext[effect.Evict](r, delivered)
 	if e.DryRun || e.Strategy != "RemoveDuplicates" {
 		t.Fatalf("eviction %+v", e)
 	}
@@ -135,7 +135,7 @@ func TestEvictionWithoutBudgetIsOneCall(t *testing.T) {
 	r.endPod(4)
 	r.see()
 	r.wait(2 * time.Second)
-	if why := does[effect.Amend](r, delivered).Why; why != "hand-over" {
+	if why := performNext[effect.Amend](r, delivered).Why; why != "hand-over" {
 		t.Fatalf("%s, want the hand-over of the claim", why)
 	}
 	r.see()
@@ -156,7 +156,7 @@ func TestOutcomeThatArrivesBeforeTheClaimIsMade(t *testing.T) {
 			ended := orderEvict("v4", 1)
 			ended.Kind = kind
 			r.receive(ended)
-			if e := does[effect.Amend](r, f); e.Why != "evict-claim" {
+			if e := performNext[effect.Amend](r, f); e.Why != "evict-claim" {
 				t.Fatalf("a transaction for %s", e.Why)
 			}
 			r.wantNoEviction(20)
@@ -195,16 +195,16 @@ func TestEndedPodIsEvictedWithoutAClaim(t *testing.T) {
 			t.Fatal("it is claimed")
 		}
 		if result == effect.Done {
-			does[effect.Evict](r, delivered)
+			performNext[effect.Evict](r, delivered)
 		} else {
-			answers(r, func(e effect.Evict) effect.Input { return effect.Answered{Op: e.Op, Result: result, Problem: "no"} })
+			answerNext(r, func(e effect.Evict) effect.Input { return effect.Answered{Op: e.Op, Result: result, Problem: "no"} })
 		}
 		switch result {
 		case effect.Throttled:
 			r.wantDecisions(events.DecisionEvictRefused)
 		case effect.Unknown:
 			r.wait(r.limits.Retry.Duration)
-			does[effect.Evict](r, delivered)
+			performNext[effect.Evict](r, delivered)
 			r.wantDecisions(events.DecisionEvicted)
 		default:
 			r.wantDecisions(events.DecisionEvicted)
@@ -220,11 +220,11 @@ func TestEvictionUnderABudgetClaimsReadsAndTriesFirst(t *testing.T) {
 	if !r.truth.Budgets().Of(pdbUID).Claimed("v0-uid") {
 		t.Fatal("nothing is claimed from the budget")
 	}
-	does[effect.ReadPod](r, delivered)
-	if !does[effect.Evict](r, delivered).DryRun {
+	performNext[effect.ReadPod](r, delivered)
+	if !performNext[effect.Evict](r, delivered).DryRun {
 		t.Fatal("no dry run")
 	}
-	if does[effect.Evict](r, delivered).DryRun {
+	if performNext[effect.Evict](r, delivered).DryRun {
 		t.Fatal("two dry runs")
 	}
 	r.wantDecisions(events.DecisionEvicted)
@@ -264,12 +264,12 @@ func TestEvictionWithoutAnswerIsLookedUpAndSentAgain(t *testing.T) {
 			r := newPlanRig(t, 1)
 			r.receive(orderEvict("v4", 1))
 			r.commitAmend("evict-claim")
-			does[effect.Evict](r, f)
+			performNext[effect.Evict](r, f)
 			r.quiet("no answer")
 			r.wait(time.Second)
-			does[effect.ReadPod](r, delivered)
+			performNext[effect.ReadPod](r, delivered)
 			if f == requestLost {
-				does[effect.Evict](r, delivered)
+				performNext[effect.Evict](r, delivered)
 			}
 			r.see()
 			r.wantDecisions(events.DecisionEvicted)
@@ -287,8 +287,8 @@ func TestEdge07RefusedEvictionIsNotRepeated(t *testing.T) {
 	ask := orderEvict("v0", 5)
 	r.receive(ask)
 	r.commitAmend("evict-claim")
-	does[effect.ReadPod](r, delivered)
-	dry := answers(r, func(e effect.Evict) effect.Input {
+	performNext[effect.ReadPod](r, delivered)
+	dry := answerNext(r, func(e effect.Evict) effect.Input {
 		return effect.Answered{Op: e.Op, Result: effect.Throttled, Problem: "would violate the budget"}
 	})
 	if !dry.DryRun {
@@ -317,7 +317,7 @@ func TestEdge10NamesakeIsNotEvicted(t *testing.T) {
 	r.receive(orderEvict("v0", 6))
 	r.commitAmend("evict-claim")
 	r.api.deletePod("v0-uid")
-	does[effect.ReadPod](r, delivered) // gone, because the UID is
+	performNext[effect.ReadPod](r, delivered) // gone, because the UID is
 	r.quiet("the pod is another one")
 	r.see()
 	r.wantDecisions(events.DecisionEvicted)
@@ -400,9 +400,11 @@ func TestEvictionsAreReported(t *testing.T) {
 			r.receive(d)
 			r.commitAmend("evict-claim")
 			if tt.result == effect.Done {
-				does[effect.Evict](r, delivered)
+				performNext[effect.Evict](r, delivered)
 			} else {
-				answers(r, func(e effect.Evict) effect.Input { return effect.Answered{Op: e.Op, Result: tt.result, Problem: "no"} })
+				answerNext(r, func(e effect.Evict) effect.Input {
+					return effect.Answered{Op: e.Op, Result: tt.result, Problem: "no"}
+				})
 				r.see()
 				r.wait(r.limits.Retry.Duration)
 				for range 3 {
@@ -447,7 +449,7 @@ func TestEvictionWhosePodGoesBeforeTheAnswer(t *testing.T) {
 		r := newPlanRig(t, 1)
 		r.receive(orderEvict("v4", 1))
 		r.commitAmend("evict-claim")
-		answers(r, func(e effect.Evict) effect.Input {
+		answerNext(r, func(e effect.Evict) effect.Input {
 			r.api.deletePod("v4-uid")
 			r.see()
 			if len(r.reported) > 0 {
@@ -473,15 +475,15 @@ func TestEvictionWhosePodGoesBeforeTheAnswer(t *testing.T) {
 func marked(t *testing.T) *planRig {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v4")
-	does[effect.Nominate](r, delivered)
+	performNext[effect.Nominate](r, delivered)
 	r.see()
 	r.commitAmend("evict-mark")
 	return r
 }
 
-// givenUp does what other members do with a mark whose binder does not continue: one takes it over, fails, and the
+// abandonMark does what other members do with a mark whose binder does not continue: one takes it over, fails, and the
 // plan is aborted.
-func (r *planRig) givenUp(plan string) {
+func (r *planRig) abandonMark(plan string) {
 	r.Helper()
 	doc, _ := r.truth.Doc("n0-uid")
 	for _, step := range []func(ledger.NodeDoc) (ledger.NodeDoc, error){
@@ -542,13 +544,13 @@ func TestBinderCutOffFromTheLedgerBeginsNoEviction(t *testing.T) {
 	if sent == 0 {
 		t.Fatal("the mark was followed by no eviction")
 	}
-	r.givenUp(claim.Plan)
+	r.abandonMark(claim.Plan)
 	sent = 0
 	for range 10 {
 		r.wait(10 * time.Second)
 		for len(r.b.lines) > 0 {
 			if _, ok := r.b.lines[0].(effect.ReadPod); ok {
-				does[effect.ReadPod](r, delivered)
+				performNext[effect.ReadPod](r, delivered)
 				continue
 			}
 			in := unknownPlan(r.b.lines[0])
@@ -572,19 +574,19 @@ func TestBinderCutOffFromTheLedgerBeginsNoEviction(t *testing.T) {
 func TestWatchThatIsBehindVouchesForNoClaim(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v4")
-	does[effect.Nominate](r, delivered)
+	performNext[effect.Nominate](r, delivered)
 	r.see()
-	does[effect.Amend](r, answerLost) // the mark
+	performNext[effect.Amend](r, answerLost) // the mark
 	claim, _ := r.victim("v4-uid")
 	shown := len(r.kv.log)
-	r.givenUp(claim.Plan)
+	r.abandonMark(claim.Plan)
 	r.b.now = r.b.now.Add(2 * defaults.EvictionHang)
 	for ; r.b.docs < shown; r.b.docs++ {
 		r.step(r.b, effect.LedgerChanged{Batch: r.kv.log[r.b.docs]})
 	}
 	for range 3 {
 		r.wait(10 * time.Second)
-		does[effect.ReadDoc](r, delivered) // of a revision that the view does not have
+		performNext[effect.ReadDoc](r, delivered) // of a revision that the view does not have
 		r.quiet("the picture is behind what was read")
 	}
 	r.see()
@@ -600,7 +602,7 @@ func TestWatchThatIsBehindVouchesForNoClaim(t *testing.T) {
 func TestMarkThatIsSeenBeforeItsAnswer(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v4")
-	does[effect.Nominate](r, delivered)
+	performNext[effect.Nominate](r, delivered)
 	r.see()
 	mark := next[effect.Amend](&rig{T: t, world: r.world, b: r.b})
 	r.b.lines = nil
@@ -611,7 +613,7 @@ func TestMarkThatIsSeenBeforeItsAnswer(t *testing.T) {
 	r.see()
 	r.quiet("the answer is on its way")
 	r.step(r.b, in)
-	does[effect.Evict](r, delivered)
+	performNext[effect.Evict](r, delivered)
 }
 
 // A budget refuses for long, and nothing changes in the ledger in that time. The claim is read once in that time, and
@@ -625,12 +627,12 @@ func TestEvictionThatIsRefusedForLongReadsItsClaim(t *testing.T) {
 			switch r.b.lines[0].(type) {
 			case effect.ReadDoc:
 				reads++
-				does[effect.ReadDoc](r, delivered)
+				performNext[effect.ReadDoc](r, delivered)
 			case effect.ReadPod:
-				does[effect.ReadPod](r, delivered)
+				performNext[effect.ReadPod](r, delivered)
 			default:
 				sent++
-				answers(r, func(e effect.Evict) effect.Input {
+				answerNext(r, func(e effect.Evict) effect.Input {
 					return effect.Answered{Op: e.Op, Result: effect.Throttled, Problem: "no budget"}
 				})
 			}
@@ -658,9 +660,9 @@ func TestEvictionThatWaitedIsMoot(t *testing.T) {
 	r.b.lines = nil
 	r.step(r.b, effect.NotStarted{Op: op})
 	r.wait(time.Second)
-	does[effect.ReadPod](r, delivered)
-	does[effect.ReadDoc](r, delivered)
-	again := does[effect.Evict](r, delivered)
+	performNext[effect.ReadPod](r, delivered)
+	performNext[effect.ReadDoc](r, delivered)
+	again := performNext[effect.Evict](r, delivered)
 	if again.DryRun {
 		t.Fatalf("%+v", again)
 	}

@@ -34,12 +34,12 @@ func (r *planRig) closes() {
 func TestListBehindAnOwnTransaction(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v4")
-	does[effect.Nominate](r, delivered)
+	performNext[effect.Nominate](r, delivered)
 	r.see()
 	r.closes()
 	list := r.listed(r.b)
 	r.commitAmend("evict-mark")
-	answers(r, func(e effect.Evict) effect.Input {
+	answerNext(r, func(e effect.Evict) effect.Input {
 		return effect.Answered{Op: e.Op, Result: effect.Unknown, Problem: "connection reset"}
 	})
 	r.step(r.b, list)

@@ -105,12 +105,12 @@ func TestMoveIsCarriedOut(t *testing.T) {
 				r.quiet("no place is kept yet")
 				r.moved(0)
 			}
-			does[effect.ReadPod](r, delivered)
-			if !does[effect.Evict](r, delivered).DryRun {
+			performNext[effect.ReadPod](r, delivered)
+			if !performNext[effect.Evict](r, delivered).DryRun {
 				t.Fatal("no dry run under a budget")
 			}
 			r.commitAmend("evict-mark")
-			if e := does[effect.Evict](r, delivered); e.DryRun || e.Strategy != ask.Strategy {
+			if e := performNext[effect.Evict](r, delivered); e.DryRun || e.Strategy != ask.Strategy {
 				t.Fatalf("eviction %+v", e)
 			}
 			if d := r.wantDecisions(events.DecisionEvicted)[0]; d.Token != ask.Token {
@@ -131,8 +131,8 @@ func TestMoveIsCarriedOut(t *testing.T) {
 func TestMoveThatIsRefused(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.receive(r.moved(0))
-	does[effect.ReadPod](r, delivered)
-	answers(r, func(e effect.Evict) effect.Input {
+	performNext[effect.ReadPod](r, delivered)
+	answerNext(r, func(e effect.Evict) effect.Input {
 		return effect.Answered{Op: e.Op, Result: effect.Throttled, Problem: "would violate the budget"}
 	})
 	if d := r.wantDecisions(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "would violate the budget") {
@@ -175,7 +175,7 @@ func TestMoveExpires(t *testing.T) {
 		r := newPlanRig(t, 1)
 		r.receive(r.moved(4))
 		r.commitAmend("evict-mark")
-		does[effect.Evict](r, delivered)
+		performNext[effect.Evict](r, delivered)
 		r.wantDecisions(events.DecisionEvicted)
 		r.see()
 		r.wait(r.limits.KeepPlace + time.Second)
@@ -195,7 +195,7 @@ func TestMoveExpires(t *testing.T) {
 		r := newPlanRig(t, 1)
 		r.receive(r.moved(4))
 		r.commitAmend("evict-mark")
-		does[effect.Evict](r, delivered)
+		performNext[effect.Evict](r, delivered)
 		r.wantDecisions(events.DecisionEvicted)
 		r.see()
 		r.wait(r.limits.Overdue + time.Second)
@@ -215,8 +215,8 @@ func TestMoveGoesOnAfterACrash(t *testing.T) {
 	r.see()
 	r.wait(2 * time.Second)
 	r.commitAmend("evict-take")
-	does[effect.ReadPod](r, delivered)
-	if e := does[effect.Evict](r, delivered); e.DryRun {
+	performNext[effect.ReadPod](r, delivered)
+	if e := performNext[effect.Evict](r, delivered); e.DryRun {
 		t.Fatalf("eviction %+v", e)
 	}
 	if d := r.wantDecisions(events.DecisionEvicted)[0]; d.Pod.UID != "v4-uid" {

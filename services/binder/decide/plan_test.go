@@ -20,13 +20,13 @@ import (
 func TestPlanIsCarriedOut(t *testing.T) {
 	r := newPlanRig(t, 1)
 	plan := r.nominated(0, "v0", "v4")
-	if n := does[effect.Nominate](r, delivered); n.Pod.UID != "p0-uid" || n.NodeName != "n0" {
+	if n := performNext[effect.Nominate](r, delivered); n.Pod.UID != "p0-uid" || n.NodeName != "n0" {
 		t.Fatalf("nominated %+v", n)
 	}
-	if p := does[effect.ReadPod](r, delivered).Pod.UID; p != "v0-uid" {
+	if p := performNext[effect.ReadPod](r, delivered).Pod.UID; p != "v0-uid" {
 		t.Fatalf("looked at %s first, want the victim under the budget", p)
 	}
-	if e := does[effect.Evict](r, delivered); !e.DryRun {
+	if e := performNext[effect.Evict](r, delivered); !e.DryRun {
 		t.Fatal("no dry run before the mark")
 	}
 	r.commitAmend("evict-mark")
@@ -36,7 +36,7 @@ func TestPlanIsCarriedOut(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if e := does[effect.Evict](r, delivered); e.DryRun || e.Delete {
+		if e := performNext[effect.Evict](r, delivered); e.DryRun || e.Delete {
 			t.Fatalf("eviction %+v", e)
 		}
 	}
@@ -83,14 +83,14 @@ func TestNominationIsOneWrite(t *testing.T) {
 	}
 	written := func(t *testing.T, r *planRig) {
 		t.Helper()
-		p := does[effect.PatchCondition](r, delivered)
+		p := performNext[effect.PatchCondition](r, delivered)
 		if p.NominatedNodeName != "n0" || p.Condition.Type != corev1.PodScheduled {
 			t.Fatalf("written %+v, want the condition and the name of the node", p)
 		}
 		r.see()
 		r.wait(time.Second)
 		r.commitAmend("evict-mark")
-		does[effect.Evict](r, delivered)
+		performNext[effect.Evict](r, delivered)
 		r.see()
 		r.wait(2 * r.limits.NominateAlone)
 		r.quiet("both are written")
@@ -118,7 +118,7 @@ func TestNominationIsOneWrite(t *testing.T) {
 		r := rig(t)
 		r.nominated(0, "v4")
 		r.wait(time.Second)
-		if n := does[effect.Nominate](r, delivered); n.NodeName != "n0" {
+		if n := performNext[effect.Nominate](r, delivered); n.NodeName != "n0" {
 			t.Fatalf("nominated %+v", n)
 		}
 	})
@@ -144,7 +144,7 @@ func TestStatusesThatBecomeMoot(t *testing.T) {
 		t.Fatalf("patch %+v (%d) is moot while the pod waits: %t", patch, op, moot)
 	}
 	r.commitAmend("evict-mark")
-	does[effect.Evict](r, delivered)
+	performNext[effect.Evict](r, delivered)
 	r.endPod(4)
 	r.seen()
 	if err := r.conclude(0, false); err != nil {
@@ -172,11 +172,11 @@ func TestStatusesThatBecomeMoot(t *testing.T) {
 func TestNothingIsMarkedForAPlanWhoseDryRunFails(t *testing.T) {
 	r := newPlanRig(t, 1)
 	plan := r.nominated(0, "v0", "v4")
-	does[effect.Nominate](r, delivered)
+	performNext[effect.Nominate](r, delivered)
 	r.see()
 	for range r.limits.EvictionTries {
-		does[effect.ReadPod](r, delivered)
-		answers(r, func(e effect.Evict) effect.Input {
+		performNext[effect.ReadPod](r, delivered)
+		answerNext(r, func(e effect.Evict) effect.Input {
 			return effect.Answered{Op: e.Op, Result: effect.Throttled, Problem: "no budget"}
 		})
 		r.quiet("a pause")
@@ -192,7 +192,7 @@ func TestNothingIsMarkedForAPlanWhoseDryRunFails(t *testing.T) {
 		t.Fatal("a victim was marked")
 	}
 	r.wait(r.limits.PlanPause)
-	does[effect.ReadPod](r, delivered) // it was not dropped: again
+	performNext[effect.ReadPod](r, delivered) // it was not dropped: again
 }
 
 // An eviction is refused after the mark: the mark is taken back, and the budget's document records what the call may
@@ -200,23 +200,23 @@ func TestNothingIsMarkedForAPlanWhoseDryRunFails(t *testing.T) {
 func TestRefusedEvictionGoesBack(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v0")
-	does[effect.Nominate](r, delivered)
+	performNext[effect.Nominate](r, delivered)
 	r.see()
-	does[effect.ReadPod](r, delivered)
-	does[effect.Evict](r, delivered)
+	performNext[effect.ReadPod](r, delivered)
+	performNext[effect.Evict](r, delivered)
 	r.commitAmend("evict-mark")
 	for n := range r.limits.EvictionTries {
 		if n > 0 {
 			r.wait(time.Second)
-			does[effect.ReadPod](r, delivered)
-			does[effect.Evict](r, delivered) // dry
+			performNext[effect.ReadPod](r, delivered)
+			performNext[effect.Evict](r, delivered) // dry
 		}
-		answers(r, func(e effect.Evict) effect.Input {
+		answerNext(r, func(e effect.Evict) effect.Input {
 			return effect.Answered{Op: e.Op, Result: effect.Refused, Problem: "webhook"}
 		})
 	}
 	r.wait(time.Second)
-	does[effect.ReadBudget](r, delivered)
+	performNext[effect.ReadBudget](r, delivered)
 	r.commitAmend("evict-failed")
 	if e, _ := r.victim("v0-uid"); e.State != 0 || e.Shard != "" {
 		t.Fatalf("the claim is %s by %q", e.State, e.Shard)
@@ -233,7 +233,7 @@ func TestRefusedEvictionGoesBack(t *testing.T) {
 func TestTakenOverEvictionNeverFails(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v4")
-	does[effect.Nominate](r, delivered)
+	performNext[effect.Nominate](r, delivered)
 	r.see()
 	r.commitAmend("evict-mark")
 	r.bootPlans(r.b)
@@ -242,10 +242,10 @@ func TestTakenOverEvictionNeverFails(t *testing.T) {
 	r.wait(2 * time.Second)
 	r.commitAmend("evict-take")
 	for range 2 * r.limits.EvictionTries {
-		does[effect.ReadPod](r, delivered)
+		performNext[effect.ReadPod](r, delivered)
 		for len(r.b.lines) > 0 {
 			if _, ok := r.b.lines[0].(effect.Evict); ok {
-				answers(r, func(e effect.Evict) effect.Input {
+				answerNext(r, func(e effect.Evict) effect.Input {
 					return effect.Answered{Op: e.Op, Result: effect.Refused, Problem: "no"}
 				})
 				continue
@@ -265,7 +265,7 @@ func TestAbortedPlanEvictsNoPod(t *testing.T) {
 	// A condition precedes the delete.
 	r.b.core.base.Enforces = func(_, rule string) bool { return rule != basis.RuleBudgets }
 	r.nominated(0, "v4")
-	does[effect.Nominate](r, delivered)
+	performNext[effect.Nominate](r, delivered)
 	r.see()
 	r.commitAmend("evict-mark")
 	r.seen()
@@ -273,13 +273,13 @@ func TestAbortedPlanEvictsNoPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.see()
-	answers(r, func(e effect.PatchCondition) effect.Input { return effect.Answered{Op: e.Op, Result: effect.Done} })
+	answerNext(r, func(e effect.PatchCondition) effect.Input { return effect.Answered{Op: e.Op, Result: effect.Done} })
 	r.commitAmend("evict-failed")
 	r.wait(2 * time.Second)
-	does[effect.Nominate](r, delivered) // cleared
+	performNext[effect.Nominate](r, delivered) // cleared
 	r.see()
 	r.wait(2 * time.Second)
-	does[effect.Amend](r, delivered)
+	performNext[effect.Amend](r, delivered)
 	if _, ok := r.victim("v4-uid"); ok {
 		t.Fatal("the claim is still there")
 	}
@@ -302,12 +302,12 @@ func TestBestEffortDeletes(t *testing.T) {
 	r.b.core.base.Enforces = func(_, rule string) bool { return rule != basis.RuleBudgets }
 	r.nominated(0, "v0")
 	r.commitAmend("evict-mark")
-	c := does[effect.PatchCondition](r, delivered).Condition
+	c := performNext[effect.PatchCondition](r, delivered).Condition
 	if c.Type != corev1.DisruptionTarget || c.Reason != corev1.PodReasonPreemptionByScheduler {
 		t.Fatalf("condition %+v", c)
 	}
 	done := func(e effect.Evict) effect.Input { return effect.Answered{Op: e.Op, Result: effect.Done} }
-	if e := answers(r, done); !e.Delete || e.DryRun {
+	if e := answerNext(r, done); !e.Delete || e.DryRun {
 		t.Fatalf("eviction %+v, want a deletion", e)
 	}
 }
@@ -316,17 +316,17 @@ func TestBestEffortDeletes(t *testing.T) {
 func TestOverdueHoldIsGivenUp(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v4")
-	does[effect.Nominate](r, delivered)
+	performNext[effect.Nominate](r, delivered)
 	r.see()
 	r.commitAmend("evict-mark")
-	does[effect.Evict](r, delivered)
+	performNext[effect.Evict](r, delivered)
 	grace := int64(3600)
 	r.api.changePod("v4-uid", func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = &grace; annotate("a", "b")(p) })
 	r.see()
 	r.wait(2 * r.limits.Overdue)
 	r.quiet("the victim has an hour to end")
 	r.wait(time.Hour)
-	does[effect.Amend](r, delivered)
+	performNext[effect.Amend](r, delivered)
 	if _, _, held := r.truth.Entry("p0-uid"); held {
 		t.Fatal("the hold is still there")
 	}

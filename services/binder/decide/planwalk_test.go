@@ -61,7 +61,7 @@ func (a *agent) victim(i int) (txns.NodeEntry, bool) {
 		return txns.NodeEntry{}, false
 	}
 	e := ledger.Entry{PodUID: uid, Namespace: "ns", Name: p.Name, PodRV: p.ResourceVersion}
-	if covered(uid) {
+	if hasBudget(uid) {
 		e.Budgets = []string{pdbUID}
 	}
 	return txns.NodeEntry{NodeUID: p.NodeName + "-uid", Entry: e}, true
@@ -297,7 +297,7 @@ func (w *planWorld) disturbPlans(b *member, pick choose) error {
 			i := pick(len(w.late))
 			e := w.late[i]
 			w.late = slices.Delete(w.late, i, i+1)
-			w.logf("late: %s", brief(e))
+			w.logf("late: %s", describe(e))
 			_, err := w.carryOutPlan(e)
 			return err
 		}

@@ -60,7 +60,7 @@ func (v *apiVersion) Requested(node string) (sum resources.Resources) {
 func (v *apiVersion) NodeByName(name string) (*state.Node, bool) { return v.Node(name + "-uid") }
 
 func (v *apiVersion) BudgetsOf(p *state.Pod, promises *replica.View) (out []txns.BudgetRoom) {
-	if v.budget.rv > 0 && covered(p.UID) {
+	if v.budget.rv > 0 && hasBudget(p.UID) {
 		out = append(out, v.budgetRoom(promises.Budgets().Of(pdbUID)))
 	}
 	n, _ := strconv.Atoi(p.Template.Labels["budgets"])
@@ -76,7 +76,7 @@ func (v *apiVersion) budgetRoom(doc ledger.BudgetDoc) txns.BudgetRoom {
 	r := txns.BudgetRoom{Doc: doc, Allowed: int32(v.budget.allowed)}
 	r.Count = &txns.BudgetCount{Desired: int32(v.budget.desired)}
 	for uid, p := range v.pods {
-		if covered(uid) && !p.Deleting {
+		if hasBudget(uid) && !p.Deleting {
 			r.Count.Healthy = append(r.Count.Healthy, uid)
 		}
 	}

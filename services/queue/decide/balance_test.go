@@ -25,10 +25,10 @@ type shardFleet struct {
 	shards []*worker
 	made   int
 	wanted [ledger.Partitions]string
-	// handing holds the partitions that are being handed over: released and not yet taken.
-	handing map[int32]string
-	moves   []balance.Move
-	placed  map[string]int
+	// released holds the partitions that are being handed over: released and not yet taken.
+	released map[int32]string
+	moves    []balance.Move
+	placed   map[string]int
 }
 
 // worker is one shard. If it works, it answers pace of its offers per second.
@@ -46,7 +46,7 @@ const fleetWindow = 4
 func newShardFleet(t failer, seed uint64, paces ...int) *shardFleet {
 	p := &shardFleet{
 		harness: newHarness(t), Rand: rand.New(rand.NewPCG(seed, 1)),
-		handing: map[int32]string{}, placed: map[string]int{},
+		released: map[int32]string{}, placed: map[string]int{},
 	}
 	p.after = p.carry
 	p.step(Decided{CaughtUp: true})
@@ -144,10 +144,10 @@ func (p *shardFleet) second() {
 func (p *shardFleet) handOver() {
 	p.t.Helper()
 	owners := p.owners
-	for part, to := range p.handing {
+	for part, to := range p.released {
 		owners[part] = to
 	}
-	clear(p.handing)
+	clear(p.released)
 	for part, wanted := range p.wanted {
 		to := wanted
 		if to == "" {
@@ -155,7 +155,7 @@ func (p *shardFleet) handOver() {
 		}
 		if owners[part] != to {
 			owners[part] = ""
-			p.handing[int32(part)] = to
+			p.released[int32(part)] = to
 		}
 	}
 	if owners == p.owners {
@@ -338,9 +338,9 @@ func TestBalanceWalk(t *testing.T) {
 	t.Log("one walk: go test ./decide -run TestBalanceWalk -args -balance-seed=N")
 	for seed := first; seed < first+walks; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			bearable(t, seed)
-			lasting(t, seed)
-			hanging(t, seed)
+			checkBearableLoad(t, seed)
+			checkLastingLoad(t, seed)
+			checkHangingShard(t, seed)
 		})
 	}
 }
@@ -354,7 +354,7 @@ func (p *shardFleet) arrive(shard string, mean float64) {
 	}
 }
 
-func bearable(t *testing.T, seed uint64) {
+func checkBearableLoad(t *testing.T, seed uint64) {
 	p := newShardFleet(t, seed, 5, 5, 5)
 	for range 30 { // half a minute each of some load up to three fifths
 		loads := []float64{3 * p.Float64(), 3 * p.Float64(), 3 * p.Float64()}
@@ -372,7 +372,7 @@ func bearable(t *testing.T, seed uint64) {
 	p.drain(time.Minute)
 }
 
-func lasting(t *testing.T, seed uint64) {
+func checkLastingLoad(t *testing.T, seed uint64) {
 	p := newShardFleet(t, seed, 5, 5, 5)
 	early, perPartition := 0, map[int32]int{}
 	for i := range 1200 {
@@ -403,7 +403,7 @@ func lasting(t *testing.T, seed uint64) {
 	p.drain(5 * time.Minute)
 }
 
-func hanging(t *testing.T, seed uint64) {
+func checkHangingShard(t *testing.T, seed uint64) {
 	const episodes = 20
 	p := newShardFleet(t, seed, 5, 5, 5)
 	for range episodes {

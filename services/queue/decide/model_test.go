@@ -21,11 +21,11 @@ import (
 // every question, and a list of everything that ever happened. It takes the core's inputs, and after each must agree
 // with the core about the pool of every pod and about every offer.
 type model struct {
-	cfg      Config
-	pods     map[string]*modelPod
-	unseen   map[string]*modelPod
-	live     map[string]*state.Pod
-	happened []waiting.Occurrence
+	cfg         Config
+	pods        map[string]*modelPod
+	unseen      map[string]*modelPod
+	live        map[string]*state.Pod
+	occurrences []waiting.Occurrence
 	// journalEnd returns the sequence and the revision up to which the core's journal has forgotten: the model does not
 	// specify how long the journal remembers. since is the position of the facts at the last reset.
 	journalEnd func() (uint64, int64)
@@ -220,7 +220,7 @@ func (m *model) ours(p *state.Pod) bool {
 
 func (m *model) reset(in FactsReset) {
 	m.facts, m.objects, m.since = in.Position, in.Objects, in.Position.Sequence
-	m.happened = slices.DeleteFunc(m.happened, func(o waiting.Occurrence) bool { return o.Revision == 0 })
+	m.occurrences = slices.DeleteFunc(m.occurrences, func(o waiting.Occurrence) bool { return o.Revision == 0 })
 	pods := byCreation(in.Pods)
 	for uid := range m.pods {
 		if !slices.ContainsFunc(pods, func(p *state.Pod) bool { return p.UID == uid }) {
@@ -359,7 +359,7 @@ func (m *model) changed(c rule.Change) {
 }
 
 func (m *model) occurred(o waiting.Occurrence) {
-	m.happened = append(m.happened, o)
+	m.occurrences = append(m.occurrences, o)
 	for plugin, h := range m.lastEvent {
 		if !o.Own && m.cfg.Profiles[ourScheduler].Listens(plugin, o.Change) {
 			m.lastEvent[plugin] = waiting.Point{Sequence: max(h.Sequence, o.Sequence), Revision: max(h.Revision, o.Revision)}
@@ -544,7 +544,7 @@ func (m *model) park(p *modelPod) {
 	m.toLane(p, rejectionKey(p.pod, p.plugins))
 	sequence, revision := m.journalEnd()
 	missed := p.factSequence < max(sequence, m.since) || p.ledgerRevision < revision
-	for _, o := range m.happened {
+	for _, o := range m.occurrences {
 		missed = missed || m.helps(o, p)
 	}
 	switch {

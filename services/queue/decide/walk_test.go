@@ -46,7 +46,7 @@ func TestWalk(t *testing.T) {
 			w.next()
 		}
 		w.finish()
-		for what, n := range w.did {
+		for what, n := range w.counts {
 			total[what] += n
 		}
 	}
@@ -83,7 +83,7 @@ type walk struct {
 	gates
 	// offers holds the offers that are not answered yet, by token.
 	offers map[string]given
-	did    map[string]int
+	counts map[string]int
 }
 
 // logs is the content of the logs.
@@ -100,8 +100,8 @@ type logs struct {
 
 // gates holds the pods whose gate a binder must remove, and all that were ever let go.
 type gates struct {
-	ungated []string
-	let     map[string]bool
+	ungated     []string
+	everUngated map[string]bool
 }
 
 // holders are the holders of the partitions, and the requested ones.
@@ -116,9 +116,9 @@ func newWalk(t *testing.T, seed uint64) *walk {
 	w := &walk{
 		t: t, seed: seed, Rand: rand.New(rand.NewPCG(seed, 1)),
 		now:  time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		live: map[string]bool{}, offers: map[string]given{}, did: map[string]int{},
+		live: map[string]bool{}, offers: map[string]given{}, counts: map[string]int{},
 	}
-	w.let = map[string]bool{}
+	w.everUngated = map[string]bool{}
 	w.revision, w.state, w.rejected = 1, state.New(), map[string]uint64{}
 	for i := range w.replicas {
 		w.replicas[i] = &replica{name: string(rune('a' + i))}
@@ -158,7 +158,7 @@ func (w *walk) restart(r *replica) {
 		}
 		from = m.decisions
 		w.step(r, Remembered{Memory: known})
-		w.did["remembered"]++
+		w.counts["remembered"]++
 	}
 	order := []func(){
 		func() { w.step(r, Decided{Decisions: slices.Clone(w.decisions[from:]), CaughtUp: true}) },
@@ -170,8 +170,8 @@ func (w *walk) restart(r *replica) {
 		do()
 	}
 	w.nothingMissed(r)
-	w.did["restarted"]++
-	w.did["parked again"] += r.core.backlog.pools.Parked.Len()
+	w.counts["restarted"]++
+	w.counts["parked again"] += r.core.backlog.pools.Parked.Len()
 }
 
 // readFacts gives a replica the facts: a state as of some sequence, and then the rest.
@@ -335,7 +335,7 @@ func (w *walk) want(moves []balance.Move) {
 		}
 		w.wanted[m.Partition] = m.To
 	}
-	w.did["moved"] += len(moves)
+	w.counts["moved"] += len(moves)
 	w.revision++
 	wanted := w.wanted
 	w.all(LedgerMoved{Revision: w.revision, Requested: &wanted})
@@ -385,16 +385,16 @@ func (w *walk) count(c Counted) {
 	for k, n := range c.Incoming {
 		switch k.Event {
 		case waiting.EventPopFromBackoff:
-			w.did["early"] += n
+			w.counts["early"] += n
 		case waiting.EventPodAdd, waiting.EventAttemptFailure, waiting.EventBackoffComplete,
 			waiting.EventOffer, waiting.EventTimeout, waiting.EventReset:
 		default:
-			w.did["woken"] += n
+			w.counts["woken"] += n
 		}
 	}
-	w.did["quarantined"] += c.Quarantined
-	w.did["expired"] += c.Expired
-	w.did["offered"] += c.Offered
+	w.counts["quarantined"] += c.Quarantined
+	w.counts["expired"] += c.Expired
+	w.counts["offered"] += c.Offered
 }
 
 func (w *walk) compare(r *replica, in Input) {

@@ -85,8 +85,8 @@ func (st *extenderScenario) answerConsults() {
 	}
 }
 
-// rest delivers and answers everything until nothing changes.
-func (st *extenderScenario) rest() {
+// runToEnd delivers and answers everything until nothing changes.
+func (st *extenderScenario) runToEnd() {
 	st.t.Helper()
 	for range 100 {
 		st.runUntilQuiet()
@@ -124,7 +124,7 @@ func TestExtendersChooseVictims(t *testing.T) {
 	if len(st.claims()) > 0 || st.s.commit != nil {
 		t.Fatalf("claims %v, in flight %+v before the extenders have been asked", st.claims(), st.s.commit)
 	}
-	st.rest()
+	st.runToEnd()
 	if node := st.heldOn(p); node != "n1" {
 		t.Fatalf("a place is held on %q, want n1: n0 is cheaper, but not left", node)
 	}
@@ -134,7 +134,7 @@ func TestExtendersChooseVictims(t *testing.T) {
 	}
 	st.mark(p)
 	st.deletePod("pod-v1")
-	st.rest()
+	st.runToEnd()
 	if d := st.last(); d.Kind != events.DecisionPlaced || d.NodeName != "n1" {
 		t.Errorf("%s on %q: %s; want it placed on n1", d.Kind, d.NodeName, d.Message)
 	}
@@ -175,7 +175,7 @@ func TestVictimsOfExtendersHaveToDo(t *testing.T) {
 			}
 			st.deliverAll()
 			p := st.pod("p", important(100), places(c.needs))
-			st.rest()
+			st.runToEnd()
 			if held := st.heldOn(p) == "n0"; held != c.does {
 				t.Fatalf("held: %v, want %v: %s", held, c.does, st.last().Message)
 			}
@@ -214,7 +214,7 @@ func TestDoubtedCandidatesComeLast(t *testing.T) {
 			return list, nil
 		}
 		p := st.pod("p", important(100))
-		st.rest()
+		st.runToEnd()
 		if node := st.heldOn(p); node != want {
 			t.Errorf("%d of 2 doubted: a place is held on %q, want %s", doubted, node, want)
 		}
@@ -226,7 +226,7 @@ func TestExtendersSpareEveryVictim(t *testing.T) {
 	st := newExtenderScenario(t, 2)
 	st.choose = func([]preempt.Candidate) ([]preempt.Candidate, error) { return nil, nil }
 	st.pod("p", important(100))
-	st.rest()
+	st.runToEnd()
 	const want = "0/2 nodes are available: 2 Insufficient cpu. preemption: no candidate node for preemption"
 	if d := st.last(); d.Kind != events.DecisionUnplaceable || d.Message != want ||
 		!slices.Contains(d.Plugins, placement.Extenders) {
@@ -240,7 +240,7 @@ func TestExtenderFailsAboutVictims(t *testing.T) {
 	st := newExtenderScenario(t, 1)
 	st.choose = func([]preempt.Candidate) ([]preempt.Candidate, error) { return nil, errors.New("out to lunch") }
 	st.pod("p", important(100))
-	st.rest()
+	st.runToEnd()
 	d := st.last()
 	if d.Kind != events.DecisionUnplaceable || d.RetryAfter == 0 ||
 		!strings.HasSuffix(d.Message, " preemption: out to lunch") {
@@ -272,7 +272,7 @@ func TestVictimsMoveWhileAnExtenderThinks(t *testing.T) {
 			return list, nil
 		}
 		p := st.pod("p", important(100))
-		st.rest()
+		st.runToEnd()
 		if nodes == 3 {
 			if d := st.last(); d.Kind != events.DecisionPlaced || d.NodeName != "n2" || len(st.claims()) > 0 {
 				t.Errorf("%s on %q, claims %v: want it placed on n2, which is free by now", d.Kind, d.NodeName, st.claims())
@@ -299,7 +299,7 @@ func TestNoPodGoesWhereAnExtenderRefuses(t *testing.T) {
 			return placement.Opinion{Rejected: true, Unresolvable: hopeless, Reasons: []string{"no licence"}}, nil
 		}
 		p := st.pod("p", important(100))
-		st.rest()
+		st.runToEnd()
 		if node := st.heldOn(p); node != "n0" {
 			t.Errorf("hopeless %v: a place is held on %q, want n0", hopeless, node)
 		}
@@ -315,11 +315,11 @@ func TestFilterRefusesTheHeldPlace(t *testing.T) {
 	gone := func(t *testing.T, opinion func(string) (placement.Opinion, error)) *extenderScenario {
 		st := newExtenderScenario(t, 1)
 		p := st.pod("p", important(100))
-		st.rest()
+		st.runToEnd()
 		st.opinion = opinion
 		st.mark(p)
 		st.deletePod("pod-v0")
-		st.rest()
+		st.runToEnd()
 		return st
 	}
 	t.Run("no", func(t *testing.T) {
@@ -342,7 +342,7 @@ func TestFilterRefusesTheHeldPlace(t *testing.T) {
 		before := len(st.about)
 		for range 3 {
 			st.step(st.s, step.Input{Beat: true})
-			st.rest()
+			st.runToEnd()
 		}
 		if len(st.about) != before+3 || st.last().Kind != events.DecisionNominated {
 			t.Fatalf("%d questions in 3 heartbeats, last %s: want one in each, and the place held",
@@ -350,7 +350,7 @@ func TestFilterRefusesTheHeldPlace(t *testing.T) {
 		}
 		out = false
 		st.step(st.s, step.Input{Beat: true})
-		st.rest()
+		st.runToEnd()
 		if d := st.last(); d.Kind != events.DecisionPlaced {
 			t.Errorf("%s %q, want it placed when the extender is back", d.Kind, d.Message)
 		}
@@ -360,7 +360,7 @@ func TestFilterRefusesTheHeldPlace(t *testing.T) {
 		for range 4 {
 			st.now = st.now.Add(time.Minute)
 			st.step(st.s, step.Input{Beat: true})
-			st.rest()
+			st.runToEnd()
 		}
 		if d := st.last(); d.Kind != events.DecisionWithdrawn || !strings.Contains(d.Message, "out to lunch") {
 			t.Errorf("%s %q, want the place given up", d.Kind, d.Message)
@@ -377,9 +377,9 @@ func TestPromisedRoomIsNotTakenByAPlanThatFailed(t *testing.T) {
 	st.running("stays", "n0", important(500))
 	st.deliverAll()
 	r := st.pod("r", important(1))
-	st.rest()
+	st.runToEnd()
 	p := st.pod("p", important(100))
-	st.rest()
+	st.runToEnd()
 	st.mark(p)
 	st.deletePod(v)
 	st.runUntilQuiet()
@@ -389,7 +389,7 @@ func TestPromisedRoomIsNotTakenByAPlanThatFailed(t *testing.T) {
 		t.Fatalf("questions %+v, want one about the place of p", about)
 	}
 	q := st.pod("q", important(50))
-	st.rest()
+	st.runToEnd()
 	if st.heldOn(p) != "n0" || st.heldOn(q) != "n0" {
 		t.Fatalf("places are held on %q for p and on %q for q, want both on n0", st.heldOn(p), st.heldOn(q))
 	}
@@ -397,13 +397,13 @@ func TestPromisedRoomIsNotTakenByAPlanThatFailed(t *testing.T) {
 	st.publish(st.pods[r])
 	st.runUntilQuiet()
 	st.step(st.s, step.Input{Beat: true})
-	st.rest()
+	st.runToEnd()
 	const want = "The place held for it on node n0 was given up: the room that is left there is promised to another pod."
 	if d := st.last(); d.Kind != events.DecisionWithdrawn || d.Pod.UID != q || d.Message != want {
 		t.Errorf("%s of %s: %q, want q's place given up: %q", d.Kind, d.Pod.Name, d.Message, want)
 	}
 	st.step(st.s, step.Input{Advice: []step.Advice{st.advised(about[0])}})
-	st.rest()
+	st.runToEnd()
 	if d := st.last(); d.Kind != events.DecisionPlaced || d.Pod.UID != p {
 		t.Errorf("%s of %s: %q, want p placed", d.Kind, d.Pod.Name, d.Message)
 	}
@@ -413,13 +413,13 @@ func TestPromisedRoomIsNotTakenByAPlanThatFailed(t *testing.T) {
 func TestHeldPlaceIsKeptWhereExtendersAreConsulted(t *testing.T) {
 	st := newExtenderScenario(t, 1)
 	p := st.pod("p", important(100))
-	st.rest()
+	st.runToEnd()
 	st.addNode("free", 1)
 	st.deliverAll()
 	for range 3 {
 		st.now = st.now.Add(2 * time.Second)
 		st.step(st.s, step.Input{Beat: true})
-		st.rest()
+		st.runToEnd()
 	}
 	if node := st.heldOn(p); node != "n0" {
 		t.Errorf("a place is held on %q, want n0: of the other node extenders have said nothing", node)

@@ -114,7 +114,7 @@ func TestPodWithMoreRulesThanATransactionHolds(t *testing.T) {
 			w.addPod("monster", ofApp("monster"), manyTerms(c.own, 0))
 			w.addPod("plain")
 			w.transactions()
-			w.beats(1)
+			w.heartbeats(1)
 			if n := len(w.reservations()); n != 1 {
 				t.Errorf("%d pods placed, want the plain one", n)
 			}
@@ -238,8 +238,8 @@ func TestFullRegistryIsReportedAndEmptied(t *testing.T) {
 	if n := newTerms(before, w.terms()); n != 0 {
 		t.Errorf("%d terms are registered for a pod that has been refused", n)
 	}
-	w.rest()
-	w.beats(2) // retire, then drop
+	w.passUnusedTime()
+	w.heartbeats(2) // retire, then drop
 	w.transactions()
 	if n := len(w.reservations()); n != 1 {
 		t.Errorf("%d pods placed after terms were dropped, want 1", n)

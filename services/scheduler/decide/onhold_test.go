@@ -11,9 +11,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/names"
 )
 
-// evenedOut returns a scenario in which a pod runs in zone a, on n0, and a place in zone b, on n1, is held for first,
+// heldSpread returns a scenario in which a pod runs in zone a, on n0, and a place in zone b, on n1, is held for first,
 // or is about to be. A second pod with the rule arrives: if first counts, it fits in zone a.
-func evenedOut(t *testing.T) (st *scenario, first, second string) {
+func heldSpread(t *testing.T) (st *scenario, first, second string) {
 	t.Helper()
 	st = newScenario(t, 1, 0, 1)
 	st.addNodeIn("n0", "a", 10)
@@ -48,7 +48,7 @@ func (st *scenario) evict(uid string) {
 // A pod that is staged for a place which is only held for it may not get it. A pod whose rule counted it is decided
 // again, and rejected with upstream's message.
 func TestWhoCountsAPodThatIsNominated(t *testing.T) {
-	st, first, second := evenedOut(t)
+	st, first, second := heldSpread(t)
 	st.drive(func() bool { return st.s.commit == nil && !st.s.more })
 	st.heldAt(first, "n1")
 	if at := st.reservedAt(second); len(at) > 0 {
@@ -67,7 +67,7 @@ func TestWhoCountsAPodThatIsNominated(t *testing.T) {
 
 // Once a pod whose place was held is bound, it counts for all rules.
 func TestWhoWaitsForAPodThatIsNominated(t *testing.T) {
-	st, first, second := evenedOut(t)
+	st, first, second := heldSpread(t)
 	st.drive(func() bool { return st.s.commit == nil && !st.s.more })
 	st.heldAt(first, "n1")
 	st.offerAgain(second)
@@ -88,7 +88,7 @@ func TestWhoWaitsForAPodThatIsNominated(t *testing.T) {
 
 // A held place is given up when its pod is deleted. A pod that waited for it is still rejected.
 func TestWhoWaitsForAPodThatIsNominatedInVain(t *testing.T) {
-	st, first, second := evenedOut(t)
+	st, first, second := heldSpread(t)
 	st.drive(func() bool { return st.s.commit == nil && !st.s.more })
 	st.heldAt(first, "n1")
 	st.deletePod(first)

@@ -29,8 +29,8 @@ type actor struct {
 	// those that the plugin allows to be bound.
 	reserved map[string]string
 	passed   map[string]bool
-	// did counts the acts, and what had ended in an undo or a bind.
-	did map[step.PluginAct]int
+	// actCounts counts the acts, and what had ended in an undo or a bind.
+	actCounts map[step.PluginAct]int
 }
 
 func newActingWorld(t *testing.T, seed uint64, shards int) *actor {
@@ -41,7 +41,7 @@ func newActingWorld(t *testing.T, seed uint64, shards int) *actor {
 	}}
 	x := &actor{
 		world: newWorldOf(t, seed, shards, cfg), reserved: map[string]string{}, passed: map[string]bool{},
-		did: map[step.PluginAct]int{},
+		actCounts: map[step.PluginAct]int{},
 	}
 	x.answer = func(step.PluginRequest) step.PluginResult { return step.PluginResult{} }
 	consult := countingPlugin(100)
@@ -66,7 +66,7 @@ func placeOf(p step.PluginRequest) string { return p.Pod.UID + "@" + p.Node }
 // act performs an act, after checking that it is allowed.
 func (x *actor) act(p step.PluginRequest) step.PluginResult {
 	x.t.Helper()
-	x.did[p.Act]++
+	x.actCounts[p.Act]++
 	cycle, a := cycleOf(p), x.answer(p)
 	a.ID, a.Act = p.ID, p.Act
 	on, open := x.reserved[cycle]
@@ -158,7 +158,7 @@ func TestPluginsThatActUnderConcurrency(t *testing.T) {
 		for range 12 {
 			x.settle()
 			x.bindOne()
-			x.beat()
+			x.heartbeat()
 		}
 		x.settle()
 		for cycle, place := range x.reserved {
@@ -167,7 +167,7 @@ func TestPluginsThatActUnderConcurrency(t *testing.T) {
 				t.Fatalf("seed %d: cycle %s has reserved %s for good", seed, cycle, place)
 			}
 		}
-		for act, n := range x.did {
+		for act, n := range x.actCounts {
 			total[act] += n
 		}
 	}
@@ -190,8 +190,8 @@ func (x *actor) randomSteps(steps int) {
 	}
 }
 
-// beat lets all shards handle the passing of time.
-func (w *world) beat() {
+// heartbeat lets all shards handle the passing of time.
+func (w *world) heartbeat() {
 	for _, s := range w.shards {
 		w.step(s, step.Input{Beat: true})
 	}
@@ -273,8 +273,8 @@ func TestPluginsRefuse(t *testing.T) {
 			if !broken && (len(d.Plugins) != 1 || d.Plugins[0] != "Actor") {
 				t.Errorf("plugins %v, want the one that said no", d.Plugins)
 			}
-			if left := x.reservations(); len(left) > 0 || x.did[step.ActUndo] > 0 {
-				t.Errorf("left %v, %d undone: want the plugins to have done that", left, x.did[step.ActUndo])
+			if left := x.reservations(); len(left) > 0 || x.actCounts[step.ActUndo] > 0 {
+				t.Errorf("left %v, %d undone: want the plugins to have done that", left, x.actCounts[step.ActUndo])
 			}
 		}
 	}
@@ -295,7 +295,7 @@ func TestSuccessorGivesPreparedPlaceUp(t *testing.T) {
 			successor = s
 		}
 	}
-	for x.did[step.ActReserve] == 0 || owner.commit != nil || x.reservations()["pod-p"] == "" {
+	for x.actCounts[step.ActReserve] == 0 || owner.commit != nil || x.reservations()["pod-p"] == "" {
 		x.deliver()
 	}
 	x.perform = func(p step.PluginRequest) step.PluginResult {
@@ -305,13 +305,13 @@ func TestSuccessorGivesPreparedPlaceUp(t *testing.T) {
 		return x.act(p)
 	}
 	x.takeOver("pod-p", successor)
-	owner.performs, x.did = nil, map[step.PluginAct]int{} // it is at ActPrepare for a long time
+	owner.performs, x.actCounts = nil, map[step.PluginAct]int{} // it is at ActPrepare for a long time
 	x.settle()
 	if left := x.reservations(); len(left) > 0 {
 		t.Errorf("%v, want the place given up", left)
 	}
-	if x.did[step.ActUndo] != 1 || len(x.reserved) > 0 {
-		t.Errorf("undone %d times, %v is reserved: want it taken back once", x.did[step.ActUndo], x.reserved)
+	if x.actCounts[step.ActUndo] != 1 || len(x.reserved) > 0 {
+		t.Errorf("undone %d times, %v is reserved: want it taken back once", x.actCounts[step.ActUndo], x.reserved)
 	}
 	if n := len(successor.decisions); n != 1 || successor.decisions[0].Kind != events.DecisionWithdrawn {
 		t.Errorf("%+v, want one that tells that the place was given up", successor.decisions)
@@ -336,16 +336,16 @@ func TestPluginsThatNeverEnd(t *testing.T) {
 	x.offer()
 	s := x.preparing()
 	s.performs = nil
-	x.beat()
+	x.heartbeat()
 	x.settle()
 	if len(x.reservations()) != 1 {
 		t.Fatal("the place is gone at once")
 	}
 	x.now = x.now.Add(txns.PreparedFor)
-	x.beat()
+	x.heartbeat()
 	x.settle()
-	if len(x.reservations()) != 0 || x.did[step.ActUndo] != 1 {
-		t.Errorf("left %v, undone %d times: want it given up and undone", x.reservations(), x.did[step.ActUndo])
+	if len(x.reservations()) != 0 || x.actCounts[step.ActUndo] != 1 {
+		t.Errorf("left %v, undone %d times: want it given up and undone", x.reservations(), x.actCounts[step.ActUndo])
 	}
 }
 
@@ -399,8 +399,8 @@ func TestPreparedPlaceIsTaken(t *testing.T) {
 	for len(s.performs) > 0 {
 		x.step(s, step.Input{Performed: []step.PluginResult{x.performNext(s)}})
 	}
-	if len(x.reserved) > 0 || x.did[step.ActUndo] != 1 {
-		t.Errorf("%v is reserved, undone %d times: want it undone", x.reserved, x.did[step.ActUndo])
+	if len(x.reserved) > 0 || x.actCounts[step.ActUndo] != 1 {
+		t.Errorf("%v is reserved, undone %d times: want it undone", x.reserved, x.actCounts[step.ActUndo])
 	}
 }
 

@@ -44,7 +44,7 @@ func TestDecisionsAreMadeAgain(t *testing.T) {
 	scenarios := map[string]func(*testing.T, uint64) *world{
 		"rules": func(t *testing.T, seed uint64) *world {
 			w := crossWorld(t, seed, nil)
-			w.comeToRest()
+			w.endFaults()
 			return w
 		},
 		"preemption": func(t *testing.T, seed uint64) *world {
@@ -83,7 +83,7 @@ func TestDecisionsAreMadeAgainFromWholePods(t *testing.T) {
 	const some = 5
 	for seed := *replicaFirst; seed < *replicaFirst+min(*replicaSeeds, some); seed++ {
 		w := crossWorld(t, seed, nil)
-		w.comeToRest()
+		w.endFaults()
 		plain := w.facts
 		w.facts = make([]events.SequencedFact, len(plain))
 		for i, f := range plain {

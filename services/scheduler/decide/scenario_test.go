@@ -150,7 +150,7 @@ func (st *scenario) wait(d time.Duration) {
 	st.step(st.s, step.Input{Beat: true})
 }
 
-func (st *scenario) noticed() (kinds []avoid.NoticeKind) {
+func (st *scenario) noticeKinds() (kinds []avoid.NoticeKind) {
 	for _, n := range st.s.notices {
 		kinds = append(kinds, n.What)
 	}

@@ -18,14 +18,14 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/avoid"
 )
 
-// takeBack reserves a node for a pod in another shard's name, and takes the reservation back like a binder of an
+// release reserves a node for a pod in another shard's name, and takes the reservation back like a binder of an
 // older version, which does not record the cause.
-func (st *scenario) takeBack(node, uid string, token ledger.Token) {
+func (st *scenario) release(node, uid string, token ledger.Token) {
 	st.t.Helper()
-	st.takeBackFor(node, uid, token, 0)
+	st.releaseFor(node, uid, token, 0)
 }
 
-func (st *scenario) takeBackFor(node, uid string, token ledger.Token, cause ledger.FenceCause) {
+func (st *scenario) releaseFor(node, uid string, token ledger.Token, cause ledger.FenceCause) {
 	st.t.Helper()
 	must := func(d ledger.NodeDoc, err error) ledger.NodeDoc {
 		if err != nil {
@@ -51,7 +51,7 @@ func (st *scenario) distrust(node string) {
 		name := fmt.Sprintf("%s-victim-%d", node, i)
 		st.addPod(name)
 		st.deliverFacts()
-		st.takeBack(node, "pod-"+name, ledger.Token(1000+i))
+		st.release(node, "pod-"+name, ledger.Token(1000+i))
 	}
 }
 
@@ -73,7 +73,7 @@ func (st *scenario) places(name string, options ...func(*corev1.Pod)) (node, mes
 func TestNodeWhereReservationsKeepFailingIsLeftAlone(t *testing.T) {
 	st := newScenario(t, 1, 4, 2)
 	st.distrust("n0")
-	if diff := cmp.Diff([]avoid.NoticeKind{avoid.Quarantined}, st.noticed()); diff != "" {
+	if diff := cmp.Diff([]avoid.NoticeKind{avoid.Quarantined}, st.noticeKinds()); diff != "" {
 		t.Fatalf("notices (-want +got):\n%s", diff)
 	}
 	for i := range 6 { // as many as the other nodes have room for
@@ -97,7 +97,7 @@ func TestNodeWhereReservationsKeepFailingIsLeftAlone(t *testing.T) {
 	if node, message := st.places("r"); node != "n0" {
 		t.Errorf("after the quarantine: %q, %s", node, message)
 	}
-	if diff := cmp.Diff([]avoid.NoticeKind{avoid.QuarantineEnded}, st.noticed()); diff != "" {
+	if diff := cmp.Diff([]avoid.NoticeKind{avoid.QuarantineEnded}, st.noticeKinds()); diff != "" {
 		t.Errorf("notices (-want +got):\n%s", diff)
 	}
 }
@@ -107,9 +107,9 @@ func TestQuarantineGetsLonger(t *testing.T) {
 	st := newScenario(t, 1, 4, 2)
 	st.distrust("n0")
 	st.wait(61 * time.Second)
-	st.noticed()
+	st.noticeKinds()
 	for i := range 12 {
-		st.takeBack("n0", fmt.Sprintf("pod-n0-victim-%d", i), ledger.Token(2000+i))
+		st.release("n0", fmt.Sprintf("pod-n0-victim-%d", i), ledger.Token(2000+i))
 	}
 	st.wait(61 * time.Second)
 	if n := st.s.core.AvoidedCounts()["quarantine"]; n != 1 {
@@ -147,9 +147,9 @@ func TestOddFailuresAreForgiven(t *testing.T) {
 				if i == 10 {
 					between(st)
 				}
-				st.takeBack("n0", "pod-"+pod, ledger.Token(1000+i))
+				st.release("n0", "pod-"+pod, ledger.Token(1000+i))
 			}
-			if got := st.noticed(); len(got) != 0 {
+			if got := st.noticeKinds(); len(got) != 0 {
 				t.Errorf("notices %v", got)
 			}
 		})
@@ -183,7 +183,7 @@ func TestFencesCountByWhatTheyAreAbout(t *testing.T) {
 				name := fmt.Sprint("p", i)
 				st.addPod(name, inNamespace(fmt.Sprint("ns-", i%c.namespaces)))
 				st.deliverFacts()
-				st.takeBackFor("n0", "pod-"+name, ledger.Token(1000+i), c.cause)
+				st.releaseFor("n0", "pod-"+name, ledger.Token(1000+i), c.cause)
 			}
 			if n := st.s.core.AvoidedCounts()["quarantine"]; (n == 1) != c.want {
 				t.Errorf("%d nodes in quarantine after 24 fences, want one: %v", n, c.want)
@@ -206,7 +206,7 @@ func TestRacesLostForEverAreDisagreements(t *testing.T) {
 			st.lose()
 		}
 	}
-	if diff := cmp.Diff([]avoid.NoticeKind{avoid.Quarantined}, st.noticed()); diff != "" {
+	if diff := cmp.Diff([]avoid.NoticeKind{avoid.Quarantined}, st.noticeKinds()); diff != "" {
 		t.Errorf("notices (-want +got):\n%s", diff)
 	}
 }
@@ -225,12 +225,12 @@ func TestQuarantineIsBounded(t *testing.T) {
 		avoid.Quarantined,
 		avoid.QuarantineRefused, avoid.QuarantineRefused, avoid.QuarantineRefused, avoid.QuarantineRefused,
 	}
-	if diff := cmp.Diff(want, st.noticed()); diff != "" {
+	if diff := cmp.Diff(want, st.noticeKinds()); diff != "" {
 		t.Errorf("notices (-want +got):\n%s", diff)
 	}
 	small := newScenario(t, 1, 3, 2)
 	small.distrust("n0")
-	if diff := cmp.Diff([]avoid.NoticeKind{avoid.QuarantineRefused}, small.noticed()); diff != "" {
+	if diff := cmp.Diff([]avoid.NoticeKind{avoid.QuarantineRefused}, small.noticeKinds()); diff != "" {
 		t.Errorf("notices in a cluster that can spare no node (-want +got):\n%s", diff)
 	}
 }
@@ -257,7 +257,7 @@ func TestReplacementAvoidsTheNode(t *testing.T) {
 	st := newScenario(t, 1, 2, 3)
 	node, _ := st.places("p", ownedBy("web"))
 	st.reject("pod-p0", node, "TopologyAffinityError")
-	if diff := cmp.Diff([]avoid.NoticeKind{avoid.Avoided}, st.noticed()); diff != "" {
+	if diff := cmp.Diff([]avoid.NoticeKind{avoid.Avoided}, st.noticeKinds()); diff != "" {
 		t.Errorf("notices (-want +got):\n%s", diff)
 	}
 	for i := range 3 { // as many as the other node has room for
@@ -307,7 +307,7 @@ func TestNodeWithLessRoomThanItSeemsIsLeftAlone(t *testing.T) {
 			st.bind("pod-resident", node)
 			st.reject("pod-p0", node, "OutOfcpu")
 			if n := st.s.core.AvoidedCounts()["doubt"]; n != 1 {
-				t.Fatalf("%d nodes doubted, want 1 (notices %v)", n, st.noticed())
+				t.Fatalf("%d nodes doubted, want 1 (notices %v)", n, st.noticeKinds())
 			}
 			for i := range 3 {
 				if got, _ := st.places(fmt.Sprintf("q%d-", i), ownedBy("db")); got == node || got == "" {
@@ -345,7 +345,7 @@ func TestOnlyOwnPlacementsTeach(t *testing.T) {
 			p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu", Message: "Pod was rejected: OutOfcpu"}
 			st.publish(p)
 			st.deliverAll()
-			if got := st.noticed(); len(got) != 0 || st.s.core.AvoidedCounts()["doubt"] != 0 {
+			if got := st.noticeKinds(); len(got) != 0 || st.s.core.AvoidedCounts()["doubt"] != 0 {
 				t.Errorf("notices %v", got)
 			}
 		})

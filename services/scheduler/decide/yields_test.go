@@ -32,8 +32,8 @@ func askedBackElsewhere(t *testing.T) (st *scenario, p, low string) {
 	return st, p, low
 }
 
-// yield takes a reservation back, as its binder does.
-func (st *scenario) yield(uid string) {
+// releaseReservation takes a reservation back, as its binder does.
+func (st *scenario) releaseReservation(uid string) {
 	st.t.Helper()
 	doc, e, ok := st.hold(uid)
 	if !ok {
@@ -63,7 +63,7 @@ func TestPlaceWaitsForReservationsElsewhere(t *testing.T) {
 	if _, hold, _ := st.hold(p); hold.State != ledger.Held {
 		t.Fatalf("%+v while the reservation stands", hold)
 	}
-	st.yield(low)
+	st.releaseReservation(low)
 	st.runUntilQuiet()
 	if _, hold, _ := st.hold(p); hold.State != ledger.Committed {
 		t.Errorf("%+v after the reservation has gone, decisions %v", hold, st.kinds())
@@ -80,7 +80,7 @@ func TestSuccessorWaitsForReservationsElsewhere(t *testing.T) {
 	if _, hold, _ := st.hold(p); hold.State != ledger.Held || st.s.core.HeldPlaces() != 1 {
 		t.Fatalf("%+v, and the heir looks after %d holds", hold, st.s.core.HeldPlaces())
 	}
-	st.yield(low)
+	st.releaseReservation(low)
 	st.runUntilQuiet()
 	if _, hold, _ := st.hold(p); hold.State != ledger.Committed {
 		t.Errorf("%+v after the reservation has gone", hold)

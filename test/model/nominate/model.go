@@ -123,7 +123,7 @@ func (m *model) broken(w *world) string {
 			return fmt.Sprintf("%s may run, and %s, which it excludes, still does", spec.name, m.names(there))
 		}
 		if e := w.entries[p]; e.state == held && w.pods[p].pending() {
-			if why := m.wasted(w, p, e.victims, &victimOf); why != "" {
+			if why := m.wastedEviction(w, p, e.victims, &victimOf); why != "" {
 				return why
 			}
 		}
@@ -135,9 +135,9 @@ func (m *model) broken(w *world) string {
 	return ""
 }
 
-// wasted describes a violation if a victim of a Held pod also belongs to another pod, or was evicted although the
-// Held pod cannot use the place any more.
-func (m *model) wasted(w *world, p int, victims uint8, victimOf *[maxPods]string) string {
+// wastedEviction describes a violation if a victim of a Held pod also belongs to another pod, or was evicted although
+// the Held pod cannot use the place any more.
+func (m *model) wastedEviction(w *world, p int, victims uint8, victimOf *[maxPods]string) string {
 	for q := range m.pods {
 		if victims>>q&1 == 0 || w.pods[q].gone && !w.pods[q].terminating {
 			continue

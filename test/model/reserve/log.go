@@ -54,9 +54,9 @@ func (m *model) write(w *world, r record) {
 	w.log.len++
 }
 
-// happened is a new version of a pod: the API server has it, and the queue writes it down if
+// newVersion is a new version of a pod: the API server has it, and the queue writes it down if
 // there is one. (That the queue is behind is no different from its readers being behind.)
-func (m *model) happened(w *world, p int) {
+func (m *model) newVersion(w *world, p int) {
 	w.rev++
 	w.pods[p].rv = w.rev
 	w.pods[p].asked = 0

@@ -117,9 +117,9 @@ func TestATakenPortIsTriedAgain(t *testing.T) {
 				return nil
 			},
 		})
-		return errors.Join(err, errEnough)
+		return errors.Join(err, errTestDone)
 	})
-	if !errors.Is(err, errEnough) || tries != 3 || len(state.Processes) != 1 {
+	if !errors.Is(err, errTestDone) || tries != 3 || len(state.Processes) != 1 {
 		t.Errorf("after %d tries: %v, %+v\n%s", tries, err, state, output)
 	}
 }
@@ -145,7 +145,7 @@ func TestStopIsContentWithNothing(t *testing.T) {
 	}
 }
 
-var errEnough = errors.New("the test has seen enough")
+var errTestDone = errors.New("the test has seen enough")
 
 // ignoreExit drops the status of a program whose input was closed.
 func ignoreExit(err error) error {

@@ -30,7 +30,7 @@ func run(files map[string]file, arch, version string) (string, error) {
 		return "", err
 	}
 	defer func() { _ = os.RemoveAll(root) }() // a temporary folder
-	if err := lay(root, files); err != nil {
+	if err := writeFiles(root, files); err != nil {
 		return "", err
 	}
 	output, err := inside(root, "version")
@@ -48,8 +48,8 @@ func run(files map[string]file, arch, version string) (string, error) {
 	return output, nil
 }
 
-// lay writes the files, readable by all users: the program's user is not the one that writes them.
-func lay(root string, files map[string]file) error {
+// writeFiles writes the files, readable by all users: the program's user is not the one that writes them.
+func writeFiles(root string, files map[string]file) error {
 	if err := os.Chmod(root, 0o755); err != nil {
 		return err
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
-// keeper runs a service and starts it again when it has ended, as Kubernetes would.
-type keeper struct {
+// supervisor runs a service and starts it again when it has ended, as Kubernetes would.
+type supervisor struct {
 	cfg      harness.RunConfig
 	programs harness.Programs
 	stopped  chan struct{}
@@ -35,7 +35,7 @@ type keeper struct {
 }
 
 // run watches over the process until stop.
-func (k *keeper) run() {
+func (k *supervisor) run() {
 	defer close(k.done)
 	k.mu.Lock()
 	k.mu.wasReady = true
@@ -52,7 +52,7 @@ func (k *keeper) run() {
 	}
 }
 
-func (k *keeper) look() {
+func (k *supervisor) look() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.mu.running == nil {
@@ -84,13 +84,13 @@ func (k *keeper) look() {
 
 // endedByReplacedStore reports whether the process's last message is that the ledger's store is not the one that it
 // knew.
-func (k *keeper) endedByReplacedStore() bool {
+func (k *supervisor) endedByReplacedStore() bool {
 	tail := strings.TrimSpace(k.mu.running.Tail())
 	return strings.Contains(tail[strings.LastIndex(tail, "\n")+1:], "ledger: the store ")
 }
 
 // kill ends the process at once; the fault's end lets it be started again.
-func (k *keeper) kill() (repair func() error) {
+func (k *supervisor) kill() (repair func() error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.mu.kills++
@@ -102,7 +102,7 @@ func (k *keeper) kill() (repair func() error) {
 	return k.release
 }
 
-func (k *keeper) release() error {
+func (k *supervisor) release() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.mu.held = false
@@ -110,7 +110,7 @@ func (k *keeper) release() error {
 }
 
 // pause stops the process where it is.
-func (k *keeper) pause() (repair func() error, err error) {
+func (k *supervisor) pause() (repair func() error, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	paused := k.mu.running
@@ -123,8 +123,8 @@ func (k *keeper) pause() (repair func() error, err error) {
 	}, paused.Signal(syscall.SIGSTOP)
 }
 
-// stop ends the keeper, then the process.
-func (k *keeper) stop(ctx context.Context) error {
+// stop ends the supervisor, then the process.
+func (k *supervisor) stop(ctx context.Context) error {
 	close(k.stopped)
 	<-k.done
 	if k.mu.running == nil {
