@@ -74,7 +74,7 @@ func (b *bench) steps() map[string]step {
 		"create events.events.k8s.io":                  {"there is an event about a pod that was placed", b.writesEvents},
 		"patch events.events.k8s.io":                   {"events about the same become a series", b.retriesPods},
 		"create pods/eviction":                         {"an important pod gets a place", b.preempts},
-		"get poddisruptionbudgets.policy":              {"a claim is given up when every eviction was refused", b.dropsClaims},
+		"get poddisruptionbudgets.policy":              {"a claim is given up when every eviction was refused", b.givesUp},
 		"delete pods":                                  {"a pod gets a place past a budget", b.preemptsPastBudget},
 		"get persistentvolumes":                        {"a claim gets a volume", b.bindsVolumes},
 		"patch persistentvolumes":                      {"a claim gets a volume", b.bindsVolumes},
@@ -302,9 +302,9 @@ func (r run) deny(resource, allowed string, try func(context.Context) error) {
 	})
 }
 
-// dropsClaims: evictions of a pod with a budget are refused although their rehearsals are not. What
+// givesUp: evictions of a pod with a budget are refused although their rehearsals are not. What
 // was sent may have taken from the budget, so it is read before the claim is given up.
-func (b *bench) dropsClaims(r run) error {
+func (b *bench) givesUp(r run) error {
 	r.fill()
 	r.budget(0, 2)
 	r.deny("pods/eviction", rehearsals, func(ctx context.Context) error {
