@@ -128,7 +128,7 @@ func TestRulesOfOneNamespaceHaveAShare(t *testing.T) {
 	zone := func(int) string { return corev1.LabelTopologyZone }
 	for _, tt := range []struct {
 		name, point, strategy string
-		evil                  func(int, *corev1.Pod)
+		costly                func(int, *corev1.Pod)
 		honest                []state.APIObject
 	}{
 		{"terms", "deschedule", apart, terms(maxRules, corev1.LabelTopologyZone), []state.APIObject{
@@ -141,7 +141,7 @@ func TestRulesOfOneNamespaceHaveAShare(t *testing.T) {
 			distinctPods(6, "web", "n0000", constraints(1, zone))},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			objects := slices.Concat(inZones(4), distinctPods(120, "evil", "n0000", tt.evil), tt.honest)
+			objects := slices.Concat(inZones(4), distinctPods(120, "evil", "n0000", tt.costly), tt.honest)
 			for i := range 200 {
 				objects = append(objects, pod(fmt.Sprintf("other%d/p", i), "n0002"))
 			}
@@ -165,7 +165,7 @@ func TestPodsWithManyRulesStay(t *testing.T) {
 		"or too long an owner's UID"
 	for _, tt := range []struct {
 		name, point, strategy string
-		evil                  func(int, *corev1.Pod)
+		costly                func(int, *corev1.Pod)
 	}{
 		{"terms", "deschedule", apart, terms(maxRules+1, corev1.LabelHostname)},
 		{"constraints", "balance", spreadOut, constraints(maxRules+1, func(int) string { return corev1.LabelHostname })},
@@ -174,7 +174,7 @@ func TestPodsWithManyRulesStay(t *testing.T) {
 		{"an owner's UID", "balance", duplicates, ownedAtLength(maxOwnerUID + 1)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			objects := slices.Concat(inZones(4), distinctPods(6, "evil", "n0000", tt.evil))
+			objects := slices.Concat(inZones(4), distinctPods(6, "evil", "n0000", tt.costly))
 			accepted, out := Collect(Input{
 				Cluster: statetest.Snapshot(t, objects...), Policy: profileOf(t, tt.point, "", tt.strategy), Now: now,
 			})
@@ -225,7 +225,7 @@ func BenchmarkRulesOfOneNamespace(b *testing.B) {
 	}
 	for _, bb := range []struct {
 		name, point, strategy string
-		evil                  func(int, *corev1.Pod)
+		costly                func(int, *corev1.Pod)
 	}{
 		{"terms", "deschedule", apart, terms(64, corev1.LabelTopologyZone)},
 		{"terms-matching", "deschedule", apart, matching},
@@ -236,7 +236,7 @@ func BenchmarkRulesOfOneNamespace(b *testing.B) {
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			in := Input{
-				Cluster: statetest.Snapshot(b, slices.Concat(inZones(nodes), distinctPods(pods, "evil", "n0000", bb.evil))...),
+				Cluster: statetest.Snapshot(b, slices.Concat(inZones(nodes), distinctPods(pods, "evil", "n0000", bb.costly))...),
 				Policy:  profileOf(b, bb.point, "", bb.strategy), Now: now,
 			}
 			b.ReportAllocs()

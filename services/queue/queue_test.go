@@ -290,7 +290,7 @@ func TestPodsAreOfferedInOrder(t *testing.T) {
 	w.eventually("p2 is parked", func() bool { return w.pool(q, "p2") == "parked" })
 }
 
-func TestTheLogStandsForTheCluster(t *testing.T) {
+func TestTheLogRepresentsTheCluster(t *testing.T) {
 	w := newWorld(t)
 	w.api.Set(node("n1"))
 	w.api.Set(pod("a", 0))
@@ -326,18 +326,18 @@ func TestTheLogStandsForTheCluster(t *testing.T) {
 	w.start("queue-b")
 	w.eventually("the second epoch has ended", func() bool { return w.epoch() > first && w.progress() > 0 })
 	_, facts = w.replay()
-	var said []string
+	var logged []string
 	for _, f := range facts[before:] {
 		if f.Op == events.OpUpsert || f.Op == events.OpDelete {
-			said = append(said, f.Op.String()+" "+f.Name)
+			logged = append(logged, f.Op.String()+" "+f.Name)
 		}
 		if f.Epoch != w.epoch() {
 			t.Fatalf("fact %d is of epoch %d", f.Sequence, f.Epoch)
 		}
 	}
-	slices.Sort(said)
-	if want := []string{"delete n1", "upsert b", "upsert c"}; !slices.Equal(said, want) {
-		t.Fatalf("the new leader said %v, want %v", said, want)
+	slices.Sort(logged)
+	if want := []string{"delete n1", "upsert b", "upsert c"}; !slices.Equal(logged, want) {
+		t.Fatalf("the new leader said %v, want %v", logged, want)
 	}
 }
 

@@ -28,7 +28,7 @@ func TestConvergence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	moved, restless := 0, 0
+	moved, unsettled := 0, 0
 	for i := range uint64(*worlds) {
 		w, err := deschedulingtest.Unbalanced(first + i)
 		if err != nil {
@@ -42,7 +42,7 @@ func TestConvergence(t *testing.T) {
 				first+i, before, w.Imbalance(), w.Unplaced())
 		}
 		if cycles == patience {
-			restless++
+			unsettled++
 			t.Errorf("seed %d: %s does not come to rest", first+i, w.Strategy)
 		}
 		for _, p := range w.Pods {
@@ -52,7 +52,7 @@ func TestConvergence(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d clusters, %d moves, %d never at rest", *worlds, moved, restless)
+	t.Logf("%d clusters, %d moves, %d never at rest", *worlds, moved, unsettled)
 	if moved < *worlds {
 		t.Errorf("%d moves in %d clusters: nothing was unbalanced", moved, *worlds)
 	}

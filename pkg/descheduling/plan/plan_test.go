@@ -246,7 +246,7 @@ func TestPauses(t *testing.T) {
 	)
 	for _, tt := range []struct {
 		name    string
-		story   pastDecisions
+		past    pastDecisions
 		objects []state.APIObject
 		want    string
 	}{
@@ -270,7 +270,7 @@ func TestPauses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			objects := append(tt.objects, node("a", tainted(corev1.TaintEffectNoSchedule)), node("b"), pod("x-a-0", "a", "x"))
 			in := input(t, policyOf(t, "", "", leaveTaints), objects...)
-			in.History = tt.story.history()
+			in.History = tt.past.history()
 			expect(t, in, tt.want)
 			in.History = in.History.Clone()
 			expect(t, in, tt.want)

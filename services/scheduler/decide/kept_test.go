@@ -170,9 +170,9 @@ func TestPlaceIsKeptWithinTheNamespace(t *testing.T) {
 	st := newScenario(t, 1, 2, 1)
 	st.mustKeep(st.running("v", "n0", ownedBy("web"), important(1000)), "n1")
 	st.runUntilQuiet()
-	stranger := st.pod("stranger", ownedBy("web"), inNamespace("another"), important(-5))
+	foreignPod := st.pod("stranger", ownedBy("web"), inNamespace("another"), important(-5))
 	st.runUntilQuiet()
-	if node := st.reservedOn(stranger); node != "" {
+	if node := st.reservedOn(foreignPod); node != "" {
 		t.Fatalf("a pod of another namespace has the place on %s", node)
 	}
 	r := st.pod("r", ownedBy("web"), important(1000))

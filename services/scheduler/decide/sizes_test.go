@@ -56,8 +56,8 @@ func (w *world) addPlainPods(n int) {
 // In one transaction with small pods, a pod whose reservation no document has room for fails alone, with a message.
 func TestHugePodFailsAlone(t *testing.T) {
 	for name, c := range map[string]struct {
-		huge func(w *world) func(*corev1.Pod)
-		says string
+		huge    func(w *world) func(*corev1.Pod)
+		message string
 	}{
 		"host ports":        {func(*world) func(*corev1.Pod) { return withPorts(1, 9000) }, "9000 host ports"},
 		"claims to volumes": {func(w *world) func(*corev1.Pod) { return w.withClaims(250) }, "250 volume claims"},
@@ -76,8 +76,8 @@ func TestHugePodFailsAlone(t *testing.T) {
 				t.Fatalf("%d of 20 pods that need little are reserved; told: %q", got, failures)
 			}
 			message := failures["p10-huge"]
-			if !strings.Contains(message, c.says) || !strings.Contains(message, fmt.Sprint(ledger.MaxEntryBytes)) {
-				t.Errorf("the huge pod is told %q, want %q and the limit", message, c.says)
+			if !strings.Contains(message, c.message) || !strings.Contains(message, fmt.Sprint(ledger.MaxEntryBytes)) {
+				t.Errorf("the huge pod is told %q, want %q and the limit", message, c.message)
 			}
 		})
 	}
