@@ -221,22 +221,19 @@ func TestCheckClaimsFinds(t *testing.T) {
 			e.State, e.PodRV, e.Plan = ledger.Committed, rv, ""
 		})
 	}
-	successor := sampletest.Reservation("z", ledger.Held, 9)
-	successor.Plan, successor.Priority = ledger.PlanID(1, false), 5
+	next := sampletest.Reservation("z", ledger.Held, 9)
+	next.Plan, next.Priority = ledger.PlanID(1, false), 5
 	for name, c := range map[string]struct {
 		after ledger.NodeDoc
 		want  string
 	}{
-		"an eviction forgotten":      {evicted(59), "S5"},
-		"an eviction's victim gone":  {evicted(60), ""},
-		"an unsent claim dropped":    {with(func(n *ledger.NodeDoc) { n.Entries = slices.Delete(n.Entries, 1, 2) }), ""},
-		"a claim that changed hands": {with(func(n *ledger.NodeDoc) { n.Entries[1].Plan = "other" }), "S5"},
-		"a claim born Evicting":      {with(func(n *ledger.NodeDoc) { n.Entries = append(n.Entries, born) }), "S9"},
-		"displaced by its equal":     {with(func(n *ledger.NodeDoc) { n.Entries[0] = successor }), "S10"},
-		"displaced by a higher one": {with(func(n *ledger.NodeDoc) {
-			n.Entries[0] = successor
-			n.Entries[0].Priority = 6
-		}), ""},
+		"an eviction forgotten":       {evicted(59), "S5"},
+		"an eviction's victim gone":   {evicted(60), ""},
+		"an unsent claim dropped":     {with(func(n *ledger.NodeDoc) { n.Entries = slices.Delete(n.Entries, 1, 2) }), ""},
+		"a claim that changed hands":  {with(func(n *ledger.NodeDoc) { n.Entries[1].Plan = "other" }), "S5"},
+		"a claim born Evicting":       {with(func(n *ledger.NodeDoc) { n.Entries = append(n.Entries, born) }), "S9"},
+		"displaced by its equal":      {with(func(n *ledger.NodeDoc) { n.Entries[0] = next }), "S10"},
+		"displaced by a higher one":   {with(func(n *ledger.NodeDoc) { n.Entries[0] = next; n.Entries[0].Priority = 6 }), ""},
 		"promoted from a later look":  {promoted(120), ""},
 		"promoted from an older look": {promoted(99), "S4"},
 	} {
