@@ -14,7 +14,7 @@ import (
 	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 )
 
-// start is when these stories begin.
+// start is when these scenarios begin.
 var start = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 func at(minutes int) time.Time { return start.Add(time.Duration(minutes) * time.Minute) }
@@ -28,7 +28,7 @@ func decision(kind events.DecisionKind, pod string) events.Decision {
 func wantFound(t *testing.T, r Report, want map[Rule]int) {
 	t.Helper()
 	for _, rule := range Rules {
-		if _, told := want[rule]; !told {
+		if _, listed := want[rule]; !listed {
 			want[rule] = 0
 		}
 	}
@@ -101,7 +101,7 @@ func TestBindsRejected(t *testing.T) {
 	wantFound(t, w.Findings(at(3), nil, nil), map[Rule]int{BindsRejected: 1})
 }
 
-// A fence that is refused is found at once, as long as it is told of again, and until it ends.
+// A fence that is refused is found at once, as long as it is reported again, and until it ends.
 func TestFenceRefused(t *testing.T) {
 	w := NewWatch()
 	refused := decision(events.DecisionFenceRefused, "cart")

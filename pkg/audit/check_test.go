@@ -13,8 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 )
 
-// now returns the state at the end of a story, as `berth check` reads it.
-func (s *story) now() CurrentState {
+// now returns the state at the end of a scenario, as `berth check` reads it.
+func (s *scenario) now() CurrentState {
 	s.Helper()
 	var in CurrentState
 	for _, n := range s.nodes {
@@ -32,7 +32,7 @@ func (s *story) now() CurrentState {
 	return in
 }
 
-func (s *story) check(in CurrentState, want ...string) *CheckReport {
+func (s *scenario) check(in CurrentState, want ...string) *CheckReport {
 	s.Helper()
 	report := Check(in)
 	var got []string
@@ -130,7 +130,7 @@ func TestCheckOfBadStates(t *testing.T) {
 }
 
 func TestCheckOfVictimsAndBudgets(t *testing.T) {
-	state := func(allowed int32, doc *ledger.BudgetDoc, marks ...string) (*story, CurrentState) {
+	state := func(allowed int32, doc *ledger.BudgetDoc, marks ...string) (*scenario, CurrentState) {
 		s := crowded(t, allowed)
 		s.nominate("v")
 		s.marks(marks...)

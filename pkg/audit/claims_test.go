@@ -13,7 +13,7 @@ import (
 )
 
 // volumeClaim creates a claim for one pod.
-func (s *story) volumeClaim(name, volume string) *corev1.PersistentVolumeClaim {
+func (s *scenario) volumeClaim(name, volume string) *corev1.PersistentVolumeClaim {
 	c := &corev1.PersistentVolumeClaim{}
 	c.Namespace, c.Name, c.UID = "d", name, types.UID(name+"-uid")
 	c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
@@ -23,7 +23,7 @@ func (s *story) volumeClaim(name, volume string) *corev1.PersistentVolumeClaim {
 }
 
 // volume creates a volume that is restricted to one node.
-func (s *story) volume(name, host string) *corev1.PersistentVolume {
+func (s *scenario) volume(name, host string) *corev1.PersistentVolume {
 	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + "-uid")}}
 	v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
@@ -35,7 +35,7 @@ func (s *story) volume(name, host string) *corev1.PersistentVolume {
 }
 
 // deviceClaim writes the next version of a claim that has devices, reserved for pods.
-func (s *story) deviceClaim(name string, devices []string, pods ...string) *resourcev1.ResourceClaim {
+func (s *scenario) deviceClaim(name string, devices []string, pods ...string) *resourcev1.ResourceClaim {
 	c := &resourcev1.ResourceClaim{}
 	c.Namespace, c.Name, c.UID = "d", name, types.UID(name+"-uid")
 	if len(devices) > 0 {
@@ -62,7 +62,7 @@ func withVolume(claim string) func(*corev1.Pod) {
 }
 
 func TestClaimsForOnePod(t *testing.T) {
-	begin := func(t *testing.T) *story {
+	begin := func(t *testing.T) *scenario {
 		s := begin(t).node("n", "4", nil).node("m", "4", nil)
 		s.volumeClaim("c", "")
 		s.pod("a", "1m", withVolume("c")).pod("b", "1m", withVolume("c")).place("n", "a")
@@ -99,7 +99,7 @@ func TestVolumesOfOtherNodes(t *testing.T) {
 }
 
 func TestDevicesInClaims(t *testing.T) {
-	begin := func(t *testing.T) *story {
+	begin := func(t *testing.T) *scenario {
 		s := begin(t).node("n", "4", nil).pod("a", "1m").pod("b", "1m").place("n", "a", "b")
 		s.deviceClaim("x", []string{"0", "1"}, "a")
 		s.bind("a", "n")

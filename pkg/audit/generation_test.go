@@ -10,7 +10,7 @@ import (
 )
 
 // generation writes the ledger's generation, with the floor at the newest resourceVersion.
-func (s *story) generation(number uint64, open bool) {
+func (s *scenario) generation(number uint64, open bool) {
 	s.Helper()
 	s.revision++
 	floor := ledger.Floor{HW: map[string]uint64{ledger.KindPod: s.rv, ledger.KindNode: s.rv}}
@@ -23,7 +23,7 @@ func (s *story) generation(number uint64, open bool) {
 }
 
 // clear deletes the document of a node.
-func (s *story) clear(node string) {
+func (s *scenario) clear(node string) {
 	s.key(recording.LedgerEvent{Key: ledger.KeyNode(node + "-uid"), Deleted: true})
 	s.docs[node] = ledger.NodeDoc{NodeUID: node + "-uid", NodeName: node}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // keep runs T12 on two documents at once: a place on m for the replacement of a pod on n.
-func (s *story) keep(victim string, claimed bool) {
+func (s *scenario) keep(victim string, claimed bool) {
 	s.Helper()
 	place := ledger.Entry{
 		PodUID: victim + "-uid", Namespace: "d", Name: victim, Role: ledger.RoleMove, Token: 7, Plan: planID,
@@ -23,7 +23,7 @@ func (s *story) keep(victim string, claimed bool) {
 }
 
 func TestMoves(t *testing.T) {
-	ofTwo := func(t *testing.T) *story {
+	ofTwo := func(t *testing.T) *scenario {
 		s := begin(t).node("n", "2", nil).node("m", "2", nil).pod("w", "1").pod("r", "1")
 		s.foreign("w", "n")
 		return s

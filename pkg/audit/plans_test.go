@@ -17,9 +17,9 @@ const (
 	pdbUID = "pdb-uid"
 )
 
-// crowded returns a story of a node on which v and w run, v under a budget that allows allowed disruptions, while p
+// crowded returns a scenario of a node on which v and w run, v under a budget that allows allowed disruptions, while p
 // is pending.
-func crowded(t *testing.T, allowed int32) *story {
+func crowded(t *testing.T, allowed int32) *scenario {
 	s := begin(t).node("n", "2", nil).pod("v", "1").pod("w", "1").pod("p", "2")
 	s.foreign("v", "n")
 	s.foreign("w", "n")
@@ -27,7 +27,7 @@ func crowded(t *testing.T, allowed int32) *story {
 	return s
 }
 
-func (s *story) pdb(allowed int32) {
+func (s *scenario) pdb(allowed int32) {
 	b := &recording.Budget{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "pdb", UID: pdbUID}}
 	b.Status.DisruptionsAllowed = allowed
 	s.happens(recording.Object{Kind: recording.KindBudget, UID: pdbUID, Budget: b})
@@ -42,10 +42,10 @@ func claimOn(pod, plan string) ledger.Entry {
 }
 
 // nominate runs T2: p is held on n, and the victims are claimed; v from its budget too.
-func (s *story) nominate(victims ...string) { s.nominateAt(0, victims...) }
+func (s *scenario) nominate(victims ...string) { s.nominateAt(0, victims...) }
 
 // nominateAt is nominate with the budget's high-water mark.
-func (s *story) nominateAt(hw uint64, victims ...string) {
+func (s *scenario) nominateAt(hw uint64, victims ...string) {
 	hold := s.entry("p")
 	hold.State, hold.Plan, hold.SchedulerName, hold.Priority = ledger.Held, planID, "berth", 10
 	s.edit("n", func(d *ledger.NodeDoc) {
@@ -60,7 +60,7 @@ func (s *story) nominateAt(hw uint64, victims ...string) {
 }
 
 // budget writes the budget's document in the preceding transaction.
-func (s *story) budget(hw uint64, claimed ...string) {
+func (s *scenario) budget(hw uint64, claimed ...string) {
 	doc := ledger.BudgetDoc{UID: pdbUID, Namespace: "d", Name: "pdb", HW: map[string]uint64{ledger.KindBudget: hw}}
 	for _, v := range claimed {
 		doc.Claims = append(doc.Claims, ledger.BudgetClaim{
@@ -74,14 +74,14 @@ func (s *story) budget(hw uint64, claimed ...string) {
 }
 
 // marks marks victims as being evicted.
-func (s *story) marks(victims ...string) {
+func (s *scenario) marks(victims ...string) {
 	for _, v := range victims {
 		s.state("n", v, ledger.Evicting)
 	}
 }
 
 // preempt marks a pod as preempted, and deletes it.
-func (s *story) preempt(pod string) {
+func (s *scenario) preempt(pod string) {
 	s.update(pod, func(p *corev1.Pod) {
 		p.Status.Conditions = []corev1.PodCondition{{
 			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler,
@@ -91,8 +91,8 @@ func (s *story) preempt(pod string) {
 	s.update(pod, func(p *corev1.Pod) { now := metav1.Now(); p.DeletionTimestamp = &now })
 }
 
-// room deletes the victims and promotes the hold.
-func (s *story) room(victims ...string) {
+// makeRoom deletes the victims and promotes the hold.
+func (s *scenario) makeRoom(victims ...string) {
 	var gone uint64
 	for _, v := range victims {
 		gone = s.remove(v)
@@ -115,7 +115,7 @@ func TestPreemptionAsItShouldBe(t *testing.T) {
 	s.preempt("v")
 	s.preempt("w")
 	s.mark()
-	s.room("v", "w")
+	s.makeRoom("v", "w")
 	s.mark()
 	s.bind("p", "n")
 	r := s.finds()

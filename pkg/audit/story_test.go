@@ -19,8 +19,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 )
 
-// story builds a history: each method is one event, at the next revision of the ledger or the next resourceVersion.
-type story struct {
+// scenario builds a history: each method is one event, at the next revision of the ledger or the next resourceVersion.
+type scenario struct {
 	testing.TB
 	records  []recording.Record
 	revision int64
@@ -36,9 +36,9 @@ type story struct {
 	regardless bool
 }
 
-// begin returns the story of a ledger in which shard "s1" owns every partition, and of an empty API server.
-func begin(t testing.TB) *story {
-	s := &story{
+// begin returns the scenario of a ledger in which shard "s1" owns every partition, and of an empty API server.
+func begin(t testing.TB) *scenario {
+	s := &scenario{
 		TB: t, rv: 100, docs: map[string]ledger.NodeDoc{}, pods: map[string]*corev1.Pod{},
 		nodes: map[string]*corev1.Node{}, podRV: map[string]uint64{}, tokens: map[string]ledger.Token{},
 	}
@@ -53,7 +53,7 @@ func begin(t testing.TB) *story {
 	return s
 }
 
-func (s *story) must(value []byte, err error) []byte {
+func (s *scenario) must(value []byte, err error) []byte {
 	s.Helper()
 	if err != nil {
 		s.Fatal(err)
@@ -62,14 +62,14 @@ func (s *story) must(value []byte, err error) []byte {
 }
 
 // happens appends one version of an object.
-func (s *story) happens(o recording.Object) uint64 {
+func (s *scenario) happens(o recording.Object) uint64 {
 	s.rv++
 	o.RV = s.rv
 	s.records = append(s.records, recording.Record{Object: &o})
 	return s.rv
 }
 
-func (s *story) node(name, cpu string, labels map[string]string) *story {
+func (s *scenario) node(name, cpu string, labels map[string]string) *scenario {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + "-uid"), Labels: labels}}
 	n.Status.Allocatable = corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourcePods: resource.MustParse("10"),
@@ -80,14 +80,14 @@ func (s *story) node(name, cpu string, labels map[string]string) *story {
 	return s
 }
 
-func (s *story) change(name string, f func(*corev1.Node)) {
+func (s *scenario) change(name string, f func(*corev1.Node)) {
 	n := s.nodes[name].DeepCopy()
 	f(n)
 	s.nodes[name] = n
 	s.happens(recording.Object{Kind: recording.KindNode, UID: string(n.UID), Node: n})
 }
 
-func (s *story) pod(name, cpu string, change ...func(*corev1.Pod)) *story {
+func (s *scenario) pod(name, cpu string, change ...func(*corev1.Pod)) *scenario {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID(name + "-uid")}}
 	p.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)},
@@ -101,7 +101,7 @@ func (s *story) pod(name, cpu string, change ...func(*corev1.Pod)) *story {
 }
 
 // update writes the next version of a pod.
-func (s *story) update(name string, change func(*corev1.Pod)) uint64 {
+func (s *scenario) update(name string, change func(*corev1.Pod)) uint64 {
 	p := s.pods[name].DeepCopy()
 	change(p)
 	s.pods[name] = p
@@ -109,12 +109,12 @@ func (s *story) update(name string, change func(*corev1.Pod)) uint64 {
 	return s.podRV[name]
 }
 
-func (s *story) remove(name string) uint64 {
+func (s *scenario) remove(name string) uint64 {
 	return s.happens(recording.Object{Kind: recording.KindPod, UID: name + "-uid", Gone: true})
 }
 
 // entry returns the entry of a new attempt at a pod.
-func (s *story) entry(name string) ledger.Entry {
+func (s *scenario) entry(name string) ledger.Entry {
 	s.attempts++
 	s.tokens[name] = s.attempts
 	p := s.pods[name]
@@ -127,7 +127,7 @@ func (s *story) entry(name string) ledger.Entry {
 func requestList(p *corev1.Pod) corev1.ResourceList { return p.Spec.Containers[0].Resources.Requests }
 
 // write puts documents in one transaction.
-func (s *story) write(docs ...ledger.NodeDoc) {
+func (s *scenario) write(docs ...ledger.NodeDoc) {
 	s.Helper()
 	s.revision++
 	batch := recording.Ledger{Revision: s.revision}
@@ -142,7 +142,7 @@ func (s *story) write(docs ...ledger.NodeDoc) {
 }
 
 // key puts or deletes any key.
-func (s *story) key(ev recording.LedgerEvent) {
+func (s *scenario) key(ev recording.LedgerEvent) {
 	s.revision++
 	ev.Mod = s.revision
 	if ev.Create == 0 {
@@ -153,7 +153,7 @@ func (s *story) key(ev recording.LedgerEvent) {
 }
 
 // edit changes and writes one document.
-func (s *story) edit(node string, change func(*ledger.NodeDoc)) {
+func (s *scenario) edit(node string, change func(*ledger.NodeDoc)) {
 	s.Helper()
 	d := s.docs[node]
 	d.Entries, d.HW = slices.Clone(d.Entries), maps.Clone(d.HW)
@@ -165,7 +165,7 @@ func (s *story) edit(node string, change func(*ledger.NodeDoc)) {
 }
 
 // place reserves a node for pods, in one transaction.
-func (s *story) place(node string, pods ...string) *story {
+func (s *scenario) place(node string, pods ...string) *scenario {
 	s.Helper()
 	s.edit(node, func(d *ledger.NodeDoc) {
 		d.HW[ledger.KindNode] = s.rv
@@ -177,7 +177,7 @@ func (s *story) place(node string, pods ...string) *story {
 }
 
 // bind binds a pod with the token of its last attempt.
-func (s *story) bind(pod, node string) uint64 {
+func (s *scenario) bind(pod, node string) uint64 {
 	return s.update(pod, func(p *corev1.Pod) {
 		p.Spec.NodeName = node
 		p.Annotations = map[string]string{annotationAttempt: s.tokens[pod].String()}
@@ -185,7 +185,7 @@ func (s *story) bind(pod, node string) uint64 {
 }
 
 // bindFull is bind for a pod whose annotations are full.
-func (s *story) bindFull(pod, node string) uint64 {
+func (s *scenario) bindFull(pod, node string) uint64 {
 	return s.update(pod, func(p *corev1.Pod) {
 		p.Spec.NodeName = node
 		p.Status.Conditions = []corev1.PodCondition{{
@@ -195,7 +195,7 @@ func (s *story) bindFull(pod, node string) uint64 {
 }
 
 // fenceFull is fence for a pod whose annotations are full.
-func (s *story) fenceFull(pod string) uint64 {
+func (s *scenario) fenceFull(pod string) uint64 {
 	return s.update(pod, func(p *corev1.Pod) {
 		p.Status.Conditions = []corev1.PodCondition{{
 			Type: annotationFence, Status: corev1.ConditionTrue, Message: s.tokens[pod].String() + "-1",
@@ -204,12 +204,12 @@ func (s *story) fenceFull(pod string) uint64 {
 }
 
 // foreign binds a pod as another scheduler would.
-func (s *story) foreign(pod, node string) uint64 {
+func (s *scenario) foreign(pod, node string) uint64 {
 	return s.update(pod, func(p *corev1.Pod) { p.Spec.NodeName = node })
 }
 
 // drop removes an entry from a document and raises the high-water mark.
-func (s *story) drop(node, pod string, hw uint64) {
+func (s *scenario) drop(node, pod string, hw uint64) {
 	s.Helper()
 	s.edit(node, func(d *ledger.NodeDoc) {
 		d.Entries = slices.DeleteFunc(d.Entries, func(e ledger.Entry) bool { return e.Name == pod })
@@ -218,7 +218,7 @@ func (s *story) drop(node, pod string, hw uint64) {
 }
 
 // state sets the state of a reservation.
-func (s *story) state(node, pod string, to ledger.State) {
+func (s *scenario) state(node, pod string, to ledger.State) {
 	s.Helper()
 	s.edit(node, func(d *ledger.NodeDoc) {
 		for i := range d.Entries {
@@ -233,16 +233,16 @@ func (s *story) state(node, pod string, to ledger.State) {
 }
 
 // fence makes the change that a fence makes to a pod.
-func (s *story) fence(pod string) uint64 {
+func (s *scenario) fence(pod string) uint64 {
 	return s.update(pod, func(p *corev1.Pod) {
 		p.Annotations = map[string]string{annotationFence: s.tokens[pod].String() + "-1"}
 	})
 }
 
 // mark orders all records so far before all later ones, one second after the last mark.
-func (s *story) mark() { s.later(1) }
+func (s *scenario) mark() { s.later(1) }
 
-func (s *story) later(seconds int64) {
+func (s *scenario) later(seconds int64) {
 	s.seconds += seconds
 	s.records = append(s.records, recording.Record{Mark: &recording.Mark{
 		Ledger: s.revision, Objects: s.rv, Until: s.revision, Unix: 1000 * s.seconds,
@@ -250,14 +250,14 @@ func (s *story) later(seconds int64) {
 }
 
 // end returns the record that closes the history.
-func (s *story) end() recording.Record {
+func (s *scenario) end() recording.Record {
 	return recording.Record{
 		End: &recording.End{Objects: s.rv, Ledger: s.revision, Reason: recording.EndStopped},
 	}
 }
 
-// finds ends the story and requires exactly these findings, each as "violation S1 node/n pod/d/a".
-func (s *story) finds(want ...string) *Report {
+// finds ends the scenario and requires exactly these findings, each as "violation S1 node/n pod/d/a".
+func (s *scenario) finds(want ...string) *Report {
 	s.Helper()
 	s.records = append(s.records, s.end())
 	report, err := ReplayRecords(s.records)

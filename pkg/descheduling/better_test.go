@@ -97,7 +97,7 @@ func TestReplicasElsewhereDoNotCount(t *testing.T) {
 
 func expect(t *testing.T, in Input, want string) {
 	t.Helper()
-	if got := picture(in); got != want {
+	if got := summary(in); got != want {
 		t.Errorf("upstream's way %t:\n%swant:\n%s", in.Upstream, got, want)
 	}
 }
@@ -109,14 +109,14 @@ func TestMissingUsage(t *testing.T) {
 	cluster := statetest.Snapshot(t, node("a"), node("b"), pod("x/p", "a"), pod("x/q", "a"))
 	in := Input{Cluster: cluster, Policy: p, Now: now}
 	const want = "LowNodeUtilization: error getting node usage: unable to find node \"a\" in the collected metrics\n"
-	if got := picture(in); got != want {
+	if got := summary(in); got != want {
 		t.Errorf("got:\n%swant:\n%s", got, want)
 	}
 	in.Usage.Nodes = map[string]map[corev1.ResourceName]int64{
 		"a": {corev1.ResourceCPU: 6000, corev1.ResourceMemory: 1}, "b": {corev1.ResourceCPU: 100, corev1.ResourceMemory: 1},
 	}
 	in.Usage.Pods = map[string]map[corev1.ResourceName]int64{"x/q": {corev1.ResourceCPU: 5000, corev1.ResourceMemory: 1}}
-	if got, want := picture(in), "x/q: node a is over: cpu 75% (20%)\n"; got != want {
+	if got, want := summary(in), "x/q: node a is over: cpu 75% (20%)\n"; got != want {
 		t.Errorf("a pod that nobody measured was taken, or too many were:\n%swant:\n%s", got, want)
 	}
 }

@@ -22,8 +22,8 @@ const (
 	duplicates = "RemoveDuplicates: {}"
 )
 
-// ruled returns pods of a namespace on a node, each with a template of its own.
-func ruled(n int, namespace, on string, change func(i int, p *corev1.Pod)) []state.APIObject {
+// distinctPods returns pods of a namespace on a node, each with a template of its own.
+func distinctPods(n int, namespace, on string, change func(i int, p *corev1.Pod)) []state.APIObject {
 	var all []state.APIObject
 	for i := range n {
 		all = append(all, pod(fmt.Sprintf("%s/p%04d", namespace, i), on, func(p *corev1.Pod) {
@@ -68,8 +68,8 @@ func ofValues(n int) func(int, *corev1.Pod) {
 	}
 }
 
-// wishing gives a pod preferred node affinity of one expression with many values.
-func wishing(values int) func(int, *corev1.Pod) {
+// preferringAnyOf gives a pod preferred node affinity of one expression with many values.
+func preferringAnyOf(values int) func(int, *corev1.Pod) {
 	return func(i int, p *corev1.Pod) {
 		preferring("none", "v")(p)
 		term := &p.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0].Preference
@@ -128,7 +128,7 @@ func TestRulesOfOneNamespaceHaveAShare(t *testing.T) {
 	zone := func(int) string { return corev1.LabelTopologyZone }
 	for _, tt := range []struct {
 		name, point, strategy string
-		evil                  func(int, *corev1.Pod)
+		costly                func(int, *corev1.Pod)
 		honest                []state.APIObject
 	}{
 		{"terms", "deschedule", apart, terms(maxRules, corev1.LabelTopologyZone), []state.APIObject{
@@ -137,10 +137,11 @@ func TestRulesOfOneNamespaceHaveAShare(t *testing.T) {
 		{"values", "deschedule", apart, ofValues(1000), []state.APIObject{
 			pod("web/p", "n0000"), pod("web/q", "n0000", repelling(corev1.PodAffinityTerm{})),
 		}},
-		{"constraints", "balance", spreadOut, constraints(maxRules, zone), ruled(6, "web", "n0000", constraints(1, zone))},
+		{"constraints", "balance", spreadOut, constraints(maxRules, zone),
+			distinctPods(6, "web", "n0000", constraints(1, zone))},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			objects := slices.Concat(inZones(4), ruled(120, "evil", "n0000", tt.evil), tt.honest)
+			objects := slices.Concat(inZones(4), distinctPods(120, "evil", "n0000", tt.costly), tt.honest)
 			for i := range 200 {
 				objects = append(objects, pod(fmt.Sprintf("other%d/p", i), "n0002"))
 			}
@@ -164,16 +165,16 @@ func TestPodsWithManyRulesStay(t *testing.T) {
 		"or too long an owner's UID"
 	for _, tt := range []struct {
 		name, point, strategy string
-		evil                  func(int, *corev1.Pod)
+		costly                func(int, *corev1.Pod)
 	}{
 		{"terms", "deschedule", apart, terms(maxRules+1, corev1.LabelHostname)},
 		{"constraints", "balance", spreadOut, constraints(maxRules+1, func(int) string { return corev1.LabelHostname })},
 		{"owners", "balance", duplicates, ownedByMany(maxOwners + 1)},
-		{"values of node affinity", "balance", spreadOut, wishing(maxRequirements)},
+		{"values of node affinity", "balance", spreadOut, preferringAnyOf(maxRequirements)},
 		{"an owner's UID", "balance", duplicates, ownedAtLength(maxOwnerUID + 1)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			objects := slices.Concat(inZones(4), ruled(6, "evil", "n0000", tt.evil))
+			objects := slices.Concat(inZones(4), distinctPods(6, "evil", "n0000", tt.costly))
 			accepted, out := Collect(Input{
 				Cluster: statetest.Snapshot(t, objects...), Policy: profileOf(t, tt.point, "", tt.strategy), Now: now,
 			})
@@ -202,7 +203,7 @@ func TestTheLogKeepsOwners(t *testing.T) {
 func TestKeysThatNoNodeHas(t *testing.T) {
 	madeUp := constraints(maxRules, func(j int) string { return fmt.Sprint("made-up/", j) })
 	_, out := Collect(Input{
-		Cluster: statetest.Snapshot(t, slices.Concat(inZones(2), ruled(3, "evil", "n0000", madeUp))...),
+		Cluster: statetest.Snapshot(t, slices.Concat(inZones(2), distinctPods(3, "evil", "n0000", madeUp))...),
 		Policy:  profileOf(t, "balance", "", spreadOut), Now: now,
 	})
 	if got, want := notes(out), "no node has the topology labels of the constraints"; got != want {
@@ -224,7 +225,7 @@ func BenchmarkRulesOfOneNamespace(b *testing.B) {
 	}
 	for _, bb := range []struct {
 		name, point, strategy string
-		evil                  func(int, *corev1.Pod)
+		costly                func(int, *corev1.Pod)
 	}{
 		{"terms", "deschedule", apart, terms(64, corev1.LabelTopologyZone)},
 		{"terms-matching", "deschedule", apart, matching},
@@ -235,7 +236,7 @@ func BenchmarkRulesOfOneNamespace(b *testing.B) {
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			in := Input{
-				Cluster: statetest.Snapshot(b, slices.Concat(inZones(nodes), ruled(pods, "evil", "n0000", bb.evil))...),
+				Cluster: statetest.Snapshot(b, slices.Concat(inZones(nodes), distinctPods(pods, "evil", "n0000", bb.costly))...),
 				Policy:  profileOf(b, bb.point, "", bb.strategy), Now: now,
 			}
 			b.ReportAllocs()

@@ -93,8 +93,8 @@ func preferring(key, value string) func(*corev1.Pod) {
 	}
 }
 
-// picture prints what a run accepted and why, one pod a line, and what it kept.
-func picture(in Input) string {
+// summary prints what a run accepted and why, one pod a line, and what it kept.
+func summary(in Input) string {
 	accepted, out := Collect(in)
 	var b strings.Builder
 	for _, c := range accepted {

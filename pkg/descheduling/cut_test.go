@@ -84,7 +84,7 @@ func TestCutLabelsAreNoEvidence(t *testing.T) {
 			in := Input{
 				Cluster: statetest.Snapshot(t, objects...), Policy: profileOf(t, "deschedule", "", apart), Now: now,
 			}
-			if got := picture(in); got != tt.want {
+			if got := summary(in); got != tt.want {
 				t.Errorf("got:\n%swant:\n%s", got, tt.want)
 			}
 		})

@@ -79,7 +79,7 @@ var text = rapid.OneOf(rapid.String(), rapid.StringMatching(`[ %.*>\r\n\x00a-f0-
 // Valid draws text that protobuf carries unchanged.
 var Valid = rapid.OneOf(rapid.String(), rapid.StringMatching(`[ -~ü]{0,8}`)).Filter(utf8.ValidString)
 
-var something = text.Filter(func(s string) bool { return s != "" })
+var nonEmptyText = text.Filter(func(s string) bool { return s != "" })
 
 func drawFact(t *rapid.T) events.Fact {
 	f := events.Fact{
@@ -96,9 +96,9 @@ func drawFact(t *rapid.T) events.Fact {
 	switch f.Op {
 	case events.OpUpsert:
 		f.Object = rapid.SliceOf(rapid.Byte()).Draw(t, "object")
-		f.UID = something.Draw(t, "uid")
+		f.UID = nonEmptyText.Draw(t, "uid")
 	case events.OpDelete:
-		f.UID = something.Draw(t, "uid")
+		f.UID = nonEmptyText.Draw(t, "uid")
 	case events.OpEpochBegin, events.OpEpochEnd:
 		if rapid.Bool().Draw(t, "all kinds") {
 			f.Kind = ""
@@ -141,7 +141,7 @@ func drawDecision(t *rapid.T) events.Decision {
 	return events.Decision{
 		Kind: events.DecisionKind(rapid.SampledFrom(allDecisionKinds).Draw(t, "kind")),
 		Pod: events.PodRef{
-			UID: something.Draw(t, "uid"), Namespace: text.Draw(t, "ns"), Name: text.Draw(t, "name"),
+			UID: nonEmptyText.Draw(t, "uid"), Namespace: text.Draw(t, "ns"), Name: text.Draw(t, "name"),
 		},
 		SchedulerName:      Valid.Draw(t, "schedulerName"),
 		Actor:              Valid.Draw(t, "actor"),
@@ -509,10 +509,10 @@ func TestSubjectsAreBounded(t *testing.T) {
 	}
 }
 
-// TestARecordIsWhatItsSubjectSays: the log permits each service to write certain subjects, so a reader accepts a
+// TestARecordMatchesItsSubject: the log permits each service to write certain subjects, so a reader accepts a
 // record only as far as its subject allows. A record of another stream, of another kind, or a repetition is
 // refused.
-func TestARecordIsWhatItsSubjectSays(t *testing.T) {
+func TestARecordMatchesItsSubject(t *testing.T) {
 	fact := func() eventlog.Message {
 		return events.EncodeFact(events.Fact{Kind: events.KindPod, Op: events.OpUpsert, UID: "u", Epoch: 3})
 	}

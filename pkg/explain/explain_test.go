@@ -92,7 +92,7 @@ func fact(t *testing.T, op events.Op, pod *corev1.Pod) eventlog.Message {
 	return events.EncodeFact(f)
 }
 
-func TestStoryOfAnEvictedPod(t *testing.T) {
+func TestExplainAnEvictedPod(t *testing.T) {
 	begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	pod := statetest.Pod("shop", "cart", "cpu", "1")
 	bound := pod.DeepCopy()
@@ -211,8 +211,8 @@ func TestTextOfAWaitingPod(t *testing.T) {
 	}
 }
 
-// TestStoryWithRecordsThatCannotBeRead checks that unreadable records are noted, and the rest is shown.
-func TestStoryWithRecordsThatCannotBeRead(t *testing.T) {
+// TestExplainWithRecordsThatCannotBeRead checks that unreadable records are noted, and the rest is shown.
+func TestExplainWithRecordsThatCannotBeRead(t *testing.T) {
 	begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	pod := statetest.Pod("shop", "cart", "cpu", "1")
 	broken := fact(t, events.OpUpsert, pod)
@@ -235,8 +235,8 @@ func TestStoryWithRecordsThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestBoundByTheBindersWord covers a binder that has the API server's answer before the facts show the bind.
-func TestBoundByTheBindersWord(t *testing.T) {
+// TestBoundAccordingToTheBinder covers a binder that has the API server's answer before the facts show the bind.
+func TestBoundAccordingToTheBinder(t *testing.T) {
 	pod := statetest.Pod("shop", "cart", "cpu", "1")
 	ref := events.PodRef{UID: string(pod.UID), Namespace: "shop", Name: "cart"}
 	begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)

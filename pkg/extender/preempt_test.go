@@ -20,9 +20,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// jury is an extender over HTTP that is asked about victims. It answers every path with a text, with status 500
+// victimServer is an extender over HTTP that is asked about victims. It answers every path with a text, with status 500
 // where it has none, and records the questions.
-type jury struct {
+type victimServer struct {
 	*httptest.Server
 	mu struct {
 		sync.Mutex
@@ -30,9 +30,9 @@ type jury struct {
 	}
 }
 
-func newJury(t *testing.T, answers map[string]string) *jury {
+func newVictimServer(t *testing.T, answers map[string]string) *victimServer {
 	t.Helper()
-	j := &jury{}
+	j := &victimServer{}
 	j.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		verb := strings.TrimPrefix(r.URL.Path, "/")
 		asked, err := askedAbout(r)
@@ -53,7 +53,7 @@ func newJury(t *testing.T, answers map[string]string) *jury {
 	return j
 }
 
-func (j *jury) calls() []string {
+func (j *victimServer) calls() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.mu.calls
@@ -94,7 +94,7 @@ func askedAbout(r *http.Request) (string, error) {
 	return strings.Join(list, " "), nil
 }
 
-func standing(uid, node string) *state.Pod {
+func runningPod(uid, node string) *state.Pod {
 	return state.NewPod(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: uid, UID: types.UID(uid)}, Spec: corev1.PodSpec{NodeName: node},
 	})
@@ -104,13 +104,13 @@ func standing(uid, node string) *state.Pod {
 // not bound yet.
 func candidate(name string) preempt.Candidate {
 	c := preempt.Candidate{Node: node(name), Violations: 1}
-	c.Pods = []*state.Pod{standing(name+"1", name), standing(name+"2", ""), standing(name+"3", name)}
+	c.Pods = []*state.Pod{runningPod(name+"1", name), runningPod(name+"2", ""), runningPod(name+"3", name)}
 	c.Victims = c.Pods[:2]
 	return c
 }
 
-// brief returns the candidates in short form.
-func brief(list []preempt.Candidate) []string {
+// candidateNames returns the candidates in short form.
+func candidateNames(list []preempt.Candidate) []string {
 	out := []string{}
 	for _, c := range list {
 		text := c.Node.Name + "="
@@ -129,7 +129,7 @@ func brief(list []preempt.Candidate) []string {
 // the failure of an ignorable one has no effect. Extenders that filter and are not asked about victims give their
 // opinion of the nodes.
 func TestPreempt(t *testing.T) {
-	j := newJury(t, map[string]string{
+	j := newVictimServer(t, map[string]string{
 		"first": `{"NodeNameToMetaVictims": {"b": {"Pods": [{"UID": "b3"}, {"UID": "b1"}, {"UID": "b3"}]},
 			"c": {"Pods": [{"UID": "c2"}], "NumPDBViolations": 4}, "a": {"Pods": [{"UID": "a1"}]}}}`,
 		"second": `{"NodeNameToMetaVictims": {"c": {"Pods": [{"UID": "c2"}], "NumPDBViolations": 2},
@@ -150,7 +150,7 @@ func TestPreempt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"a=a1 0", "c=c2 2 doubted"}, brief(got)); diff != "" {
+	if diff := cmp.Diff([]string{"a=a1 0", "c=c2 2 doubted"}, candidateNames(got)); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
 	want := []string{
@@ -162,19 +162,19 @@ func TestPreempt(t *testing.T) {
 	if diff := cmp.Diff(want, j.calls()); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"a=a1 a2 1", "b=b1 b2 1", "c=c1 c2 1"}, brief(question)); diff != "" {
+	if diff := cmp.Diff([]string{"a=a1 a2 1", "b=b1 b2 1", "c=c1 c2 1"}, candidateNames(question)); diff != "" {
 		t.Errorf("the question has changed (-before +after):\n%s", diff)
 	}
 }
 
 // TestPreemptLeavesNone checks that an empty answer leaves no candidate, and that no further extender is asked.
 func TestPreemptLeavesNone(t *testing.T) {
-	j := newJury(t, map[string]string{"none": `{"NodeNameToMetaVictims": {}}`})
+	j := newVictimServer(t, map[string]string{"none": `{"NodeNameToMetaVictims": {}}`})
 	set := newSet(t, configv1.Extender{URLPrefix: j.URL, PreemptVerb: "none"},
 		configv1.Extender{URLPrefix: j.URL, PreemptVerb: "next"}, configv1.Extender{URLPrefix: j.URL, FilterVerb: "filter"})
 	got, err := set.Preempt(t.Context(), pod(""), []preempt.Candidate{candidate("a")})
 	if err != nil || len(got) != 0 {
-		t.Fatalf("%v left, %v", brief(got), err)
+		t.Fatalf("%v left, %v", candidateNames(got), err)
 	}
 	if calls := j.calls(); len(calls) != 1 {
 		t.Errorf("calls %q, want the first alone", calls)
@@ -214,19 +214,19 @@ func TestPreemptFails(t *testing.T) {
 			if c.answer == "" {
 				delete(answers, "preempt")
 			}
-			j := newJury(t, answers)
+			j := newVictimServer(t, answers)
 			ask := func(ignorable bool) ([]preempt.Candidate, error) {
 				set := newSet(t, configv1.Extender{URLPrefix: j.URL, PreemptVerb: "preempt", Ignorable: ignorable})
 				return set.Preempt(t.Context(), pod(""), []preempt.Candidate{candidate("a"), candidate("b")})
 			}
 			if got, err := ask(false); err == nil || !strings.Contains(err.Error(), c.err) {
-				t.Errorf("left %v, error %v, want one with %q", brief(got), err, c.err)
+				t.Errorf("left %v, error %v, want one with %q", candidateNames(got), err, c.err)
 			}
 			got, err := ask(true)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(c.ignored, brief(got)); diff != "" {
+			if diff := cmp.Diff(c.ignored, candidateNames(got)); diff != "" {
 				t.Errorf("left by one that is ignorable (-want +got):\n%s", diff)
 			}
 		})
@@ -236,9 +236,9 @@ func TestPreemptFails(t *testing.T) {
 // TestPreemptNeedsTheFilter checks that no pod is evicted when a filter fails, because it gives no opinion of
 // nodes.
 func TestPreemptNeedsTheFilter(t *testing.T) {
-	j := newJury(t, nil)
+	j := newVictimServer(t, nil)
 	set := newSet(t, configv1.Extender{URLPrefix: j.URL, FilterVerb: "filter", NodeCacheCapable: true})
 	if got, err := set.Preempt(t.Context(), pod(""), []preempt.Candidate{candidate("a")}); err == nil {
-		t.Errorf("left %v, want an error", brief(got))
+		t.Errorf("left %v, want an error", candidateNames(got))
 	}
 }

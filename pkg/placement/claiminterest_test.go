@@ -65,7 +65,7 @@ func TestClaimInterests(t *testing.T) {
 	seen := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		store, sequence := state.New(), uint64(0)
-		tell := func(c *resourcev1.ResourceClaim) state.ObjectChange {
+		apply := func(c *resourcev1.ResourceClaim) state.ObjectChange {
 			data, err := c.Marshal()
 			if err != nil {
 				t.Fatal(err)
@@ -82,7 +82,7 @@ func TestClaimInterests(t *testing.T) {
 		}
 		var last state.ObjectChange
 		for range rapid.IntRange(1, 5).Draw(t, "claims") {
-			last = tell(drawDeviceClaim(t, fmt.Sprintf("c%d", rapid.IntRange(0, 2).Draw(t, "name"))))
+			last = apply(drawDeviceClaim(t, fmt.Sprintf("c%d", rapid.IntRange(0, 2).Draw(t, "name"))))
 		}
 		c := rule.ObjectChange(last)
 		c.Objects = store.Snapshot()

@@ -67,7 +67,7 @@ func TestSpreadDoesNotCountOnPodsWhoseLabelsAreCut(t *testing.T) {
 }
 
 // The pod on a1 may be of the kind that the affinity selects, so no pod is the first of that kind.
-func TestFirstOfItsKindBesidePodsWhoseLabelsAreCut(t *testing.T) {
+func TestFirstOfItsKindNextToPodsWhoseLabelsAreCut(t *testing.T) {
 	byName := zones()
 	byName["a1"].AddPod(app("", "perhaps", cutLabels("tier", "x")))
 	web := app("web", "p", near(term(zone, "web")))

@@ -20,7 +20,7 @@ func pod(class string, priority int32, node, cpu string) corev1.Pod {
 	}}
 }
 
-func TestSharesAreOfWhatStandsOnNodes(t *testing.T) {
+func TestSharesAreOfBoundPods(t *testing.T) {
 	ended, gated := pod("high", 100, "n", "8"), pod("high", 100, "", "8")
 	ended.Status.Phase = corev1.PodSucceeded
 	gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}}

@@ -67,7 +67,7 @@ func TestRapidBeginsThere(t *testing.T) {
 	} {
 		self := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run=^TestRapidBeginsThere$")
 		self.Env = append(os.Environ(), Variable+"="+value, inner+"=1")
-		out, _ := self.CombinedOutput() // it fails for a bad value, which is told by what it says
+		out, _ := self.CombinedOutput() // it fails for a bad value, which its message shows
 		if !strings.Contains(string(out), want+"\n") && !strings.Contains(string(out), want+",") {
 			t.Errorf("%s=%q: want %q in\n%s", Variable, value, want, out)
 		}

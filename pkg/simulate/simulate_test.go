@@ -285,9 +285,9 @@ func TestNothingIsOvercommitted(t *testing.T) {
 		}
 		r := run(t, simulate.Input{Facts: cluster(t, objects...), Changes: changes})
 		checkRoom(t, objects, r)
-		told := len(r.Placed) + len(r.Pending)
-		if want := waiting + len(r.Evicted); told != want {
-			t.Fatalf("%d pods were told of, want %d: %+v", told, want, r)
+		reported := len(r.Placed) + len(r.Pending)
+		if want := waiting + len(r.Evicted); reported != want {
+			t.Fatalf("%d pods were told of, want %d: %+v", reported, want, r)
 		}
 		again := run(t, simulate.Input{Facts: cluster(t, objects...), Changes: changes})
 		if diff := cmp.Diff(r, again); diff != "" {

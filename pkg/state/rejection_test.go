@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-func TestRejectionIsTheKubeletsNoToABoundPod(t *testing.T) {
+func TestRejectionIsTheKubeletsRefusalOfABoundPod(t *testing.T) {
 	const said = "Pod was rejected: Node didn't have enough resource: cpu"
 	tests := map[string]struct {
 		node   string

@@ -171,8 +171,8 @@ func equal(t rapid.TB, got, want *state.Store) {
 	}
 }
 
-// TestChangesTellEverything: a reader that follows only the changes knows all pods.
-func TestChangesTellEverything(t *testing.T) {
+// TestChangesAreComplete: a reader that follows only the changes knows all pods.
+func TestChangesAreComplete(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		facts := statetest.Draw(t, historySteps).Facts
 		store := state.New()

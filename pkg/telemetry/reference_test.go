@@ -73,7 +73,7 @@ type described struct {
 }
 
 func TestMetricReferenceIsCurrent(t *testing.T) {
-	all := gatherAll(t)
+	all := gatherEveryMetric(t)
 	used := usesOf(t)
 	var b bytes.Buffer
 	b.WriteString(referenceHead)
@@ -121,13 +121,13 @@ func TestReferenceHasWhatWasScraped(t *testing.T) {
 	defer func() { _ = scrape.Close() }()
 	lines, seen := bufio.NewScanner(scrape), 0
 	for lines.Scan() {
-		words := strings.Fields(lines.Text())
-		if len(words) != 4 || words[1] != "TYPE" || ofTheRuntime(words[2]) {
+		fields := strings.Fields(lines.Text())
+		if len(fields) != 4 || fields[1] != "TYPE" || ofTheRuntime(fields[2]) {
 			continue
 		}
 		seen++
-		if !bytes.Contains(page, []byte("`"+words[2]+"`")) {
-			t.Errorf("%s was scraped and is not in docs/metrics.md", words[2])
+		if !bytes.Contains(page, []byte("`"+fields[2]+"`")) {
+			t.Errorf("%s was scraped and is not in docs/metrics.md", fields[2])
 		}
 	}
 	if lines.Err() != nil || seen == 0 {
@@ -139,8 +139,8 @@ func ofTheRuntime(name string) bool {
 	return strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_")
 }
 
-// gatherAll gathers one series of every metric, and removes the series again.
-func gatherAll(t *testing.T) []described {
+// gatherEveryMetric gathers one series of every metric, and removes the series again.
+func gatherEveryMetric(t *testing.T) []described {
 	t.Helper()
 	registry := metrics.NewKubeRegistry()
 	for _, d := range declared {

@@ -64,9 +64,9 @@ func (s *apiServer) change(p *corev1.Pod) *corev1.Pod {
 	s.mu.rv++
 	p.ResourceVersion = strconv.FormatUint(s.mu.rv, 10)
 	s.mu.pods[p.Name] = p
-	told := p.DeepCopy()
-	strip.Strip(told)
-	s.fact(events.KindPod, told)
+	published := p.DeepCopy()
+	strip.Strip(published)
+	s.fact(events.KindPod, published)
 	return p.DeepCopy()
 }
 

@@ -150,8 +150,8 @@ func (s *site) decide(d events.Decision) {
 	}
 }
 
-// told returns the decisions of a kind in the log, by pod name; the last one counts.
-func (s *site) told(kind events.DecisionKind) map[string]events.Decision {
+// decisions returns the decisions of a kind in the log, by pod name; the last one counts.
+func (s *site) decisions(kind events.DecisionKind) map[string]events.Decision {
 	s.t.Helper()
 	out := map[string]events.Decision{}
 	last, err := s.log.Last(s.t.Context(), eventlog.Decisions)
@@ -218,11 +218,11 @@ func TestTwoBindersBindEveryPodOnceAndCleanUp(t *testing.T) {
 		}
 		settle(3 * time.Second)
 		bound := s.server.bound()
-		told := s.told(events.DecisionBound)
+		decided := s.decisions(events.DecisionBound)
 		for i := range pods {
 			name, node := fmt.Sprintf("p%d", i), fmt.Sprintf("n%d", i%nodes)
-			if bound[name] != node || told[name].NodeName != node {
-				t.Fatalf("%s: bound to %q, told %+v, want %s", name, bound[name], told[name], node)
+			if bound[name] != node || decided[name].NodeName != node {
+				t.Fatalf("%s: bound to %q, told %+v, want %s", name, bound[name], decided[name], node)
 			}
 			if got := s.server.pod(name).Annotations[effect.AnnotationAttempt]; got != ledger.Token(i+1).String() {
 				t.Fatalf("%s carries attempt %q", name, got)
@@ -281,7 +281,7 @@ func TestFaultsOnTheWay(t *testing.T) {
 		}
 		s.ledger.LoseAnswers(0)
 		settle(time.Minute)
-		bound, released := s.server.bound(), s.told(events.DecisionReleased)
+		bound, released := s.server.bound(), s.decisions(events.DecisionReleased)
 		for i := range pods {
 			name, node := fmt.Sprintf("p%d", i), fmt.Sprintf("n%d", i%nodes)
 			if _, back := released[name]; bound[name] != node && (!back || bound[name] != "") {
@@ -337,7 +337,7 @@ func TestDrainWaitsForBindsUnderWay(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
-		if s.server.bound()["p0"] != "n0" || s.told(events.DecisionBound)["p0"].NodeName != "n0" {
+		if s.server.bound()["p0"] != "n0" || s.decisions(events.DecisionBound)["p0"].NodeName != "n0" {
 			t.Fatal("the bind under way was not finished and told")
 		}
 		if kvs, _, err := s.ledger.List(t.Context(), roster.PrefixMember); err != nil || len(kvs) != 0 {
@@ -361,7 +361,7 @@ func TestUnplaceablePodGetsConditionAndEvent(t *testing.T) {
 			p.Status.Conditions[0].Reason != corev1.PodReasonUnschedulable || p.Status.Conditions[0].ObservedGeneration != 1 {
 			t.Fatalf("conditions %+v", p.Status.Conditions)
 		}
-		if d := s.told(events.DecisionCondition)["p0"]; fmt.Sprint(d.PodResourceVersion) != p.ResourceVersion {
+		if d := s.decisions(events.DecisionCondition)["p0"]; fmt.Sprint(d.PodResourceVersion) != p.ResourceVersion {
 			t.Fatalf("told %+v, the pod is at %s", d, p.ResourceVersion)
 		}
 		notes := s.notes("FailedScheduling")
@@ -393,10 +393,10 @@ func TestEvictionThatABudgetRefuses(t *testing.T) {
 				Token: ledger.Token(i + 1).String(), Strategy: "LowNodeUtilization"})
 		}
 		settle(time.Minute)
-		if d := s.told(events.DecisionEvictRefused)["p0"]; !strings.Contains(d.Message, "disruption budget") {
+		if d := s.decisions(events.DecisionEvictRefused)["p0"]; !strings.Contains(d.Message, "disruption budget") {
 			t.Fatalf("p0: told %+v", d)
 		}
-		d := s.told(events.DecisionEvicted)["p1"]
+		d := s.decisions(events.DecisionEvicted)["p1"]
 		if d.Strategy != "LowNodeUtilization" || s.server.pod("p1").DeletionTimestamp == nil {
 			t.Fatalf("p1: told %+v", d)
 		}
@@ -453,8 +453,8 @@ func TestBinderThatCannotFollowTheLedgerEnds(t *testing.T) {
 		go func() { done <- b.Run(t.Context()) }()
 		settle(time.Second)
 		b.inputs <- effect.LedgerChanged{Batch: replica.Batch{Reset: true}}
-		var anew *ledger.StoreReplacedError
-		if err := <-done; !errors.As(err, &anew) {
+		var replaced *ledger.StoreReplacedError
+		if err := <-done; !errors.As(err, &replaced) {
 			t.Errorf("Run: %v, want *ledger.StoreReplacedError", err)
 		}
 	})

@@ -44,7 +44,7 @@ func TestFullAnnotationsAreBound(t *testing.T) {
 		if token := state.NewPod(p).Attempt(); token != ledger.Token(1).String() {
 			t.Errorf("attempt %q, want that of the reservation", token)
 		}
-		if _, told := s.told(events.DecisionBound)["p0"]; !told {
+		if _, decided := s.decisions(events.DecisionBound)["p0"]; !decided {
 			t.Error("the log does not say that it is bound")
 		}
 		if kept := audit.StripPod(p); len(kept.Status.Conditions) != 1 {
@@ -64,7 +64,7 @@ func TestFullAnnotationsAreFenced(t *testing.T) {
 		settle(time.Second)
 		s.reserve(s.server.pod("p0"), "n0", 1)
 		settle(2 * time.Second)
-		if _, released := s.told(events.DecisionReleased)["p0"]; !released || len(s.doc("n0").Entries) != 0 {
+		if _, released := s.decisions(events.DecisionReleased)["p0"]; !released || len(s.doc("n0").Entries) != 0 {
 			t.Errorf("not released: events %q", s.notes("FailedRelease"))
 		}
 		conditions := s.server.pod("p0").Status.Conditions

@@ -39,7 +39,7 @@ func TestFenceChangesNoPod(t *testing.T) {
 		settle(time.Second)
 		s.reserve(s.server.pod("p0"), "n0", 1)
 		settle(2 * time.Second)
-		if d := s.told(events.DecisionReleased)["p0"]; !strings.Contains(d.Message, "pods are frozen") {
+		if d := s.decisions(events.DecisionReleased)["p0"]; !strings.Contains(d.Message, "pods are frozen") {
 			t.Errorf("told %+v, want the reservation released, because the bind was refused", d)
 		}
 		token, mark := ledger.Token(1).String(), s.server.pod("p0").Annotations[effect.AnnotationFence]
@@ -71,7 +71,7 @@ func TestRefusedFenceIsReported(t *testing.T) {
 		if len(notes) == 0 || !strings.Contains(notes[0], `patch of pods/status: pods "p0" is forbidden: pods are frozen`) {
 			t.Errorf("events %q, want which write is refused, and by what", notes)
 		}
-		if d := s.told(events.DecisionFenceRefused)["p0"]; d.NodeName != "n0" || !strings.Contains(d.Message, "frozen") {
+		if d := s.decisions(events.DecisionFenceRefused)["p0"]; d.NodeName != "n0" || !strings.Contains(d.Message, "frozen") {
 			t.Errorf("told %+v, want the refusal", d)
 		}
 		if n := refusedFences(t, "binder-of-refused"); n != 1 {
@@ -81,7 +81,7 @@ func TestRefusedFenceIsReported(t *testing.T) {
 		s.server.before = nil
 		s.server.mu.Unlock()
 		settle(2 * time.Minute)
-		if _, released := s.told(events.DecisionReleased)["p0"]; !released || len(s.doc("n0").Entries) != 0 {
+		if _, released := s.decisions(events.DecisionReleased)["p0"]; !released || len(s.doc("n0").Entries) != 0 {
 			t.Error("not released although nothing is refused any more")
 		}
 		if n := refusedFences(t, "binder-of-refused"); n != 0 {

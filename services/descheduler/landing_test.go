@@ -18,15 +18,15 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 )
 
-// deposing ends the session with the lease after a number of transactions, and answers the last of them once the
+// leaseEnding ends the session with the lease after a number of transactions, and answers the last of them once the
 // member that sent it knows that.
-type deposing struct {
+type leaseEnding struct {
 	*mem.Store
 	after int
 	lease int64
 }
 
-func (d *deposing) Commit(ctx context.Context, t ledger.Txn) (ledger.TxnResult, error) {
+func (d *leaseEnding) Commit(ctx context.Context, t ledger.Txn) (ledger.TxnResult, error) {
 	r, err := d.Store.Commit(ctx, t)
 	if d.after--; d.after == 0 {
 		d.Expire(d.lease)
@@ -91,7 +91,7 @@ func TestLostLeaseStopsTheCycle(t *testing.T) {
 			w.pod(fmt.Sprint("p", i), "a")
 		}
 		w.publish()
-		w.ledgers = map[string]Ledger{"d1": &deposing{Store: w.ledger, after: 2, lease: 1}}
+		w.ledgers = map[string]Ledger{"d1": &leaseEnding{Store: w.ledger, after: 2, lease: 1}}
 		first := w.start("d1")
 		defer first.stop()
 		w.wantAsks()
@@ -117,7 +117,7 @@ func TestLostLeaseStopsTheCycle(t *testing.T) {
 }
 
 // A pod that is where the pod before it was moved away from is reported once, whichever replica leads.
-func TestReturnIsToldOnce(t *testing.T) {
+func TestReturnIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.twoNodes()
@@ -132,14 +132,14 @@ func TestReturnIsToldOnce(t *testing.T) {
 		second := w.start("d2")
 		defer second.stop()
 		after(2 * time.Minute)
-		var told []string
+		var returned []string
 		for _, d := range w.decisions() {
 			if d.Kind == events.DecisionReturned {
-				told = append(told, fmt.Sprintf("%s on %s by %s", d.Pod.Name, d.NodeName, d.Actor))
+				returned = append(returned, fmt.Sprintf("%s on %s by %s", d.Pod.Name, d.NodeName, d.Actor))
 			}
 		}
-		if want := []string{"again on a by d1"}; !slices.Equal(told, want) {
-			t.Errorf("told %q, want %q", told, want)
+		if want := []string{"again on a by d1"}; !slices.Equal(returned, want) {
+			t.Errorf("told %q, want %q", returned, want)
 		}
 		w.wantAsks("plain#1 by d1")
 	})

@@ -24,24 +24,24 @@ import (
 	"github.com/berth-scheduler/berth/services/queue"
 )
 
-// hasty is a clock that shortens long waits: nothing is in flight in these tests that a generation has to wait for.
-type hasty struct{ clock.RealClock }
+// fastClock is a clock that shortens long waits: nothing is in flight in these tests that a generation has to wait for.
+type fastClock struct{ clock.RealClock }
 
-func (hasty) NewTimer(d time.Duration) clock.Timer {
+func (fastClock) NewTimer(d time.Duration) clock.Timer {
 	if d > 20*time.Second && d < time.Minute {
 		d = 50 * time.Millisecond
 	}
 	return clock.RealClock{}.NewTimer(d)
 }
 
-func (w *world) startHasty(id string) (q *queue.Queue, stop func() error) {
+func (w *world) startFast(id string) (q *queue.Queue, stop func() error) {
 	w.t.Helper()
 	deps := w.deps()
-	deps.Clock = hasty{}
+	deps.Clock = fastClock{}
 	return w.startFor(queue.Config{ID: id, Profiles: profiles()}, deps)
 }
 
-func (w *world) picture() *replica.View {
+func (w *world) view() *replica.View {
 	w.t.Helper()
 	kvs, revision, err := w.ledger.List(context.Background(), "")
 	if err != nil {
@@ -85,10 +85,10 @@ func (w *world) reserve(hw, podRV uint64) {
 func (w *world) generation(number uint64) *replica.View {
 	w.t.Helper()
 	w.eventually("the generation is open", func() bool {
-		g := w.picture().Generation()
+		g := w.view().Generation()
 		return g.Number == number && g.Open
 	})
-	return w.picture()
+	return w.view()
 }
 
 // A new installation, and one of an earlier version, get a first generation at once, with everything that is in the
@@ -106,7 +106,7 @@ func TestFirstGeneration(t *testing.T) {
 
 // etcd is lost while nothing runs. The next leader begins a generation, in which nothing is decided before there are
 // facts from after that.
-func TestLostLedgerBeginsAnew(t *testing.T) {
+func TestLostLedgerBeginsTheNextGeneration(t *testing.T) {
 	w := newWorld(t)
 	w.api.Set(pod("a", 0))
 	_, stop := w.start("queue-a")
@@ -120,7 +120,7 @@ func TestLostLedgerBeginsAnew(t *testing.T) {
 	}
 	w.ledger = w.ledger.Restore(mem.Backup{}, false)
 	at := w.api.Set(pod("b", 0))
-	w.startHasty("queue-b")
+	w.startFast("queue-b")
 	v := w.generation(1)
 	if hw := v.Floor().HW; hw[ledger.KindPod] < at || hw[ledger.KindNode] < at {
 		t.Errorf("the floor is %v, want %d at least", hw, at)
@@ -128,7 +128,7 @@ func TestLostLedgerBeginsAnew(t *testing.T) {
 }
 
 // etcd is restored from a backup with a reservation that has since ended.
-func TestRestoredLedgerBeginsAnew(t *testing.T) {
+func TestRestoredLedgerBeginsTheNextGeneration(t *testing.T) {
 	for name, another := range map[string]bool{"as itself": false, "as another cluster": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -146,7 +146,7 @@ func TestRestoredLedgerBeginsAnew(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.ledger = w.ledger.Restore(backup, another)
-			w.startHasty("queue-b")
+			w.startFast("queue-b")
 			v := w.generation(2)
 			if _, _, ok := v.Entry("p"); ok {
 				t.Error("the reservation of the backup stands")
@@ -164,7 +164,7 @@ func (w *world) take(t *testing.T) {
 }
 
 // A replica that runs while the store is replaced ends: its knowledge of the ledger is void.
-func TestReplicaEndsWhenItsLedgerBeganAnew(t *testing.T) {
+func TestReplicaEndsWhenItsLedgerWasReplaced(t *testing.T) {
 	w := newWorld(t)
 	q, err := queue.New(queue.Config{ID: "queue-a", Profiles: profiles()}, w.deps())
 	if err != nil {
@@ -174,10 +174,10 @@ func TestReplicaEndsWhenItsLedgerBeganAnew(t *testing.T) {
 	go func() { ended <- q.Run(t.Context()) }()
 	w.generation(1)
 	w.ledger.Restore(mem.Backup{}, false)
-	var anew *ledger.StoreReplacedError
+	var replaced *ledger.StoreReplacedError
 	select {
 	case err := <-ended:
-		if !errors.As(err, &anew) {
+		if !errors.As(err, &replaced) {
 			t.Fatalf("Run: %v, want *ledger.StoreReplacedError", err)
 		}
 	case <-time.After(patience):
@@ -194,7 +194,7 @@ func leading(t *testing.T) (w *world, late uint64) {
 		w.api.Bookmark()
 	}
 	late = w.api.Set(pod("b", 0))
-	w.startHasty("queue-a")
+	w.startFast("queue-a")
 	w.generation(1)
 	w.eventually("the facts are told", func() bool { return w.progress() >= late })
 	bookmark := w.api.Bookmark() // a reflector does not resume a short watch that has received nothing
@@ -232,14 +232,14 @@ func TestKubernetesThatWentBack(t *testing.T) {
 func TestKubernetesThatWentBackUnderALeaderThatDied(t *testing.T) {
 	w := newWorld(t)
 	w.api.Set(pod("a", 0))
-	_, stop := w.startHasty("queue-a")
+	_, stop := w.startFast("queue-a")
 	v := w.generation(1)
 	w.eventually("the facts are told", func() bool { return w.progress() > 0 })
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	before := w.epoch()
-	next, txn, err := v.Generation().Next(v.Generation().Store, "Kubernetes went back", w.picture().Floor(), before+1)
+	next, txn, err := v.Generation().Next(v.Generation().Store, "Kubernetes went back", w.view().Floor(), before+1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func TestKubernetesThatWentBackUnderALeaderThatDied(t *testing.T) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	w.api.Bookmark()
-	w.startHasty("queue-b")
+	w.startFast("queue-b")
 	v = w.generation(next.Number + 1)
 	w.eventually("the facts are told", func() bool { return v.Permits(w.epoch()) })
 	_, facts := w.replay()
@@ -273,38 +273,38 @@ func TestKubernetesThatWentBackAndOn(t *testing.T) {
 // The same, but the log has lost its facts as well: what the ledger rests on, or what was reserved, shows the
 // restore.
 func TestKubernetesThatWentBackWithoutFacts(t *testing.T) {
-	for name, promise := range map[string]func(w *world, late uint64){
+	for name, prepare := range map[string]func(w *world, late uint64){
 		"high-water":  func(w *world, late uint64) { w.promise(late) },
 		"reservation": func(w *world, late uint64) { w.reserve(1, late) },
 	} {
-		t.Run(name, func(t *testing.T) { wentBackWithoutFacts(t, promise) })
+		t.Run(name, func(t *testing.T) { wentBackWithoutFacts(t, prepare) })
 	}
 }
 
-func wentBackWithoutFacts(t *testing.T, promise func(w *world, late uint64)) {
+func wentBackWithoutFacts(t *testing.T, prepare func(w *world, late uint64)) {
 	w := newWorld(t)
 	w.api.Set(pod("a", 0))
 	for range 50 {
 		w.api.Bookmark()
 	}
 	late := w.api.Set(pod("b", 0))
-	_, stop := w.startHasty("queue-a")
+	_, stop := w.startFast("queue-a")
 	w.generation(1)
-	promise(w, late)
+	prepare(w, late)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	w.log.Close()
 	w.log = memlog.New(memlog.Options{})
 	w.api.GoBack(late - 40)
-	w.startHasty("queue-b")
+	w.startFast("queue-b")
 	if v := w.generation(2); v.HighWater(ledger.KindPod) >= late {
 		t.Errorf("a high-water of before is left: %d", v.HighWater(ledger.KindPod))
 	}
 }
 
 // Kubernetes is restored while no queue leads, and the next leader cannot use all facts of the log.
-func TestKubernetesThatWentBackWithoutAPictureOfTheFacts(t *testing.T) {
+func TestKubernetesThatWentBackWithoutASnapshotOfTheFacts(t *testing.T) {
 	for name, last := range map[string]func(epoch uint64) eventlog.Message{
 		"a fact cannot be read": func(uint64) eventlog.Message { return statetest.PoisonFacts(1)[0].Message },
 		"an epoch has not ended": func(epoch uint64) eventlog.Message {
@@ -312,13 +312,13 @@ func TestKubernetesThatWentBackWithoutAPictureOfTheFacts(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, late, stop := told(t)
+			w, late, stop := startLate(t)
 			if err := stop(); err != nil {
 				t.Fatal(err)
 			}
 			w.put(eventlog.Facts, last(w.epoch()))
 			w.api.GoBack(late - 40)
-			w.startHasty("queue-b")
+			w.startFast("queue-b")
 			w.generation(2)
 		})
 	}
@@ -326,12 +326,12 @@ func TestKubernetesThatWentBackWithoutAPictureOfTheFacts(t *testing.T) {
 
 // Kubernetes is restored after the leader has compared resourceVersions, and before it lists any objects.
 func TestKubernetesThatGoesBackAsARoundBegins(t *testing.T) {
-	w, late, stop := told(t)
+	w, late, stop := startLate(t)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	deps := w.deps()
-	deps.Clock = hasty{}
+	deps.Clock = fastClock{}
 	var once sync.Once
 	deps.RestConfig.Wrap(func(to http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -350,22 +350,22 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// told starts a queue that leads, and waits until its log of facts has reached resourceVersion late. No object has
+// startLate starts a queue that leads, and waits until its log of facts has reached resourceVersion late. No object has
 // that resourceVersion, and the ledger has no high-water.
-func told(t *testing.T) (w *world, late uint64, stop func() error) {
+func startLate(t *testing.T) (w *world, late uint64, stop func() error) {
 	w = newWorld(t)
 	w.api.Set(pod("a", 0))
 	for range 50 {
 		late = w.api.Bookmark()
 	}
-	_, stop = w.startHasty("queue-a")
+	_, stop = w.startFast("queue-a")
 	w.generation(1)
 	w.eventually("the log of facts reaches the resourceVersion", func() bool { return w.progress() >= late })
 	return w, late, stop
 }
 
 // etcd is restored from a backup while nothing runs, and another tenant then advances it beyond its earlier revision.
-func TestRestoredLedgerThatWentOnBeginsAnew(t *testing.T) {
+func TestRestoredLedgerThatAdvancedBeginsTheNextGeneration(t *testing.T) {
 	w := newWorld(t)
 	w.api.Set(pod("a", 0))
 	_, stop := w.start("queue-a")
@@ -387,7 +387,7 @@ func TestRestoredLedgerThatWentOnBeginsAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.startHasty("queue-b")
+	w.startFast("queue-b")
 	w.generation(2)
 }
 
@@ -396,14 +396,14 @@ func TestRestoredLedgerThatWentOnBeginsAnew(t *testing.T) {
 func TestDoubtBeginsTheNextGeneration(t *testing.T) {
 	w := newWorld(t)
 	w.api.Set(pod("a", 0))
-	w.startHasty("queue-a")
+	w.startFast("queue-a")
 	v := w.generation(1)
 	w.promise(7)
-	doubt, err := v.Generation().Doubt("a member noticed")
+	cause, err := v.Generation().Doubt("a member noticed")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err := w.ledger.Commit(t.Context(), doubt); err != nil || !r.Succeeded {
+	if r, err := w.ledger.Commit(t.Context(), cause); err != nil || !r.Succeeded {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	if _, _, ok := w.generation(2).Entry("p"); ok {

@@ -82,8 +82,8 @@ func (r *reader) sees(name string) bool {
 	return known && there && !poison
 }
 
-// told waits until a newly created pod is offered, and seen by readers.
-func (w *world) told(name string, readers ...*reader) {
+// newPodIsSeen waits until a newly created pod is offered, and seen by readers.
+func (w *world) newPodIsSeen(name string, readers ...*reader) {
 	w.t.Helper()
 	w.api.Set(pod(name, 0))
 	w.offered(name)
@@ -115,17 +115,17 @@ func TestDecisionsThatCannotBeRead(t *testing.T) {
 	w := newWorld(t)
 	_, stop := w.start("queue-a")
 	w.takePartitions()
-	w.told("a")
+	w.newPodIsSeen("a")
 	for _, m := range eventstest.PoisonDecisions() {
 		w.put(eventlog.Decisions, m)
 	}
-	w.told("b")
+	w.newPodIsSeen("b")
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	w.start("queue-b")
 	w.offered("b") // once more
-	w.told("c")
+	w.newPodIsSeen("c")
 }
 
 // An undecodable fact makes the leading queue republish the facts, whether it runs at that time or starts with the
@@ -146,7 +146,7 @@ func poisonsFacts(t *testing.T, poison eventlog.Message, running bool) {
 	_, stop := w.start("queue-a")
 	w.takePartitions()
 	early := w.read()
-	w.told("a", early)
+	w.newPodIsSeen("a", early)
 	end := func() {
 		if err := stop(); err != nil {
 			t.Fatal(err)
@@ -159,17 +159,17 @@ func poisonsFacts(t *testing.T, poison eventlog.Message, running bool) {
 	if !running {
 		_, stop = w.startWith(queue.Config{ID: "queue-b", Profiles: profiles()})
 	}
-	w.eventually("the facts are told anew", func() bool { return w.toldAnewBehind(at) })
+	w.eventually("the facts are told anew", func() bool { return w.republishedBehind(at) })
 	late := w.read()
-	w.told("b", early, late)
+	w.newPodIsSeen("b", early, late)
 	end()
 	last, err := w.log.Last(t.Context(), eventlog.Facts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.start("queue-c")
-	w.told("c", early, late, w.read())
-	if w.toldAnewBehind(last) {
+	w.newPodIsSeen("c", early, late, w.read())
+	if w.republishedBehind(last) {
 		t.Error("who starts later tells everything anew once more")
 	}
 }
@@ -180,7 +180,7 @@ func TestFactThatCannotBeReadAtTheEndOfASnapshot(t *testing.T) {
 	w := newWorld(t)
 	_, stop := w.start("queue-a")
 	w.takePartitions()
-	w.told("a")
+	w.newPodIsSeen("a")
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -197,11 +197,11 @@ func TestFactThatCannotBeReadAtTheEndOfASnapshot(t *testing.T) {
 		t.Fatalf("the fact that cannot be read is at %d, want %d, where the snapshot ends", at, sequence)
 	}
 	w.start("queue-b")
-	w.told("b", w.read())
+	w.newPodIsSeen("b", w.read())
 }
 
-// toldAnewBehind reports whether a fact behind a sequence republishes everything.
-func (w *world) toldAnewBehind(sequence uint64) bool {
+// republishedBehind reports whether a fact behind a sequence republishes everything.
+func (w *world) republishedBehind(sequence uint64) bool {
 	w.t.Helper()
 	last, err := w.log.Last(w.t.Context(), eventlog.Facts)
 	if err != nil || last <= sequence {
@@ -232,16 +232,16 @@ func TestHistoryOfTheLedgerThatCannotBeRead(t *testing.T) {
 	w := newWorld(t)
 	_, stop := w.start("queue-a")
 	w.takePartitions()
-	w.told("a")
+	w.newPodIsSeen("a")
 	w.put(eventlog.Ledger, eventlog.Message{Subject: eventlog.SubjectLedgerChanges, Data: []byte("poison")})
-	w.told("b")
+	w.newPodIsSeen("b")
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	w.put(eventlog.Ledger, eventlog.Message{Subject: eventlog.SubjectLedgerPicture})
 	w.start("queue-b")
 	w.offered("b")
-	w.told("c")
+	w.newPodIsSeen("c")
 }
 
 // Undecodable snapshots count as none.
@@ -249,7 +249,7 @@ func TestSnapshotsThatCannotBeRead(t *testing.T) {
 	w := newWorld(t)
 	_, stop := w.start("queue-a")
 	w.takePartitions()
-	w.told("a")
+	w.newPodIsSeen("a")
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -259,5 +259,5 @@ func TestSnapshotsThatCannotBeRead(t *testing.T) {
 		}
 	}
 	w.start("queue-b")
-	w.told("b")
+	w.newPodIsSeen("b")
 }

@@ -290,7 +290,7 @@ func TestPodsAreOfferedInOrder(t *testing.T) {
 	w.eventually("p2 is parked", func() bool { return w.pool(q, "p2") == "parked" })
 }
 
-func TestTheLogStandsForTheCluster(t *testing.T) {
+func TestTheLogRepresentsTheCluster(t *testing.T) {
 	w := newWorld(t)
 	w.api.Set(node("n1"))
 	w.api.Set(pod("a", 0))
@@ -326,18 +326,18 @@ func TestTheLogStandsForTheCluster(t *testing.T) {
 	w.start("queue-b")
 	w.eventually("the second epoch has ended", func() bool { return w.epoch() > first && w.progress() > 0 })
 	_, facts = w.replay()
-	var said []string
+	var logged []string
 	for _, f := range facts[before:] {
 		if f.Op == events.OpUpsert || f.Op == events.OpDelete {
-			said = append(said, f.Op.String()+" "+f.Name)
+			logged = append(logged, f.Op.String()+" "+f.Name)
 		}
 		if f.Epoch != w.epoch() {
 			t.Fatalf("fact %d is of epoch %d", f.Sequence, f.Epoch)
 		}
 	}
-	slices.Sort(said)
-	if want := []string{"delete n1", "upsert b", "upsert c"}; !slices.Equal(said, want) {
-		t.Fatalf("the new leader said %v, want %v", said, want)
+	slices.Sort(logged)
+	if want := []string{"delete n1", "upsert b", "upsert c"}; !slices.Equal(logged, want) {
+		t.Fatalf("the new leader said %v, want %v", logged, want)
 	}
 }
 
@@ -488,13 +488,13 @@ func (w *world) reject(o work.Offer, plugin string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.tell(events.Decision{
+	w.appendDecision(events.Decision{
 		Kind: events.DecisionUnplaceable, Pod: o.Pod, Token: o.Token, Attempt: o.Attempt,
 		FactSequence: last, LedgerRevision: 1 << 20, Plugins: []string{plugin}, Message: "0/1 nodes are available",
 	})
 }
 
-func (w *world) tell(d events.Decision) {
+func (w *world) appendDecision(d events.Decision) {
 	w.t.Helper()
 	_, err := w.log.Append(w.t.Context(), eventlog.Decisions, eventlog.AnySequence,
 		[]eventlog.Message{events.EncodeDecision(d)})
@@ -516,9 +516,9 @@ func TestARestartForgetsNothing(t *testing.T) {
 		if o.Pod.Name == "parked" {
 			w.reject(o, "NodeUnschedulable")
 		} else {
-			w.tell(events.Decision{Kind: events.DecisionFailed, Pod: o.Pod, Token: o.Token, Attempt: o.Attempt})
+			w.appendDecision(events.Decision{Kind: events.DecisionFailed, Pod: o.Pod, Token: o.Token, Attempt: o.Attempt})
 		}
-		w.tell(events.Decision{Kind: events.DecisionCondition, Pod: o.Pod, Token: o.Token, PodResourceVersion: 1})
+		w.appendDecision(events.Decision{Kind: events.DecisionCondition, Pod: o.Pod, Token: o.Token, PodResourceVersion: 1})
 	}
 	w.eventually("both answers are taken in", func() bool {
 		return w.pool(q, "parked") == "parked" && w.pool(q, "failed") == "backoff"
@@ -551,8 +551,8 @@ func TestARestartForgetsNothing(t *testing.T) {
 	}
 }
 
-// TestAPodNobodyAnswersFor checks that the pod is quarantined, and that the log records it.
-func TestAPodNobodyAnswersFor(t *testing.T) {
+// TestAPodWithoutAnAnswer checks that the pod is quarantined, and that the log records it.
+func TestAPodWithoutAnAnswer(t *testing.T) {
 	w := newWorld(t)
 	w.takePartitions()
 	w.api.Set(pod("poison", 0))

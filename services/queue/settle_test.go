@@ -16,7 +16,7 @@ import (
 //  1. A leader stores a snapshot, and retention cuts the log up to there.
 //  2. A power loss takes the facts that the snapshot stands for: no reader can begin.
 //  3. Another leader waits in vain for its state, and then republishes everything.
-func TestALogThatCannotBeFollowedIsToldAnew(t *testing.T) {
+func TestALogThatCannotBeFollowedIsPublishedAgain(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
 	_, stop := w.start("queue-a")
@@ -25,8 +25,8 @@ func TestALogThatCannotBeFollowedIsToldAnew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := w.api.Set(pod("a", 0))
-	w.eventually("the pod is a fact", func() bool { return w.progress() >= told })
+	version := w.api.Set(pod("a", 0))
+	w.eventually("the pod is a fact", func() bool { return w.progress() >= version })
 	if err := stop(); err != nil { // with a last snapshot
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestALogThatCannotBeFollowedIsToldAnew(t *testing.T) {
 	w.takePartitions()
 	w.eventually("an epoch that begins anew", func() bool {
 		clock.Step(time.Second)
-		return w.toldAnew(kept + 1)
+		return w.republishedFrom(kept + 1)
 	})
 	w.eventually("a snapshot of it", func() bool {
 		clock.Step(time.Second)
@@ -57,8 +57,8 @@ func TestALogThatCannotBeFollowedIsToldAnew(t *testing.T) {
 	}
 }
 
-// toldAnew reports whether a fact republishes everything.
-func (w *world) toldAnew(sequence uint64) bool {
+// republishedFrom reports whether a fact republishes everything.
+func (w *world) republishedFrom(sequence uint64) bool {
 	w.t.Helper()
 	if last, err := w.log.Last(w.t.Context(), eventlog.Facts); err != nil || last < sequence {
 		return false

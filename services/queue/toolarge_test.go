@@ -13,12 +13,12 @@ import (
 
 // A pod that the API server accepts and the log does not delays no other pod, neither while the queue runs nor at the
 // next start. It is not offered, and its owner is informed of the reason.
-func TestAPodThatIsTooLargeHoldsUpNobody(t *testing.T) {
+func TestAPodThatIsTooLargeDelaysNoOther(t *testing.T) {
 	w := newWorld(t)
 	_, stop := w.start("queue-a")
 	w.takePartitions()
 	reader := w.read()
-	w.told("a", reader)
+	w.newPodIsSeen("a", reader)
 	large := pod("large", 0)
 	for i := range 8200 {
 		large.Spec.Tolerations = append(large.Spec.Tolerations, corev1.Toleration{
@@ -27,20 +27,20 @@ func TestAPodThatIsTooLargeHoldsUpNobody(t *testing.T) {
 		})
 	}
 	w.api.Set(large)
-	w.told("b", reader)
+	w.newPodIsSeen("b", reader)
 	w.eventually("the decision about the large pod", func() bool {
-		return strings.Contains(w.toldOf("large"), "the pod is too large to be scheduled (")
+		return strings.Contains(w.messageAbout("large"), "the pod is too large to be scheduled (")
 	})
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	w.start("queue-b")
 	w.offered("b") // once more
-	w.told("c", reader)
+	w.newPodIsSeen("c", reader)
 }
 
-// toldOf returns the message of the last decision about a pod, or "".
-func (w *world) toldOf(uid string) (message string) {
+// messageAbout returns the message of the last decision about a pod, or "".
+func (w *world) messageAbout(uid string) (message string) {
 	w.t.Helper()
 	last, err := w.log.Last(w.t.Context(), eventlog.Decisions)
 	if err != nil || last == 0 {

@@ -9,14 +9,14 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
-// mute is a log that does not answer appends to the decisions; appended is closed at the first of them.
-type mute struct {
+// unansweringLog is a log that does not answer appends to the decisions; appended is closed at the first of them.
+type unansweringLog struct {
 	eventlog.Log
 	once     sync.Once
 	appended chan struct{}
 }
 
-func (m *mute) Append(
+func (m *unansweringLog) Append(
 	ctx context.Context, stream eventlog.Stream, tail eventlog.Tail, msgs []eventlog.Message,
 ) (uint64, error) {
 	if stream != eventlog.Decisions {
@@ -30,7 +30,7 @@ func (m *mute) Append(
 // A shard that stops while the log does not answer gives up the last decisions after a while, and leaves.
 func TestAStoppedShardDoesNotWaitForTheLog(t *testing.T) {
 	s := newSite(t)
-	log := &mute{Log: s.log, appended: make(chan struct{})}
+	log := &unansweringLog{Log: s.log, appended: make(chan struct{})}
 	s.node("n0")
 	pod := s.pod("p0", "100m")
 	stop := s.startOn(log, "scheduler-0")

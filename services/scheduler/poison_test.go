@@ -8,8 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// anew begins an epoch in which all facts are published again, with one node.
-func (s *site) anew(node string) {
+// republish begins an epoch in which all facts are published again, with one node.
+func (s *site) republish(node string) {
 	s.t.Helper()
 	s.epoch++
 	s.put(events.EncodeFact(events.Fact{Op: events.OpEpochBegin, Epoch: s.epoch, Progress: s.epoch}))
@@ -18,7 +18,7 @@ func (s *site) anew(node string) {
 }
 
 // A fact that cannot be read ends no shard, neither a running one nor one that starts with it in the log. The shard
-// decides nothing until the facts begin anew, and then continues.
+// decides nothing until the facts are published again, and then continues.
 func TestFactsThatCannotBeRead(t *testing.T) {
 	for _, poison := range statetest.PoisonFacts(1) {
 		for name, running := range map[string]bool{"running": true, "on restart": false} {
@@ -33,7 +33,7 @@ func TestFactsThatCannotBeRead(t *testing.T) {
 func survivesPoison(t *testing.T, poison eventlog.Message, running bool) {
 	s := newSite(t)
 	shards := []string{"scheduler-0"}
-	s.anew("n0")
+	s.republish("n0")
 	first := s.pod("p0", "500m")
 	stop := s.start(shards[0])
 	s.ready(shards...)
@@ -49,7 +49,7 @@ func survivesPoison(t *testing.T, poison eventlog.Message, running bool) {
 	if !running {
 		stop = s.start(shards[0])
 	}
-	s.anew("n1")
+	s.republish("n1")
 	second := s.pod("p1", "500m")
 	s.ready(shards...)
 	s.offer(shards, second)

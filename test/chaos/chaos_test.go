@@ -48,12 +48,12 @@ func TestChaos(t *testing.T) {
 	loading, stop := context.WithTimeout(ctx, *lasts)
 	defer stop()
 	g.Go(func() error { return s.load.run(loading, ctx) })
-	g.Go(func() error { return s.breakThings(ctx) })
-	s.no(g.Wait())
+	g.Go(func() error { return s.injectFaults(ctx) })
+	s.must(g.Wait())
 	t.Logf("healed after %s; %d pods were created, %d deleted, %d nodes cordoned",
 		*lasts, s.load.created, s.load.deleted, s.load.cordons)
 	began := time.Now()
-	s.no(harness.Eventually(t.Context(), settledWithin, "every pod is bound", s.load.unbound))
+	s.must(harness.Eventually(t.Context(), settledWithin, "every pod is bound", s.load.unbound))
 	t.Logf("every pod was bound %s later", time.Since(began).Round(100*time.Millisecond))
 	s.report()
 	s.check()
@@ -62,13 +62,13 @@ func TestChaos(t *testing.T) {
 // site is everything that runs.
 type site struct {
 	*testing.T
-	programs   harness.Programs
-	dir        string
-	seed       uint64
-	cluster    *harness.Cluster
-	etcd, nats *harness.Members
-	wires      *wires
-	keepers    map[string]*keeper
+	programs    harness.Programs
+	dir         string
+	seed        uint64
+	cluster     *harness.Cluster
+	etcd, nats  *harness.Members
+	proxies     *proxySet
+	supervisors map[string]*supervisor
 	// history is being recorded, earlier are those of ledgers that were lost since.
 	history *harness.History
 	earlier []*harness.History
@@ -78,27 +78,27 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{T: t, seed: seedtest.First(t, *seed), wires: newWires(), keepers: map[string]*keeper{}}
+	s := &site{T: t, seed: seedtest.First(t, *seed), proxies: newProxySet(), supervisors: map[string]*supervisor{}}
 	t.Logf("chaos for %s with seed %d", *lasts, s.seed)
 	var err error
 	s.programs, err = harness.Find()
-	s.no(err)
+	s.must(err)
 	s.dir = kit.Dir(t, "chaos")
 	s.cluster, err = s.programs.StartCluster(t.Context(), harness.ClusterConfig{
 		Dir: filepath.Join(s.dir, "cluster"), Nodes: filepath.Join(s.programs.Root, filepath.FromSlash(nodes)),
 	})
-	s.no(err)
+	s.must(err)
 	kit.AtEnd(s.T, s.cluster.Stop)
 	s.etcd, err = s.programs.StartEtcd(t.Context(), filepath.Join(s.dir, "etcd"), members)
-	s.no(err)
+	s.must(err)
 	kit.AtEnd(s.T, s.etcd.Stop)
 	s.nats, err = s.programs.StartNATS(t.Context(), filepath.Join(s.dir, "nats"), members)
-	s.no(err)
+	s.must(err)
 	kit.AtEnd(s.T, s.nats.Stop)
-	t.Cleanup(s.wires.close)
-	s.no(s.record(t.Context()))
+	t.Cleanup(s.proxies.close)
+	s.must(s.record(t.Context()))
 	// Members that have just met drop routes that they have twice, and requests with them.
-	s.no(harness.Eventually(t.Context(), openWithin, "the log opens", func(ctx context.Context) (string, error) {
+	s.must(harness.Eventually(t.Context(), openWithin, "the log opens", func(ctx context.Context) (string, error) {
 		if s.log, err = jetstream.Open(ctx, jetstream.Config{URLs: s.nats.URLs}); err != nil {
 			return err.Error(), nil
 		}
@@ -109,43 +109,43 @@ func newSite(t *testing.T) *site {
 		s.keep(name)
 	}
 	s.load, err = newLoad(t.Context(), s.cluster.Client, s.seed)
-	s.no(err)
+	s.must(err)
 	return s
 }
 
-func (s *site) no(err error) {
+func (s *site) must(err error) {
 	s.Helper()
 	if err != nil {
 		s.Fatal(err)
 	}
 }
 
-// keep starts a service behind proxies of its own, and a keeper that starts it again when it ends.
+// keep starts a service behind proxies of its own, and a supervisor that starts it again when it ends.
 func (s *site) keep(name string) {
 	s.Helper()
 	cfg := harness.RunConfig{
 		Service: serviceOf(name), Name: name, LogDir: s.dir, Args: []string{"--nats-replicas", fmt.Sprint(members)},
 	}
 	var err error
-	cfg.Etcd, err = s.wires.layAll(name, "etcd", s.etcd.URLs)
-	s.no(err)
-	cfg.NATS, err = s.wires.layAll(name, "nats", s.nats.URLs)
-	s.no(err)
+	cfg.Etcd, err = s.proxies.addAll(name, "etcd", s.etcd.URLs)
+	s.must(err)
+	cfg.NATS, err = s.proxies.addAll(name, "nats", s.nats.URLs)
+	s.must(err)
 	if cfg.Service != "scheduler" {
 		cfg.Kubeconfig = filepath.Join(s.dir, name+".kubeconfig")
-		s.no(s.wires.kubeconfig(name, s.cluster.Kubeconfig, cfg.Kubeconfig))
+		s.must(s.proxies.kubeconfig(name, s.cluster.Kubeconfig, cfg.Kubeconfig))
 	}
-	k := &keeper{cfg: cfg, programs: s.programs, stopped: make(chan struct{}), done: make(chan struct{})}
+	k := &supervisor{cfg: cfg, programs: s.programs, stopped: make(chan struct{}), done: make(chan struct{})}
 	first, err := s.programs.Run(s.Context(), cfg)
-	s.no(err)
+	s.must(err)
 	k.mu.running = first
 	go k.run()
-	s.keepers[name] = k
+	s.supervisors[name] = k
 	kit.AtEnd(s.T, k.stop)
 }
 
-// breakThings carries the plan out and returns when everything is healed.
-func (s *site) breakThings(ctx context.Context) error {
+// injectFaults carries the plan out and returns when every fault has ended.
+func (s *site) injectFaults(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	began := time.Now()
 	var stores sync.Mutex // one member of a store at a time: two are an outage
@@ -159,14 +159,14 @@ func (s *site) breakThings(ctx context.Context) error {
 				defer stores.Unlock()
 			}
 			s.Log(f)
-			heal, err := s.apply(ctx, f)
+			repair, err := s.apply(ctx, f)
 			if err != nil {
 				return fmt.Errorf("%s: %w", f, err)
 			}
 			if err := pauseFor(ctx, f.lasts); err != nil {
 				return err
 			}
-			return heal()
+			return repair()
 		})
 	}
 	return g.Wait()
@@ -185,12 +185,12 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 }
 
 // apply makes one fault happen and returns the function that ends it.
-func (s *site) apply(ctx context.Context, f fault) (heal func() error, err error) {
+func (s *site) apply(ctx context.Context, f fault) (repair func() error, err error) {
 	switch f.kind {
 	case kill:
-		return s.keepers[f.target].kill(), nil
+		return s.supervisors[f.target].kill(), nil
 	case pause:
-		return s.keepers[f.target].pause()
+		return s.supervisors[f.target].pause()
 	case killLeader:
 		return killMember(s.etcd, max(s.etcd.Leader(ctx), 0)), nil
 	case killEtcd:
@@ -215,13 +215,13 @@ func (s *site) apply(ctx context.Context, f fault) (heal func() error, err error
 		resume := func() error { return s.cluster.Signal("kube-apiserver", syscall.SIGCONT) }
 		return resume, s.cluster.Signal("kube-apiserver", syscall.SIGSTOP)
 	}
-	return func() error { return s.wires.mend(ctx, f) }, s.wires.spoil(f)
+	return func() error { return s.proxies.repairLink(ctx, f) }, s.proxies.breakLink(f)
 }
 
 // nothing is left to do to end a fault.
 func nothing() error { return nil }
 
-func killMember(m *harness.Members, i int) (heal func() error) {
+func killMember(m *harness.Members, i int) (repair func() error) {
 	m.Kill(i)
 	return func() error { return m.Start(i) }
 }

@@ -12,22 +12,22 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// wires are the proxies that all connections of the services go through: one for each service and
+// proxySet is the proxies that all connections of the services go through: one for each service and
 // each server it talks to.
-type wires struct {
+type proxySet struct {
 	server  *toxiproxy.ApiServer
 	proxies map[string][]*toxiproxy.Proxy // by service and link, "binder-0 api"
 }
 
-func newWires() *wires {
-	return &wires{
+func newProxySet() *proxySet {
+	return &proxySet{
 		server:  toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()),
 		proxies: map[string][]*toxiproxy.Proxy{},
 	}
 }
 
-// lay puts a proxy between a service and an address, and returns the proxy's.
-func (w *wires) lay(service, link, upstream string) (string, error) {
+// add puts a proxy between a service and an address, and returns the proxy's.
+func (w *proxySet) add(service, link, upstream string) (string, error) {
 	key := service + " " + link
 	p := toxiproxy.NewProxy(w.server, fmt.Sprintf("%s %d", key, len(w.proxies[key])), "127.0.0.1:0", upstream)
 	if err := p.Start(); err != nil {
@@ -37,15 +37,15 @@ func (w *wires) lay(service, link, upstream string) (string, error) {
 	return p.Listen, nil
 }
 
-// layAll puts proxies in front of URLs and returns URLs of them, separated by commas.
-func (w *wires) layAll(service, link string, urls []string) (string, error) {
+// addAll puts proxies in front of URLs and returns URLs of them, separated by commas.
+func (w *proxySet) addAll(service, link string, urls []string) (string, error) {
 	var out []string
 	for _, text := range urls {
 		u, err := url.Parse(text)
 		if err != nil {
 			return "", err
 		}
-		if u.Host, err = w.lay(service, link, u.Host); err != nil {
+		if u.Host, err = w.add(service, link, u.Host); err != nil {
 			return "", err
 		}
 		out = append(out, u.String())
@@ -54,13 +54,13 @@ func (w *wires) layAll(service, link string, urls []string) (string, error) {
 }
 
 // kubeconfig writes a copy of a kubeconfig whose server is a proxy of the service's.
-func (w *wires) kubeconfig(service, original, path string) error {
+func (w *proxySet) kubeconfig(service, original, path string) error {
 	config, err := clientcmd.LoadFromFile(original)
 	if err != nil {
 		return err
 	}
 	for _, c := range config.Clusters {
-		if c.Server, err = w.layAll(service, "api", []string{c.Server}); err != nil {
+		if c.Server, err = w.addAll(service, "api", []string{c.Server}); err != nil {
 			return err
 		}
 	}
@@ -90,8 +90,8 @@ var toxics = map[faultKind][]toxic{
 	slow:       {{Type: "latency", Stream: "downstream", Attributes: map[string]any{"latency": 700, "jitter": 600}}},
 }
 
-// spoil breaks a service's link.
-func (w *wires) spoil(f fault) error {
+// breakLink breaks a service's link.
+func (w *proxySet) breakLink(f fault) error {
 	for _, p := range w.proxies[f.target+" "+f.link] {
 		for _, t := range toxics[f.kind] {
 			t.Name = f.toxic(t)
@@ -107,9 +107,9 @@ func (w *wires) spoil(f fault) error {
 	return nil
 }
 
-// mend ends a fault that spoil began. It closes connections that swallowed data: the data is lost, as when a network
-// comes back after a time-out.
-func (w *wires) mend(ctx context.Context, f fault) error {
+// repairLink ends a fault that breakLink began. It closes connections that swallowed data: the data is lost, as when a
+// network comes back after a time-out.
+func (w *proxySet) repairLink(ctx context.Context, f fault) error {
 	for _, p := range w.proxies[f.target+" "+f.link] {
 		for _, t := range toxics[f.kind] {
 			if err := p.Toxics.RemoveToxic(ctx, f.toxic(t)); err != nil {
@@ -123,7 +123,7 @@ func (w *wires) mend(ctx context.Context, f fault) error {
 // toxic is the name of one of the fault's toxics: faults of one link may overlap.
 func (f fault) toxic(t toxic) string { return fmt.Sprintf("%s %s", f.begin, t.Stream) }
 
-func (w *wires) close() {
+func (w *proxySet) close() {
 	for _, all := range w.proxies {
 		for _, p := range all {
 			p.Stop()

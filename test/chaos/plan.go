@@ -64,8 +64,8 @@ const (
 	minLast, maxLast = time.Second, 16 * time.Second
 	// A store's member is away for less: two members away are no quorum, which is an outage.
 	maxMemberLast = 4 * time.Second
-	// calm is how long before the end the last fault begins.
-	calm = 3 * time.Second
+	// quietEnd is how long before the end the last fault begins.
+	quietEnd = 3 * time.Second
 	// restoresFrom is how long a run must last at least for its ledger to be restored: the ledger stays
 	// closed for half a minute after that.
 	restoresFrom = 80 * time.Second
@@ -92,7 +92,7 @@ func plan(seed uint64, within time.Duration) []fault {
 		total += k.weight
 	}
 	var out []fault
-	for at := between(minGap, maxGap); at < within-calm; at += between(minGap, maxGap) {
+	for at := between(minGap, maxGap); at < within-quietEnd; at += between(minGap, maxGap) {
 		f := fault{
 			begin: at, lasts: between(minLast, maxLast), target: services[rng.IntN(len(services))], member: rng.IntN(3),
 			node: rng.IntN(nodeCount),

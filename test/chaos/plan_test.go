@@ -18,8 +18,8 @@ func TestPlan(t *testing.T) {
 	seen := map[faultKind]int{}
 	for _, f := range first {
 		seen[f.kind]++
-		moment := f.kind == backUp || f.kind == restore
-		if f.begin > within-calm || !moment && f.lasts < minLast || f.lasts > maxLast {
+		instant := f.kind == backUp || f.kind == restore
+		if f.begin > within-quietEnd || !instant && f.lasts < minLast || f.lasts > maxLast {
 			t.Errorf("%s: out of bounds", f)
 		}
 	}

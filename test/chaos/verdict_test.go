@@ -15,15 +15,15 @@ import (
 func (s *site) report() {
 	s.Helper()
 	for _, name := range services {
-		k := s.keepers[name]
+		k := s.supervisors[name]
 		k.mu.Lock()
 		s.Logf("%s: killed %d times, began anew %d times, ended by itself %d times, %d of them while it could not start",
-			name, k.mu.kills, k.mu.anew, len(k.mu.ends)+k.mu.failedStarts, k.mu.failedStarts)
+			name, k.mu.kills, k.mu.storeReplaced, len(k.mu.ends)+k.mu.failedStarts, k.mu.failedStarts)
 		for _, end := range k.mu.ends {
 			s.Errorf("%s ended by itself: %s", name, end)
 		}
-		if k.mu.anew > len(s.earlier) {
-			s.Errorf("%s began anew %d times, and the ledger was restored %d times", name, k.mu.anew, len(s.earlier))
+		if k.mu.storeReplaced > len(s.earlier) {
+			s.Errorf("%s began anew %d times, and the ledger was restored %d times", name, k.mu.storeReplaced, len(s.earlier))
 		}
 		k.mu.Unlock()
 	}
@@ -35,7 +35,7 @@ func (s *site) check() {
 	s.checkGeneration()
 	result, err := s.programs.Command(s.Context(), "check", "--kubeconfig", s.cluster.Kubeconfig,
 		"--etcd-endpoints", strings.Join(s.etcd.URLs, ","))
-	s.no(err)
+	s.must(err)
 	s.Logf("berth check:\n%s", result.Stdout)
 	if result.Code != 0 {
 		s.Errorf("berth check: exit code %d\n%s", result.Code, result.Stderr)
@@ -48,7 +48,7 @@ func (s *site) check() {
 func (s *site) audit(h *harness.History) {
 	s.Helper()
 	result, err := h.Audit(s.Context())
-	s.no(err)
+	s.must(err)
 	s.Logf("berth audit:\n%s", result.Stdout)
 	if result.Code != 0 {
 		s.Errorf("berth audit: exit code %d\n%s", result.Code, result.Stderr)
@@ -59,13 +59,13 @@ func (s *site) audit(h *harness.History) {
 func (s *site) checkGeneration() {
 	s.Helper()
 	store, err := etcd.Open(s.Context(), etcd.Config{Endpoints: s.etcd.URLs})
-	s.no(err)
-	defer func() { s.no(store.Close()) }()
+	s.must(err)
+	defer func() { s.must(store.Close()) }()
 	kvs, _, err := store.List(s.Context(), identity.KeyGeneration)
-	s.no(err)
+	s.must(err)
 	for _, kv := range kvs {
 		g, err := identity.DecodeGeneration(kv)
-		s.no(err)
+		s.must(err)
 		s.Logf("generation %d of the ledger, open: %t (%s)", g.Number, g.Open, g.Reason)
 		if !g.Open || len(s.earlier) > 0 && g.Number < 2 {
 			s.Errorf("generation %d, open: %t; want an open one that began after the ledger was restored", g.Number, g.Open)

@@ -162,8 +162,8 @@ func (c *configTally) count(v verdict, accepted bool) {
 	}
 }
 
-// lopsided names what the run did not cover.
-func (c *configTally) lopsided() []string {
+// uncovered names what the run did not cover.
+func (c *configTally) uncovered() []string {
 	var missing []string
 	if c.accepted*100 < minAccepted*c.total {
 		missing = append(missing, fmt.Sprintf("%d of %d files accepted, want %d %%", c.accepted, c.total, minAccepted))

@@ -33,9 +33,9 @@ const (
 	unknownDisabled configException = "unknown plugin disabled"
 	// unknownArgs: so must one with arguments.
 	unknownArgs configException = "arguments of an unknown plugin"
-	// argsForNothing: arguments that no code reads are refused. Upstream takes them, and has
+	// unreadArgs: arguments that no code reads are refused. Upstream takes them, and has
 	// only those of the queue sort plugin agree between profiles.
-	argsForNothing configException = "arguments for a plugin without"
+	unreadArgs configException = "arguments for a plugin without"
 	// negativeWeight: upstream lets a score count against a node.
 	negativeWeight configException = "negative weight"
 	// longBackoff: a backoff of more seconds than a time.Duration holds; upstream's overflows.
@@ -52,7 +52,7 @@ const (
 )
 
 var configExceptions = []configException{
-	noAddress, alphaPlugin, unknownDisabled, unknownArgs, argsForNothing, negativeWeight, longBackoff, unprepared,
+	noAddress, alphaPlugin, unknownDisabled, unknownArgs, unreadArgs, negativeWeight, longBackoff, unprepared,
 	unusedArgs, unnoticedTwice,
 }
 
@@ -70,7 +70,7 @@ func exceptionOfMistake(m mistake, f *fileView) configException {
 	case addressField.MatchString(m.Field):
 		return noAddress
 	case strings.HasSuffix(m.Field, ".pluginConfig.args"):
-		return argsForNothing
+		return unreadArgs
 	case beforeField.MatchString(m.Field) && m.Kind == required:
 		return unprepared
 	case strings.HasPrefix(m.Field, "podInitialBackoff"), strings.HasPrefix(m.Field, "podMaxBackoff"):
@@ -132,7 +132,7 @@ func exceptionOfArgs(m mistake, f *fileView, g []string) configException {
 	case g[3] == "" && m.Kind == notSupported && !slices.Contains(knownPlugins, name):
 		return unknownArgs
 	case g[3] == ".args" && g[4] == "" && m.Kind == forbidden && !slices.Contains(pluginsWithArgs, name):
-		return argsForNothing
+		return unreadArgs
 	case name == "NodeResourcesFit" && g[4] != "" && !fitRuns(f.pluginsOf(profile)):
 		return unusedArgs
 	}
@@ -194,7 +194,7 @@ func TestConfigExceptions(t *testing.T) {
 			`profiles: [{pluginConfig: [{name: Coscheduling, args: {x: 1}}]}]`, "",
 			`pluginConfig[0]: "Coscheduling": want one of`,
 		}},
-		argsForNothing: {{
+		unreadArgs: {{
 			`profiles: [{pluginConfig: [{name: NodeName, args: {x: 1}}]}]`, "",
 			`pluginConfig[0].args: "NodeName": takes no arguments`,
 		}},

@@ -83,7 +83,7 @@ var (
 // others. Faults take turns: a run of some length has them all.
 const (
 	filesInARow  = 9
-	soundInARow  = 4
+	validInARow  = 4
 	faultyInARow = 4
 )
 
@@ -93,9 +93,9 @@ func (g *configGenerator) file() ([]byte, error) {
 	g.numbers()
 	g.profiles()
 	switch at := int(g.seed % filesInARow); {
-	case at < soundInARow:
+	case at < validInARow:
 	case at < filesInARow-faultyInARow:
-		g.wildPlugins()
+		g.arbitraryPlugins()
 	default:
 		g.faults(int(g.seed/filesInARow%math.MaxInt32)*faultyInARow + at - (filesInARow - faultyInARow))
 	}
@@ -286,8 +286,8 @@ func named(names []string) []any {
 	return list
 }
 
-// wildPlugins puts any names anywhere.
-func (g *configGenerator) wildPlugins() {
+// arbitraryPlugins puts any names anywhere.
+func (g *configGenerator) arbitraryPlugins() {
 	names := slices.Concat(knownPlugins, foreignPlugins, alphaPlugins, sets.List(removedPlugins))
 	lists := g.section(g.profile(), "plugins")
 	for _, at := range append(slices.Clone(configPoints), "multiPoint") {

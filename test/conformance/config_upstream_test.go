@@ -107,7 +107,7 @@ func (l *upstreamLoader) load(ctx context.Context, data []byte) verdict {
 	for i := range c.Profiles {
 		path := field.NewPath("profiles").Index(i)
 		v.findings = append(v.findings, fitFindings(&c.Profiles[i], path)...)
-		v.findings = append(v.findings, l.peel(ctx, v.file.pluginsOf(i), &c.Profiles[i], path)...)
+		v.findings = append(v.findings, l.findAll(ctx, v.file.pluginsOf(i), &c.Profiles[i], path)...)
 		if v.startErr != nil {
 			continue
 		}
@@ -221,21 +221,21 @@ func enabledAnywhere(p *config.Plugins, name string) bool {
 	return false
 }
 
-// peel finds all mistakes about the plugins of a profile. Building a framework stops at the first mistake; peel
+// findAll finds all mistakes about the plugins of a profile. Building a framework stops at the first mistake; findAll
 // repairs it, which reveals the next. Arguments are the defaults: their mistakes are known already.
-func (l *upstreamLoader) peel(
+func (l *upstreamLoader) findAll(
 	ctx context.Context, file *schedulerv1.Plugins, p *config.KubeSchedulerProfile, path *field.Path,
 ) []finding {
 	p = p.DeepCopy()
 	p.PluginConfig = defaultPluginConfig()
-	mend := mender{plugins: p.Plugins, path: path.Child("plugins"), source: placesOf(file)}
+	fixer := fixer{plugins: p.Plugins, path: path.Child("plugins"), source: placesOf(file)}
 	for {
 		_, err := l.framework(ctx, p)
 		if err == nil {
-			return mend.found
+			return fixer.found
 		}
-		if !mend.mend(err.Error()) {
-			return append(mend.found, finding{mistake{path.String(), field.ErrorTypeInternal}, err.Error()})
+		if !fixer.fix(err.Error()) {
+			return append(fixer.found, finding{mistake{path.String(), field.ErrorTypeInternal}, err.Error()})
 		}
 	}
 }
@@ -250,8 +250,8 @@ func defaultPluginConfig() []config.PluginConfig {
 	return c.Profiles[0].PluginConfig
 }
 
-// mender turns an error of NewFramework into a finding and makes it go away.
-type mender struct {
+// fixer turns an error of NewFramework into a finding and makes it go away.
+type fixer struct {
 	plugins *config.Plugins
 	path    *field.Path
 	// source holds the positions of each name in the file's lists; see placesOf.
@@ -284,7 +284,7 @@ func placesOf(file *schedulerv1.Plugins) map[berthconfig.Point]map[string][]int 
 	return all
 }
 
-func (m *mender) mend(message string) bool {
+func (m *fixer) fix(message string) bool {
 	if g := absent.FindStringSubmatch(message); g != nil {
 		at, kind := lowerFirst(g[1]), field.ErrorTypeNotSupported
 		if !m.has(at, g[2]) {
@@ -326,7 +326,7 @@ func (m *mender) mend(message string) bool {
 
 // raise makes a negative weight positive: adding weights up, upstream has the remainder
 // overflow once the sum is negative, and blames that. No file has weights enough for more.
-func (m *mender) raise(message string) bool {
+func (m *fixer) raise(message string) bool {
 	for _, at := range []berthconfig.Point{"score", "placementScore", "multiPoint"} {
 		set := pluginSets(m.plugins)[at]
 		i := slices.IndexFunc(set.Enabled, func(e config.Plugin) bool { return e.Weight < 0 })
@@ -345,10 +345,10 @@ func lowerFirst(s string) berthconfig.Point {
 	return berthconfig.Point(strings.ToLower(s[:1]) + s[1:])
 }
 
-func (m *mender) has(at berthconfig.Point, name string) bool { return len(m.source[at][name]) > 0 }
+func (m *fixer) has(at berthconfig.Point, name string) bool { return len(m.source[at][name]) > 0 }
 
 // drop removes the nth occurrence of a name in a list.
-func (m *mender) drop(at berthconfig.Point, name string, nth int, kind field.ErrorType, message string) bool {
+func (m *fixer) drop(at berthconfig.Point, name string, nth int, kind field.ErrorType, message string) bool {
 	set, where := pluginSets(m.plugins)[at], m.source[at][name]
 	if set == nil || nth >= len(where) {
 		return false
@@ -365,7 +365,7 @@ func (m *mender) drop(at berthconfig.Point, name string, nth int, kind field.Err
 	return true
 }
 
-func (m *mender) add(path *field.Path, kind field.ErrorType, message string) {
+func (m *fixer) add(path *field.Path, kind field.ErrorType, message string) {
 	m.found = append(m.found, finding{mistake{path.String(), kind}, message})
 }
 

@@ -140,8 +140,8 @@ func lacks(t *testing.T, format string, args ...any) {
 	seedtest.Lacks(t, *seed, *comparisons >= manyDecisions, format, args...)
 }
 
-// lopsided names what the input did not exercise.
-func (s *tally) lopsided() []string {
+// uncovered names what the input did not exercise.
+func (s *tally) uncovered() []string {
 	part := 1.0
 	if s.total < manyDecisions {
 		part = 0.75

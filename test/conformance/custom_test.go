@@ -34,7 +34,7 @@ const customConfig = `{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "
  "plugins": {"multiPoint": {"enabled": [{"name": "Racks"}, {"name": "Prices", "weight": %d}, {"name": "Tickets"},
    {"name": "Stamps"}]}, "bind": {"enabled": [{"name": "Stamps"}, {"name": "Tickets"}]},
   "postFilter": {"enabled": [{"name": "Stamps"}, {"name": "Tickets"}], "disabled": [{"name": "*"}]}},
- "pluginConfig": [{"name": "Prices", "args": {"unsaid": %d, "best": %d}}]}]}`
+ "pluginConfig": [{"name": "Prices", "args": {"defaultPrice": %d, "best": %d}}]}]}`
 
 // TestCustomPlugins: plugins written for kube-scheduler, asked about the same pods in the same clusters by its
 // scheduler and by a shard, are called the same and shown the same, and the same comes of it.
@@ -99,7 +99,7 @@ func compareCustom(t *testing.T, seed uint64, seen map[string]int) {
 	if err := json.Unmarshal(text, &given); err != nil {
 		t.Fatal(err)
 	}
-	theirs, mine := &diary{}, &diary{}
+	theirs, mine := &pluginLog{}, &pluginLog{}
 	want, err := c.upstreamWith(t.Context(), given, runtimeregistry.Registry{
 		racksName: newRacks(theirs), pricesName: newPrices(theirs),
 		ticketsName: newTickets(theirs, ticketsName), stampsName: newTickets(theirs, stampsName),
@@ -139,7 +139,7 @@ func compareCustom(t *testing.T, seed uint64, seen map[string]int) {
 }
 
 // listen notes what plugins want activated, until they want a pod without a name.
-func listen(made *plugins.Runtime, d *diary, done chan<- struct{}) {
+func listen(made *plugins.Runtime, d *pluginLog, done chan<- struct{}) {
 	defer close(done)
 	for last := false; !last; {
 		for _, pod := range <-made.Activated() {
@@ -160,8 +160,8 @@ func binding(client *fake.Clientset) *fake.Clientset {
 
 // oursWithPlugins runs a shard's core for one pod, with the plugins that a configuration enables.
 func (c *extendedCase) oursWithPlugins(
-	t *testing.T, text []byte, d *diary, factories map[string]plugins.Factory,
-) (v fate, tied []string, err error) {
+	t *testing.T, text []byte, d *pluginLog, factories map[string]plugins.Factory,
+) (v attemptResult, tied []string, err error) {
 	read, err := berthconfig.Parse("config", text, racksName, pricesName, ticketsName, stampsName)
 	if err != nil {
 		return v, nil, err
@@ -200,7 +200,7 @@ func (c *extendedCase) oursWithPlugins(
 		guidance = advice.Guidance
 		return advice
 	}, func(p step.PluginRequest) step.PluginResult { return set.Perform(ctx, p) })
-	if v, err = driver.fate(c); err != nil || v.Node == "" {
+	if v, err = driver.attempt(c); err != nil || v.Node == "" {
 		return v, nil, err
 	}
 	if err := driver.bind(c, v.Node); err != nil {

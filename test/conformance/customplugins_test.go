@@ -26,8 +26,8 @@ import (
 // The plugins below are written as for kube-scheduler, and know of no other scheduler. They note their calls and
 // arguments.
 
-// diary holds the notes of plugins, for the side that runs them.
-type diary struct {
+// pluginLog holds the notes of plugins, for the side that runs them.
+type pluginLog struct {
 	mu    sync.Mutex
 	lines []string
 	// handle is the handle that a plugin was made with.
@@ -35,41 +35,41 @@ type diary struct {
 }
 
 // activated notes pods that must be tried at once.
-func (d *diary) activated(names ...string) {
+func (d *pluginLog) activated(names ...string) {
 	for _, name := range names {
 		d.note("activated %s", name)
 	}
 }
 
-func (d *diary) note(format string, args ...any) {
+func (d *pluginLog) note(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lines = append(d.lines, fmt.Sprintf(format, args...))
 }
 
 // sorted are the notes; plugins are asked about several nodes at once, in any order.
-func (d *diary) sorted() []string {
+func (d *pluginLog) sorted() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Sorted(slices.Values(d.lines))
 }
 
 // has reports whether anything was noted of a point.
-func (d *diary) has(point string) bool {
+func (d *pluginLog) has(point string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.ContainsFunc(d.lines, func(line string) bool { return strings.HasPrefix(line, point) })
 }
 
 // await waits until a note of a point exists: after a bind upstream continues in a goroutine of its own.
-func (d *diary) await(point string) {
+func (d *pluginLog) await(point string) {
 	for until := time.Now().Add(upstreamPatience); !d.has(point) && time.Now().Before(until); {
 		goruntime.Gosched()
 	}
 }
 
-// picture is everything that a plugin can see of a node.
-func picture(n fwk.NodeInfo) string {
+// describeNode is everything that a plugin can see of a node.
+func describeNode(n fwk.NodeInfo) string {
 	var pods []string
 	for _, p := range n.GetPods() {
 		r := p.CalculateResource()
@@ -90,7 +90,7 @@ func picture(n fwk.NodeInfo) string {
 // racks allows a limited number of pods of an app in one rack: annotation "rack-limit" is the limit, and "racks"
 // lists the only racks allowed.
 type racks struct {
-	*diary
+	*pluginLog
 	handle fwk.Handle
 }
 
@@ -102,12 +102,12 @@ var (
 	_ fwk.EnqueueExtensions = &racks{}
 )
 
-func newRacks(d *diary) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+func newRacks(d *pluginLog) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 	return func(_ context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 		if args != nil {
 			return nil, fmt.Errorf("args of type %T, want none", args)
 		}
-		return &racks{diary: d, handle: h}, nil
+		return &racks{pluginLog: d, handle: h}, nil
 	}
 }
 
@@ -124,12 +124,12 @@ func (r *racks) Name() string { return racksName }
 func (r *racks) PreFilter(
 	_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
-	var pictures []string
+	var seen []string
 	for _, n := range nodes {
-		pictures = append(pictures, picture(n))
+		seen = append(seen, describeNode(n))
 	}
-	slices.Sort(pictures)
-	r.note("PreFilter %s %v of %s", pod.Name, pictures, r.handle.ProfileName())
+	slices.Sort(seen)
+	r.note("PreFilter %s %v of %s", pod.Name, seen, r.handle.ProfileName())
 	text, limited := pod.Annotations["rack-limit"]
 	if !limited {
 		return nil, fwk.NewStatus(fwk.Skip)
@@ -168,7 +168,7 @@ func (r *racks) PreFilter(
 func (r *racks) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 func (r *racks) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, n fwk.NodeInfo) *fwk.Status {
-	r.note("Filter %s %s", pod.Name, picture(n))
+	r.note("Filter %s %s", pod.Name, describeNode(n))
 	data, err := state.Read(racksName)
 	if err != nil {
 		return fwk.AsStatus(err)
@@ -196,9 +196,9 @@ func (r *racks) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, e
 // prices prefers cheap nodes: the annotation "price" of the node according to its informer, and the requests on it.
 // Its arguments are the price of nodes without, and how many points the cheapest gets.
 type prices struct {
-	*diary
-	nodes        corelisters.NodeLister
-	unsaid, best int64
+	*pluginLog
+	nodes              corelisters.NodeLister
+	defaultPrice, best int64
 }
 
 const pricesName = "Prices"
@@ -209,21 +209,21 @@ var (
 	_ fwk.ScoreExtensions = &prices{}
 )
 
-func newPrices(d *diary) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+func newPrices(d *pluginLog) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 	return func(_ context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 		raw, ok := args.(*runtime.Unknown)
 		if !ok {
 			return nil, fmt.Errorf("args of type %T, want *runtime.Unknown", args)
 		}
 		var given struct {
-			Unsaid int64 `json:"unsaid"`
-			Best   int64 `json:"best"`
+			DefaultPrice int64 `json:"defaultPrice"`
+			Best         int64 `json:"best"`
 		}
 		if err := json.Unmarshal(raw.Raw, &given); err != nil {
 			return nil, err
 		}
 		lister := h.SharedInformerFactory().Core().V1().Nodes().Lister()
-		return &prices{diary: d, nodes: lister, unsaid: given.Unsaid, best: given.Best}, nil
+		return &prices{pluginLog: d, nodes: lister, defaultPrice: given.DefaultPrice, best: given.Best}, nil
 	}
 }
 
@@ -250,7 +250,7 @@ func (p *prices) Score(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, n f
 	if err != nil {
 		return 0, fwk.AsStatus(err)
 	}
-	price := p.unsaid
+	price := p.defaultPrice
 	if text, ok := node.Annotations["price"]; ok {
 		if price, err = strconv.ParseInt(text, 10, 64); err != nil {
 			return 0, fwk.AsStatus(err)
@@ -266,14 +266,14 @@ func (p *prices) ScoreExtensions() fwk.ScoreExtensions { return p }
 func (p *prices) NormalizeScore(
 	_ context.Context, _ fwk.CycleState, pod *corev1.Pod, scores fwk.NodeScoreList,
 ) *fwk.Status {
-	var dearest int64
+	var highest int64
 	for _, s := range scores {
-		dearest = max(dearest, s.Score)
+		highest = max(highest, s.Score)
 	}
 	var lines []string
 	for i := range scores {
-		if pod.Annotations["money"] != "all" && dearest > 0 { // "all": scores out of range
-			scores[i].Score = p.best - p.best*scores[i].Score/dearest
+		if pod.Annotations["money"] != "all" && highest > 0 { // "all": scores out of range
+			scores[i].Score = p.best - p.best*scores[i].Score/highest
 		}
 		lines = append(lines, fmt.Sprintf("%s:%d", scores[i].Name, scores[i].Score))
 	}
@@ -285,7 +285,7 @@ func (p *prices) NormalizeScore(
 // tickets gives each pod a number, and writes it on the pod before it is bound. What else it does the annotation of its
 // name says. There are two of it.
 type tickets struct {
-	*diary
+	*pluginLog
 	name   string
 	handle fwk.Handle
 	mu     sync.Mutex
@@ -305,10 +305,10 @@ var (
 	_ fwk.PostFilterPlugin = &tickets{}
 )
 
-func newTickets(d *diary, name string) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+func newTickets(d *pluginLog, name string) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 	return func(_ context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 		d.handle = h
-		return &tickets{diary: d, name: name, handle: h}, nil
+		return &tickets{pluginLog: d, name: name, handle: h}, nil
 	}
 }
 

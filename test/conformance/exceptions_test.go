@@ -128,7 +128,7 @@ func repelledBy(p *corev1.Pod, terms ...corev1.PodAffinityTerm) *corev1.Pod {
 // selector against an empty set of labels.
 func TestNamespaceSelectorOfAbsence(t *testing.T) {
 	prepareUpstream()
-	both := mustSides(t.Context(), t, just(names.InterPodAffinity))
+	both := mustSides(t.Context(), t, singlePluginProfile(names.InterPodAffinity))
 	both.mustApply(t, zoned(labelled("default", "there", "web", "one")).Events()...) // env=prod: not selected
 	pod := repelledBy(labelled("team", "new", "db", ""), against("web", placementtest.Absence()))
 	if got := both.upstream.decide(t.Context(), pod).Nodes["one"].Code; got != "Unschedulable" {
@@ -159,7 +159,7 @@ func TestHintExceptions(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(string(name), func(t *testing.T) {
-			both := mustSides(t.Context(), t, just(names.InterPodAffinity))
+			both := mustSides(t.Context(), t, singlePluginProfile(names.InterPodAffinity))
 			both.mustApply(t, zoned(test.gone).Events()...)
 			change := event(test.gone, nil)
 			h := hintCase{both, test.pod, change}
@@ -187,7 +187,7 @@ func TestNamespaceRelabelled(t *testing.T) {
 			against("web", &metav1.LabelSelector{MatchLabels: map[string]string{"env": "test"}}),
 		},
 	}}
-	both := mustSides(t.Context(), t, just(names.InterPodAffinity))
+	both := mustSides(t.Context(), t, singlePluginProfile(names.InterPodAffinity))
 	both.mustApply(t, zoned(labelled("team", "there", "web", "one")).Events()...)
 	registered, err := extension(t, both.upstream, names.InterPodAffinity).EventsToRegister(t.Context())
 	if err != nil {

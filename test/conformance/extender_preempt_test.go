@@ -26,13 +26,13 @@ import (
 
 const preemptVerb = "preempt"
 
-// mostOtherwise is the share of cases, in percent, in which nominations may differ for the reasons of nominatedAlike.
+// mostOtherwise is the share of cases, in percent, in which nominations may differ for the reasons of alignNominations.
 // (Measured: 26; without random draws and clusters in which no extender is asked, 21.)
 const mostOtherwise = 40
 
 // TestPreemptingExtenders: for a pod that needs victims, configured to preempt as kube-scheduler does, we ask
 // extenders about the same victims in the same order, and choose the same node, as far as upstream's answer is one
-// that we could give (see nominatedAlike).
+// that we could give (see alignNominations).
 func TestPreemptingExtenders(t *testing.T) {
 	withoutDevices(t)
 	first, seen := firstSeed(t), map[string]int{}
@@ -62,7 +62,7 @@ func comparePreemptingExtenders(t *testing.T, seed uint64, seen map[string]int) 
 	t.Helper()
 	c := newPreemptingCase(rand.New(rand.NewPCG(seed, 1)))
 	server := newExtenderServer(t, seed)
-	server.standing = c.standingByNode()
+	server.podsByNode = c.podsByNode()
 	want, err := c.upstream(t.Context(), server.addressed(c.extenders, "upstream"))
 	if err != nil {
 		t.Fatalf("seed %d: upstream: %v", seed, err)
@@ -92,8 +92,8 @@ func comparePreemptingExtenders(t *testing.T, seed uint64, seen map[string]int) 
 	if len(server.callsOf("victims", preemptVerb)) > 0 {
 		seen["asked"]++
 	}
-	got.Node = c.alike(want.Node, got.Node, tied, seen)
-	if wrong := server.nominatedAlike(&want, &got, left, seen); wrong != "" {
+	got.Node = c.alignNode(want.Node, got.Node, tied, seen)
+	if wrong := server.alignNominations(&want, &got, left, seen); wrong != "" {
 		t.Errorf("seed %d: upstream nominates to %q, ours to %q: %s\nfor %s", seed, want.Nominated, got.Nominated, wrong, c)
 		return
 	}
@@ -101,7 +101,7 @@ func comparePreemptingExtenders(t *testing.T, seed uint64, seen map[string]int) 
 	if strings.Contains(why, "preemption: failed "+preemptVerb) || strings.Contains(why, "nodeinfo not") {
 		seen["error"]++
 	}
-	want.Message, got.Message = alikeMessages(want.Message, got.Message)
+	want.Message, got.Message = alignMessages(want.Message, got.Message)
 	if got.Nominated == "" && !slices.Contains(want.Plugins, placement.Extenders) {
 		// We wait for what extenders know, too.
 		got.Plugins = slices.DeleteFunc(got.Plugins, func(p string) bool { return p == placement.Extenders })
@@ -117,11 +117,11 @@ func comparePreemptingExtenders(t *testing.T, seed uint64, seen map[string]int) 
 	}
 }
 
-// nominatedAlike makes both nominations the same where they may differ, and returns the reason where they may not.
+// alignNominations makes both nominations the same where they may differ, and returns the reason where they may not.
 // Upstream draws at random among the cheapest nodes; it also evicts too few pods for the preemptor to fit; and it
 // does not ask filters, which may find a node hopeless, doubt it, or fail.
-func (s *extenderServer) nominatedAlike(
-	want, got *fate, left []preempt.Candidate, seen map[string]int,
+func (s *extenderServer) alignNominations(
+	want, got *attemptResult, left []preempt.Candidate, seen map[string]int,
 ) (why string) {
 	at := func(node string) *preempt.Candidate {
 		i := slices.IndexFunc(left, func(c preempt.Candidate) bool { return c.Node.Name == node })
@@ -172,9 +172,9 @@ func costKey(c *preempt.Candidate) string {
 	return fmt.Sprint(c.Violations, highest, sum, len(c.Victims), started)
 }
 
-// alikeMessages cuts off what differs by design: our advice, and upstream's messages about a node without victims and
+// alignMessages cuts off what differs by design: our advice, and upstream's messages about a node without victims and
 // about nodes that do not exist.
-func alikeMessages(want, got string) (theirs, ours string) {
+func alignMessages(want, got string) (theirs, ours string) {
 	want = strings.ReplaceAll(want, "/upstream/", "/ours/")
 	got = strings.ReplaceAll(got, "/victims/", "/ours/")
 	for _, words := range []string{"expected at least one victim pod", "nodeinfo not found"} {
@@ -193,7 +193,7 @@ func alikeMessages(want, got string) (theirs, ours string) {
 func newPreemptingCase(rng *rand.Rand) *extendedCase {
 	chance := func(percent int) bool { return rng.IntN(100) < percent }
 	c := newExtendedCase(rng)
-	c.standing = nil
+	c.existing = nil
 	for i, n := range c.nodes {
 		n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("4")
 		pods := 3
@@ -209,7 +209,7 @@ func newPreemptingCase(rng *rand.Rand) *extendedCase {
 			p.Spec.NodeName, p.Spec.Priority = n.Name, &priority
 			p.Status.Phase = corev1.PodRunning
 			p.Status.StartTime = &metav1.Time{Time: time.Unix(1_700_000_000+int64(rng.IntN(2)), 0)}
-			c.standing = append(c.standing, p)
+			c.existing = append(c.existing, p)
 		}
 	}
 	important := int32(100)
@@ -231,9 +231,9 @@ func newPreemptingCase(rng *rand.Rand) *extendedCase {
 	return c
 }
 
-// standingByNode are the UIDs of the pods of each node that are less important, the most important first.
-func (c *extendedCase) standingByNode() map[string][]string {
-	pods := slices.Clone(c.standing)
+// podsByNode are the UIDs of the pods of each node that are less important, the most important first.
+func (c *extendedCase) podsByNode() map[string][]string {
+	pods := slices.Clone(c.existing)
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
 		if d := int(*b.Spec.Priority) - int(*a.Spec.Priority); d != 0 {
 			return d
@@ -258,42 +258,42 @@ func (s *extenderServer) servePreempt(w http.ResponseWriter, who, name string, b
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.calls[who] = append(s.mu.calls[who], fmt.Sprintf("/%s/%s %s", name, preemptVerb, body))
-	if s.dice(10, name, preemptVerb) == 0 {
+	if s.draw(10, name, preemptVerb) == 0 {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return nil
 	}
 	answer := extenderv1.ExtenderPreemptionResult{NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{}}
 	for node, uids := range victimsAsked(&args) {
-		if one := s.spare(name, node, uids); one != nil {
+		if one := s.victimsFor(name, node, uids); one != nil {
 			answer.NodeNameToMetaVictims[node] = one
 		}
 	}
-	if s.dice(20, name, "stranger") == 0 {
+	if s.draw(20, name, "stranger") == 0 {
 		answer.NodeNameToMetaVictims["stranger"] = &extenderv1.MetaVictims{Pods: []*extenderv1.MetaPod{{UID: "x"}}}
 	}
 	return json.NewEncoder(w).Encode(answer)
 }
 
-// spare is an extender's answer for one node, nil for none. The lock is held.
-func (s *extenderServer) spare(name, node string, uids []string) *extenderv1.MetaVictims {
+// victimsFor is an extender's answer for one node, nil for none. The lock is held.
+func (s *extenderServer) victimsFor(name, node string, uids []string) *extenderv1.MetaVictims {
 	one := &extenderv1.MetaVictims{}
-	switch s.dice(8, name, preemptVerb, node) {
+	switch s.draw(8, name, preemptVerb, node) {
 	case 0:
 		return nil
 	case 1:
 		s.mu.shrunk[node] = true
 		uids = uids[1:]
 	case 2:
-		for _, uid := range s.standing[node] {
+		for _, uid := range s.podsByNode[node] {
 			if !slices.Contains(uids, uid) {
 				uids = append(slices.Clone(uids), uid)
 				break
 			}
 		}
 	case 3:
-		one.NumPDBViolations = 1 + int64(s.dice(2, name, "violations", node))
+		one.NumPDBViolations = 1 + int64(s.draw(2, name, "violations", node))
 	}
-	for _, uid := range s.standing[node] { // the most important first
+	for _, uid := range s.podsByNode[node] { // the most important first
 		if slices.Contains(uids, uid) {
 			one.Pods = append(one.Pods, &extenderv1.MetaPod{UID: uid})
 		}

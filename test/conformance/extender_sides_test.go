@@ -47,7 +47,7 @@ import (
 const upstreamPatience = 20 * time.Second
 
 // upstream runs upstream's scheduler for one pod, from the queue to the bind.
-func (c *extendedCase) upstream(ctx context.Context, extenders []configv1.Extender) (fate, error) {
+func (c *extendedCase) upstream(ctx context.Context, extenders []configv1.Extender) (attemptResult, error) {
 	return c.upstreamWith(ctx, configv1.KubeSchedulerConfiguration{Extenders: extenders}, nil, nil)
 }
 
@@ -77,20 +77,20 @@ func noteActivated(sched *upstreamscheduler.Scheduler, note func(names ...string
 func (c *extendedCase) upstreamWith(
 	ctx context.Context, given configv1.KubeSchedulerConfiguration, plugins runtimeregistry.Registry,
 	activated func(names ...string),
-) (fate, error) {
+) (attemptResult, error) {
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, klog.Logger{}))
 	defer cancel()
 	scheme.Scheme.Default(&given)
 	var internal config.KubeSchedulerConfiguration
 	if err := scheme.Scheme.Convert(&given, &internal, nil); err != nil {
-		return fate{}, err
+		return attemptResult{}, err
 	}
-	told := make(chan fate, 1)
+	results := make(chan attemptResult, 1)
 	client := c.client(plugins != nil)
 	client.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		if a.GetSubresource() == "binding" {
 			b := a.(clienttesting.CreateAction).GetObject().(*corev1.Binding)
-			told <- fate{Node: b.Target.Name}
+			results <- attemptResult{Node: b.Target.Name}
 			return true, b, nil
 		}
 		return false, nil, nil
@@ -98,7 +98,7 @@ func (c *extendedCase) upstreamWith(
 	recorder := toolsevents.NewFakeRecorder(1)
 	factory := informers.NewSharedInformerFactory(client, 0)
 	if err := factory.Core().V1().Pods().Informer().GetIndexer().Add(c.pod); err != nil { // preemption looks it up
-		return fate{}, err
+		return attemptResult{}, err
 	}
 	sched, err := upstreamscheduler.New(ctx, client, factory, nil,
 		func(string) toolsevents.EventRecorderLogger { return recorder },
@@ -106,18 +106,18 @@ func (c *extendedCase) upstreamWith(
 		upstreamscheduler.WithFrameworkOutOfTreeRegistry(plugins),
 		upstreamscheduler.WithPercentageOfNodesToScore(ptr(int32(100))))
 	if err != nil {
-		return fate{}, err
+		return attemptResult{}, err
 	}
 	if plugins != nil {
 		noteActivated(sched, activated)
 		nodes := factory.Core().V1().Nodes().Informer()
 		go nodes.Run(ctx.Done())
 		if !cache.WaitForCacheSync(ctx.Done(), nodes.HasSynced) {
-			return fate{}, ctx.Err()
+			return attemptResult{}, ctx.Err()
 		}
 	}
 	if err := c.fill(sched); err != nil {
-		return fate{}, err
+		return attemptResult{}, err
 	}
 	sched.NextPod = func(klog.Logger) (*framework.QueuedPodInfo, error) {
 		info, err := framework.NewPodInfo(c.pod.DeepCopy())
@@ -125,21 +125,21 @@ func (c *extendedCase) upstreamWith(
 	}
 	sched.FailureHandler = func(_ context.Context, _ framework.Framework, _ *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *fwk.NominatingInfo, _ time.Time) {
-		told <- fateOf(status, nominating)
+		results <- attemptResultOf(status, nominating)
 	}
 	sched.ScheduleOne(ctx)
 	select {
-	case v := <-told:
+	case v := <-results:
 		return v, nil
 	case event := <-recorder.Events: // the only one there is: of a bind
 		select {
-		case v := <-told:
+		case v := <-results:
 			return v, nil
 		default: // an extender has made it
-			return fate{Node: event[strings.LastIndex(event, " ")+1:], Binder: true}, nil
+			return attemptResult{Node: event[strings.LastIndex(event, " ")+1:], Binder: true}, nil
 		}
 	case <-time.After(upstreamPatience):
-		return fate{}, errors.New("nothing has come of it")
+		return attemptResult{}, errors.New("nothing has come of it")
 	}
 }
 
@@ -148,7 +148,7 @@ func (c *extendedCase) fill(sched *upstreamscheduler.Scheduler) error {
 	for _, n := range c.nodes {
 		sched.Cache.AddNode(klog.Logger{}, n.DeepCopy())
 	}
-	for _, p := range c.standing {
+	for _, p := range c.existing {
 		if err := sched.Cache.AddPod(klog.Logger{}, p.DeepCopy()); err != nil {
 			return err
 		}
@@ -169,8 +169,8 @@ func (c *extendedCase) client(withNodes bool) *fake.Clientset {
 
 func ptr[T any](v T) *T { return &v }
 
-func fateOf(status *fwk.Status, nominating *fwk.NominatingInfo) fate {
-	v := fate{Message: status.AsError().Error(), Failed: !status.IsRejected()}
+func attemptResultOf(status *fwk.Status, nominating *fwk.NominatingInfo) attemptResult {
+	v := attemptResult{Message: status.AsError().Error(), Failed: !status.IsRejected()}
 	if nominating != nil && nominating.Mode() == fwk.ModeOverride {
 		v.Nominated = nominating.NominatedNodeName
 	}
@@ -189,7 +189,7 @@ func fateOf(status *fwk.Status, nominating *fwk.NominatingInfo) fate {
 // tied are the nodes that are as good as the chosen one.
 func (c *extendedCase) ours(
 	t *testing.T, extenders []configv1.Extender, about func(step.Consult) step.Advice,
-) (v fate, tied []string, err error) {
+) (v attemptResult, tied []string, err error) {
 	cfg := extendedProfile(extenders)
 	profile, err := placement.NewProfile(cfg)
 	if err != nil {
@@ -207,7 +207,7 @@ func (c *extendedCase) ours(
 		opinions, err := set.Consult(t.Context(), q.Pod, q.Nodes)
 		return step.Advice{ID: q.ID, Opinions: opinions, Err: err}
 	}, nil)
-	if v, err = d.fate(c); err != nil || v.Node == "" {
+	if v, err = d.attempt(c); err != nil || v.Node == "" {
 		return v, nil, err
 	}
 	pod := state.NewPod(c.pod)
@@ -249,19 +249,21 @@ func newShardDriver(
 	}
 }
 
-// fate is the outcome for the pod of a case.
-func (d *shardDriver) fate(c *extendedCase) (fate, error) {
+// attempt is the outcome for the pod of a case.
+func (d *shardDriver) attempt(c *extendedCase) (attemptResult, error) {
 	if err := d.start(c); err != nil {
-		return fate{}, err
+		return attemptResult{}, err
 	}
 	decision, err := d.decide()
 	if err != nil {
-		return fate{}, err
+		return attemptResult{}, err
 	}
 	if decision.Kind == events.DecisionPlaced {
-		return fate{Node: decision.NodeName}, nil
+		return attemptResult{Node: decision.NodeName}, nil
 	}
-	v := fate{Message: decision.Message, Plugins: decision.Plugins, Failed: decision.Kind == events.DecisionFailed}
+	v := attemptResult{
+		Message: decision.Message, Plugins: decision.Plugins, Failed: decision.Kind == events.DecisionFailed,
+	}
 	if decision.Kind == events.DecisionUnplaceable || decision.Kind == events.DecisionNominated {
 		v.Nominated = decision.NodeName
 	}
@@ -350,7 +352,7 @@ func (d *shardDriver) bind(c *extendedCase, node string) error {
 		return err
 	}
 	const later = 1_000_000
-	sequence := uint64(len(c.nodes) + len(c.standing) + 2)
+	sequence := uint64(len(c.nodes) + len(c.existing) + 2)
 	fact := events.SequencedFact{Sequence: sequence, Fact: events.Fact{
 		Kind: events.KindPod, Op: events.OpUpsert, UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name,
 		ResourceVersion: later, Progress: later, Object: raw,
@@ -390,7 +392,7 @@ func (d *shardDriver) tied(
 // facts are the nodes and pods of a case, as the queue would publish them.
 func (c *extendedCase) facts() ([]events.SequencedFact, error) {
 	var facts []events.SequencedFact
-	tell := func(k events.Kind, obj state.APIObject) error {
+	apply := func(k events.Kind, obj state.APIObject) error {
 		strip.KeepSpec(obj)
 		raw, err := obj.Marshal()
 		sequence := uint64(len(facts) + 1)
@@ -401,12 +403,12 @@ func (c *extendedCase) facts() ([]events.SequencedFact, error) {
 		return err
 	}
 	for _, n := range c.nodes {
-		if err := tell(events.KindNode, n.DeepCopy()); err != nil {
+		if err := apply(events.KindNode, n.DeepCopy()); err != nil {
 			return nil, err
 		}
 	}
-	for _, p := range append(slices.Clone(c.standing), c.pod) {
-		if err := tell(events.KindPod, p.DeepCopy()); err != nil {
+	for _, p := range append(slices.Clone(c.existing), c.pod) {
+		if err := apply(events.KindPod, p.DeepCopy()); err != nil {
 			return nil, err
 		}
 	}
@@ -418,7 +420,7 @@ func (c *extendedCase) nodeInfos() []*state.NodeInfo {
 	var list []*state.NodeInfo
 	for _, n := range c.nodes {
 		info := state.NewNodeInfo(state.NewNode(n.DeepCopy()))
-		for _, p := range c.standing {
+		for _, p := range c.existing {
 			if p.Spec.NodeName == n.Name {
 				info.AddPod(state.NewPod(p))
 			}
@@ -428,7 +430,7 @@ func (c *extendedCase) nodeInfos() []*state.NodeInfo {
 	return list
 }
 
-func (v fate) sorted() fate {
+func (v attemptResult) sorted() attemptResult {
 	slices.Sort(v.Plugins)
 	return v
 }

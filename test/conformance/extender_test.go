@@ -70,13 +70,13 @@ func TestExtenders(t *testing.T) {
 // extendedCase is one decision with extenders.
 type extendedCase struct {
 	nodes     []*corev1.Node
-	standing  []*corev1.Pod
+	existing  []*corev1.Pod
 	pod       *corev1.Pod
 	extenders []configv1.Extender // with the name of each in place of its address
 }
 
-// fate is the outcome of an attempt.
-type fate struct {
+// attemptResult is the outcome of an attempt.
+type attemptResult struct {
 	// Node is the chosen node; empty with a message that explains why there is none. Failed: it is an error.
 	Node, Message string
 	Plugins       []string
@@ -101,7 +101,7 @@ func compareExtenders(t *testing.T, seed uint64, seen map[string]int) {
 	}
 	// Upstream draws lots among the best.
 	chosen := got.Node
-	got.Node = c.alike(want.Node, got.Node, tied, seen)
+	got.Node = c.alignNode(want.Node, got.Node, tied, seen)
 	// The outcome of preemption is not compared here.
 	want.Nominated = ""
 	want.Message, _, _ = strings.Cut(strings.ReplaceAll(want.Message, "/upstream/", "/ours/"), " preemption:")
@@ -128,7 +128,7 @@ func withoutBinds(calls []string) []string {
 	return slices.DeleteFunc(calls, func(call string) bool { return strings.Contains(call, "/bind ") })
 }
 
-func (v fate) count(c *extendedCase, calls int, seen map[string]int) {
+func (v attemptResult) count(c *extendedCase, calls int, seen map[string]int) {
 	switch {
 	case v.Failed:
 		seen["failed"]++
@@ -156,8 +156,8 @@ func (c *extendedCase) rescored() bool {
 	})
 }
 
-// alike is upstream's node in place of ours if upstream draws it as one of the best, or scores otherwise.
-func (c *extendedCase) alike(theirs, ours string, tied []string, seen map[string]int) string {
+// alignNode is upstream's node in place of ours if upstream draws it as one of the best, or scores otherwise.
+func (c *extendedCase) alignNode(theirs, ours string, tied []string, seen map[string]int) string {
 	switch {
 	case theirs == "" || theirs == ours:
 		return ours
@@ -173,7 +173,7 @@ func (c *extendedCase) alike(theirs, ours string, tied []string, seen map[string
 
 func (c *extendedCase) String() string {
 	text, err := json.MarshalIndent(map[string]any{
-		"extenders": c.extenders, "pod": c.pod, "nodes": c.nodes, "standing": c.standing,
+		"extenders": c.extenders, "pod": c.pod, "nodes": c.nodes, "standing": c.existing,
 	}, "", " ")
 	if err != nil {
 		return err.Error()
@@ -204,7 +204,7 @@ func newExtendedCase(rng *rand.Rand) *extendedCase {
 		for j := range rng.IntN(3) {
 			p := extendedPod(fmt.Sprintf("s%d-%d", i, j), fmt.Sprintf("%d", 1+rng.IntN(2)))
 			p.Spec.NodeName = n.Name
-			c.standing = append(c.standing, p)
+			c.existing = append(c.existing, p)
 		}
 	}
 	c.pod = extendedPod("p", fmt.Sprintf("%dm", 500*(1+rng.IntN(5))))
@@ -263,9 +263,9 @@ func extendedPod(name, cpu string) *corev1.Pod {
 type extenderServer struct {
 	*httptest.Server
 	seed uint64
-	// standing are the pods of each node by UID, the most important first, for those that are asked about victims.
-	standing map[string][]string
-	mu       struct {
+	// podsByNode are the pods of each node by UID, the most important first, for those that are asked about victims.
+	podsByNode map[string][]string
+	mu         struct {
 		sync.Mutex
 		calls map[string][]string
 		// shrunk are the nodes on which fewer pods were named as victims than have to go.
@@ -310,8 +310,8 @@ func (s *extenderServer) calls(who string) []string {
 	return slices.Concat(filters, others)
 }
 
-// dice is a number below n that is the same for both sides.
-func (s *extenderServer) dice(n uint64, about ...string) uint64 {
+// draw is a number below n that is the same for both sides.
+func (s *extenderServer) draw(n uint64, about ...string) uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, s.seed, about)
 	return h.Sum64() % n
@@ -345,13 +345,13 @@ func (s *extenderServer) serve(w http.ResponseWriter, r *http.Request) error {
 	var answer any
 	switch verb {
 	case "filter":
-		if s.dice(8, name, verb) == 0 {
+		if s.draw(8, name, verb) == 0 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return nil
 		}
 		answer = s.filter(name, args)
 	case "prioritize":
-		if s.dice(8, name, verb) == 0 {
+		if s.draw(8, name, verb) == 0 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return nil
 		}
@@ -386,7 +386,7 @@ func (s *extenderServer) filter(name string, args extenderv1.ExtenderArgs) exten
 	left := []string{}
 	var kept corev1.NodeList
 	for _, node := range nodesOf(args) {
-		switch s.dice(8, name, "verdict", node.Name) {
+		switch s.draw(8, name, "verdict", node.Name) {
 		case 0:
 			r.FailedNodes[node.Name] = "no room for it"
 		case 1:
@@ -404,7 +404,7 @@ func (s *extenderServer) filter(name string, args extenderv1.ExtenderArgs) exten
 	} else {
 		r.Nodes = &kept
 	}
-	if s.dice(12, name, "error") == 0 {
+	if s.draw(12, name, "error") == 0 {
 		r.Error = "the extender is out of luck"
 	}
 	return r
@@ -413,7 +413,7 @@ func (s *extenderServer) filter(name string, args extenderv1.ExtenderArgs) exten
 func (s *extenderServer) prioritize(name string, args extenderv1.ExtenderArgs) extenderv1.HostPriorityList {
 	list := extenderv1.HostPriorityList{{Host: "stranger", Score: 7}}
 	for _, node := range nodesOf(args) {
-		list = append(list, extenderv1.HostPriority{Host: node.Name, Score: int64(s.dice(11, name, "score", node.Name))})
+		list = append(list, extenderv1.HostPriority{Host: node.Name, Score: int64(s.draw(11, name, "score", node.Name))})
 	}
 	return list
 }

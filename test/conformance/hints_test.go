@@ -200,7 +200,7 @@ func upstreamEvents(e placementtest.Event) (list []fwk.ClusterEvent, oldObj, new
 	if resource, ok := volumeResources[e.Kind]; ok {
 		return volumeEvents(resource, e)
 	}
-	switch before, after := standing(e); {
+	switch before, after := withoutEnded(e); {
 	case before != nil && after != nil:
 		return framework.PodSchedulingPropertiesChange(after, before), before, after
 	case after != nil:

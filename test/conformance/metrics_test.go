@@ -36,9 +36,9 @@ type family struct {
 // TestMetrics: those of pkg/telemetry under kube-scheduler's prefix are kube-scheduler's, by
 // name, type, stability, labels and buckets.
 func TestMetrics(t *testing.T) {
-	sides := map[string]func(){"ours": tellOurs, "upstream": tellUpstream}
-	if tell := sides[os.Getenv(metricsOf)]; tell != nil {
-		tell()
+	sides := map[string]func(){"ours": recordOurs, "upstream": recordUpstream}
+	if record := sides[os.Getenv(metricsOf)]; record != nil {
+		record()
 		text, err := json.Marshal(families(t))
 		if err != nil {
 			t.Fatal(err)
@@ -100,7 +100,7 @@ func familiesOf(t *testing.T, side string) map[string]family {
 	return nil
 }
 
-func tellOurs() {
+func recordOurs() {
 	telemetry.Register()
 	telemetry.ScheduleAttempt(telemetry.ResultScheduled, "p", time.Millisecond)
 	telemetry.ScheduleAttempt(telemetry.ResultUnschedulable, "p", time.Millisecond)
@@ -127,8 +127,8 @@ func tellOurs() {
 	telemetry.PermitWait("Success", time.Millisecond)
 }
 
-// tellUpstream records the same events in kube-scheduler's metrics, as its code does.
-func tellUpstream() {
+// recordUpstream records the same events in kube-scheduler's metrics, as its code does.
+func recordUpstream() {
 	metrics.Register()
 	metrics.PodScheduled("p", 0.001)
 	metrics.PodUnschedulable("p", 0.001)

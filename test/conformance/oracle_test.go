@@ -281,7 +281,7 @@ func (c *cycle) nominated(ctx context.Context) string {
 	name := c.pod.Status.NominatedNodeName
 	only := slices.DeleteFunc(slices.Clone(c.nodes), func(n fwk.NodeInfo) bool { return n.Node().Name != name })
 	if !c.raw {
-		defer c.mendNomination(c.diagnosis.UnschedulablePlugins.Clone())
+		defer c.fixNomination(c.diagnosis.UnschedulablePlugins.Clone())
 	}
 	if feasible, ok := c.filter(ctx, only); !ok || len(feasible) == 0 {
 		return ""

@@ -32,7 +32,7 @@ func bothPreempt(
 ) (upstream, ours preempted) {
 	t.Helper()
 	withoutDevices(t)
-	profile := just(plugins[0])
+	profile := singlePluginProfile(plugins[0])
 	for _, name := range plugins[1:] {
 		profile.Plugins = append(profile.Plugins, placement.PluginConfig{Name: name})
 	}

@@ -32,7 +32,7 @@ var upstreamPreemption = placement.PreemptionConfig{
 // that upstream could choose (it draws among equals), and report the same if there is none.
 func TestPreemption(t *testing.T) {
 	seen := compareAllPreemptions(t, placementtest.Crowd)
-	if *comparisons >= 2000 && seen.lopsided() {
+	if *comparisons >= 2000 && seen.lacksCoverage() {
 		lacks(t, "%+v", *seen)
 	}
 }
@@ -73,7 +73,7 @@ type preemptionTally struct {
 	unanswered int
 }
 
-func (p *preemptionTally) lopsided() bool {
+func (p *preemptionTally) lacksCoverage() bool {
 	return p.preempted < p.total/10 || p.inVain < p.total/20 || p.ineligible < p.total/100 ||
 		p.several < p.total/20 || p.exceeding < p.total/100 || p.limited < p.total/100 || p.tied == 0
 }

@@ -50,13 +50,13 @@ func (p pinned) GetOffsetAndNumCandidates(nodes int32) (offset, candidates int32
 	return p.sides.offset % nodes, candidates
 }
 
-// nobody is a nominator of no pods.
-type nobody struct{}
+// emptyNominator is a nominator of no pods.
+type emptyNominator struct{}
 
-func (nobody) AddNominatedPod(klog.Logger, fwk.PodInfo, *fwk.NominatingInfo) {}
-func (nobody) DeleteNominatedPodIfExists(*corev1.Pod)                        {}
-func (nobody) UpdateNominatedPod(klog.Logger, *corev1.Pod, fwk.PodInfo)      {}
-func (nobody) NominatedPodsForNode(string) []fwk.PodInfo                     { return nil }
+func (emptyNominator) AddNominatedPod(klog.Logger, fwk.PodInfo, *fwk.NominatingInfo) {}
+func (emptyNominator) DeleteNominatedPodIfExists(*corev1.Pod)                        {}
+func (emptyNominator) UpdateNominatedPod(klog.Logger, *corev1.Pod, fwk.PodInfo)      {}
+func (emptyNominator) NominatedPodsForNode(string) []fwk.PodInfo                     { return nil }
 
 // drawPreemptionSides fills a cluster with pods. Where some of them are leaving, there is no
 // hard spread: see TestLeavingPodsAndSpread.
@@ -97,7 +97,7 @@ func newPreemptionSides(
 		frameworkruntime.WithSnapshotSharedLister(upstream.snapshot),
 		frameworkruntime.WithClientSet(fake.NewClientset()),
 		frameworkruntime.WithInformerFactory(upstream.listers),
-		frameworkruntime.WithPodNominator(nobody{}),
+		frameworkruntime.WithPodNominator(emptyNominator{}),
 		frameworkruntime.WithParallelism(1),
 		frameworkruntime.WithSharedCSIManager(
 			nodevolumelimits.NewCSIManager(upstream.listers.Storage().V1().CSINodes().Lister())),

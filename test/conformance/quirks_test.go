@@ -20,10 +20,10 @@ import (
 // functions here correct exactly these errors in upstream's memory; each has a test below that shows upstream's
 // answer without the correction.
 
-// mendPorts: upstream keeps a set of a node's ports in use and frees a port with the first pod that is removed, even
+// fixPorts: upstream keeps a set of a node's ports in use and frees a port with the first pod that is removed, even
 // if another one has it too. (Two pods with one port are not scheduled to one node, but static pods and pods with
 // spec.nodeName can come to it.) Here every remaining pod with a port is entered again.
-func (u *upstreamState) mendPorts(ctx context.Context, gone *corev1.Pod) error {
+func (u *upstreamState) fixPorts(ctx context.Context, gone *corev1.Pod) error {
 	if u.raw || len(schedutil.GetHostPorts(gone)) == 0 {
 		return nil
 	}
@@ -41,10 +41,10 @@ func (u *upstreamState) mendPorts(ctx context.Context, gone *corev1.Pod) error {
 	return nil
 }
 
-// mendImages: upstream counts the nodes that have an image when a node is copied into the snapshot, so that the count
+// fixImages: upstream counts the nodes that have an image when a node is copied into the snapshot, so that the count
 // is outdated on nodes that did not change since; and an image keeps the size that the first node reported, even if
 // that node is gone. Our values equal upstream's right after a start that lists nodes by name.
-func (u *upstreamState) mendImages() error {
+func (u *upstreamState) fixImages() error {
 	if u.raw {
 		return nil
 	}
@@ -83,11 +83,11 @@ func imageSizes(n *corev1.Node) map[string]int64 {
 	return sizes
 }
 
-// mendNomination: upstream looks at the node that a pod has been nominated to before all others and keeps that node's
+// fixNomination: upstream looks at the node that a pod has been nominated to before all others and keeps that node's
 // result in the diagnosis, even when the pod's rules narrow the search down to nodes without it. The rule that
 // rejected that node is then named as one that narrowed the search down. Ours counts the node among those that are
 // outside of the search.
-func (c *cycle) mendNomination(narrowedBy sets.Set[string]) {
+func (c *cycle) fixNomination(narrowedBy sets.Set[string]) {
 	c.diagnosis.NodeToStatus = framework.NewDefaultNodeToStatus()
 	c.diagnosis.UnschedulablePlugins = narrowedBy
 }
@@ -96,7 +96,7 @@ func (c *cycle) mendNomination(narrowedBy sets.Set[string]) {
 // which it does not tolerate.
 func TestNominationLeavesTraces(t *testing.T) {
 	prepareUpstream()
-	config := just(names.TaintToleration)
+	config := singlePluginProfile(names.TaintToleration)
 	config.Plugins = append(config.Plugins, placement.PluginConfig{Name: names.NodeAffinity, Weight: 1})
 	c := zoned()
 	for _, n := range c.Nodes {
@@ -128,8 +128,8 @@ func TestNominationLeavesTraces(t *testing.T) {
 	}
 }
 
-// just is a profile of one plugin.
-func just(plugin string) placement.ProfileConfig {
+// singlePluginProfile is a profile of one plugin.
+func singlePluginProfile(plugin string) placement.ProfileConfig {
 	return placement.ProfileConfig{
 		SchedulerName: "s",
 		Plugins: []placement.PluginConfig{
@@ -148,7 +148,7 @@ func TestPortFreedTooEarly(t *testing.T) {
 	}
 	for _, raw := range []bool{true, false} {
 		gone := withPort("gone", "one")
-		both := mustSides(t.Context(), t, just(names.NodePorts))
+		both := mustSides(t.Context(), t, singlePluginProfile(names.NodePorts))
 		both.upstream.raw = raw
 		both.mustApply(t, zoned(gone, withPort("there", "one")).Events()...)
 		both.mustApply(t, event(gone, nil))
@@ -181,7 +181,7 @@ func TestImagesOutOfDate(t *testing.T) {
 	for _, raw := range []bool{true, false} {
 		c := zoned()
 		one, two := c.Nodes[0], c.Nodes[1]
-		both := mustSides(t.Context(), t, just(names.ImageLocality))
+		both := mustSides(t.Context(), t, singlePluginProfile(names.ImageLocality))
 		both.upstream.raw = raw
 		both.mustApply(t, c.Events()...)
 		steps := []struct {

@@ -51,7 +51,7 @@ func (f *informer) AddEventHandler(
 	return nil, nil
 }
 
-func (f *informer) tell(old, now any) {
+func (f *informer) deliver(old, now any) {
 	switch {
 	case now == nil:
 		f.handler.OnDelete(old)
@@ -70,16 +70,16 @@ func withoutDevices(t *testing.T) {
 	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.DRAExtendedResource, false)
 }
 
-// tellOf delivers an event, if there is one and a handler listens.
-func (f *informer) tellOf(e placementtest.Event) {
+// deliverEvent delivers an event, if there is one and a handler listens.
+func (f *informer) deliverEvent(e placementtest.Event) {
 	switch {
 	case f.handler == nil || e.Old == nil && e.New == nil:
 	case e.New == nil:
-		f.tell(e.Old, nil)
+		f.deliver(e.Old, nil)
 	case e.Old == nil:
-		f.tell(nil, e.New)
+		f.deliver(nil, e.New)
 	default:
-		f.tell(e.Old, e.New)
+		f.deliver(e.Old, e.New)
 	}
 }
 
@@ -125,7 +125,7 @@ func (u *upstreamState) applyNode(ctx context.Context, e placementtest.Event) er
 // ended are filtered out, and a pod under a known name with another UID is another pod.
 func (u *upstreamState) applyPod(ctx context.Context, e placementtest.Event) error {
 	logger := klog.FromContext(ctx)
-	before, after := standing(e)
+	before, after := withoutEnded(e)
 	if before != nil && after != nil && before.UID == after.UID && before.Spec.NodeName == after.Spec.NodeName {
 		return u.cache.UpdatePod(logger, before, after.DeepCopy())
 	}
@@ -133,7 +133,7 @@ func (u *upstreamState) applyPod(ctx context.Context, e placementtest.Event) err
 		if err := u.cache.RemovePod(logger, before); err != nil {
 			return err
 		}
-		if err := u.mendPorts(ctx, before); err != nil {
+		if err := u.fixPorts(ctx, before); err != nil {
 			return err
 		}
 	}
@@ -143,8 +143,8 @@ func (u *upstreamState) applyPod(ctx context.Context, e placementtest.Event) err
 	return nil
 }
 
-// standing leaves out pods that have ended.
-func standing(e placementtest.Event) (before, after *corev1.Pod) {
+// withoutEnded leaves out pods that have ended.
+func withoutEnded(e placementtest.Event) (before, after *corev1.Pod) {
 	before, after = e.Pods()
 	if before != nil && ended(before) {
 		before = nil
@@ -191,13 +191,13 @@ func (u *upstreamState) applyOther(e placementtest.Event) error {
 		informer = storage.VolumeAttachments().Informer()
 	case events.KindResourceClaim:
 		if e.Old != nil || e.New != nil {
-			u.tellClaim(e)
+			u.deliverClaim(e)
 		}
 		return nil
 	case events.KindResourceSlice:
 		informer = u.listers.Resource().V1().ResourceSlices().Informer()
 	case events.KindDeviceClass:
-		u.classes.tellOf(e)
+		u.classes.deliverEvent(e)
 		informer = u.listers.Resource().V1().DeviceClasses().Informer()
 	default:
 		return fmt.Errorf("no lister of kind %s", e.Kind)
@@ -212,23 +212,23 @@ func (u *upstreamState) applyOther(e placementtest.Event) error {
 	}
 }
 
-// tellClaim stamps versions, by which upstream detects outdated events. A claim that is given other devices is first
+// deliverClaim stamps versions, by which upstream detects outdated events. A claim that is given other devices is first
 // without any, as in a cluster: upstream does not compare with its previous devices.
-func (u *upstreamState) tellClaim(e placementtest.Event) {
+func (u *upstreamState) deliverClaim(e placementtest.Event) {
 	old, _ := e.Old.(*resourcev1.ResourceClaim)
 	now, _ := e.New.(*resourcev1.ResourceClaim)
 	if now == nil {
-		u.claims.tell(old, nil)
+		u.claims.deliver(old, nil)
 		return
 	}
 	if old != nil {
 		between := old.DeepCopy()
 		between.Status.Allocation = nil
-		u.claims.tell(old, u.versioned(between))
-		u.claims.tell(between, u.versioned(now.DeepCopy()))
+		u.claims.deliver(old, u.versioned(between))
+		u.claims.deliver(between, u.versioned(now.DeepCopy()))
 		return
 	}
-	u.claims.tell(nil, u.versioned(now.DeepCopy()))
+	u.claims.deliver(nil, u.versioned(now.DeepCopy()))
 }
 
 func (u *upstreamState) versioned(c *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
@@ -242,5 +242,5 @@ func (u *upstreamState) refresh(ctx context.Context) error {
 	if err := u.cache.UpdateSnapshot(klog.FromContext(ctx), u.snapshot); err != nil {
 		return err
 	}
-	return u.mendImages()
+	return u.fixImages()
 }

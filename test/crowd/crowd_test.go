@@ -86,8 +86,8 @@ func TestOracleSeesWhatGuardsPrevent(t *testing.T) {
 	const tries = 6
 	for range tries {
 		o, _ := play(t, narrow, patience, func(store ledger.Store) ledger.Store { return unguarded{store} })
-		if len(o.wrong) > 0 {
-			t.Logf("%d violations, the first: %s", len(o.wrong), o.wrong[0])
+		if len(o.violations) > 0 {
+			t.Logf("%d violations, the first: %s", len(o.violations), o.violations[0])
 			return
 		}
 	}

@@ -42,15 +42,15 @@ type oracle struct {
 	rack map[string]string
 	room map[string]int64
 
-	placed map[string]string             // node UID by pod UID
-	counts map[string]map[string]int     // by group (and kind, of a pair), then rack
-	used   map[string]int64              // by node UID
-	shards map[string]int                // placements by shard
-	docs   map[string]ledger.NodeDoc     // by node UID
-	wrong  []string                      // violations
-	cost   struct{ txns, writes int }    // transactions that wrote to node documents or guards
-	checks map[kind]int                  // placements checked
-	bound  func(podUID string) (ok bool) // whether the stage has bound a pod
+	placed     map[string]string             // node UID by pod UID
+	counts     map[string]map[string]int     // by group (and kind, of a pair), then rack
+	used       map[string]int64              // by node UID
+	shards     map[string]int                // placements by shard
+	docs       map[string]ledger.NodeDoc     // by node UID
+	violations []string                      // violations
+	cost       struct{ txns, writes int }    // transactions that wrote to node documents or guards
+	checks     map[kind]int                  // placements checked
+	bound      func(podUID string) (ok bool) // whether the stage has bound a pod
 }
 
 func newOracle() *oracle {
@@ -182,17 +182,17 @@ func (o *oracle) racks() []string {
 }
 
 func (o *oracle) violated(revision int64, format string, args ...any) {
-	o.wrong = append(o.wrong, fmt.Sprintf("revision %d: ", revision)+fmt.Sprintf(format, args...))
+	o.violations = append(o.violations, fmt.Sprintf("revision %d: ", revision)+fmt.Sprintf(format, args...))
 }
 
 func (o *oracle) report(t *testing.T) {
 	t.Helper()
-	for i, wrong := range o.wrong {
+	for i, violations := range o.violations {
 		if i == 20 {
-			t.Errorf("and %d more", len(o.wrong)-i)
+			t.Errorf("and %d more", len(o.violations)-i)
 			break
 		}
-		t.Error(wrong)
+		t.Error(violations)
 	}
 	t.Logf("%d placements checked (%v), by shard %v", len(o.placed), o.checks, o.shards)
 	t.Logf("%.2f transactions and %.2f writes a pod", float64(o.cost.txns)/float64(len(o.placed)),

@@ -57,11 +57,11 @@ func (d *demo) run(ctx context.Context) (err error) {
 			err = errors.Join(err, d.stop())
 		}
 	}()
-	say("Starting a local cluster: kube-apiserver, kube-controller-manager, etcd, simulated kubelets.")
+	logf("Starting a local cluster: kube-apiserver, kube-controller-manager, etcd, simulated kubelets.")
 	if err := d.startCluster(ctx); err != nil {
 		return err
 	}
-	say("Starting Berth on it: berth up --shards 2 --binders 2.")
+	logf("Starting Berth on it: berth up --shards 2 --binders 2.")
 	if err := d.startBerth(ctx); err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		return err
 	}
 	if d.keep {
-		d.sayHowToUse()
+		d.printUsage()
 	}
 	return nil
 }
@@ -101,7 +101,7 @@ func placeWorkloads(ctx context.Context, client kubernetes.Interface) (map[strin
 		paths, err = watch.waitBound(ctx, workloadPods)
 		return err
 	})
-	say("Creating a Deployment (%d pods), a StatefulSet (%d pods) and %d Jobs (%d pods each).",
+	logf("Creating a Deployment (%d pods), a StatefulSet (%d pods) and %d Jobs (%d pods each).",
 		webReplicas, dbReplicas, jobs, podsPerJob)
 	g.Go(func() error { return createWorkloads(ctx, client) })
 	if err := g.Wait(); err != nil {
@@ -110,6 +110,6 @@ func placeWorkloads(ctx context.Context, client kubernetes.Interface) (map[strin
 	return paths, nil
 }
 
-func say(format string, args ...any) {
+func logf(format string, args ...any) {
 	fmt.Printf("%s  %s\n", time.Now().Format("15:04:05"), fmt.Sprintf(format, args...))
 }

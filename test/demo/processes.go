@@ -184,7 +184,7 @@ func tail(b []byte) []byte {
 	return b
 }
 
-func (d *demo) sayHowToUse() {
+func (d *demo) printUsage() {
 	fmt.Printf(`
 The cluster and Berth keep running. Use them:
 

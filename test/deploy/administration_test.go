@@ -15,9 +15,9 @@ func (s *system) foreignAdministration(t *testing.T) {
 	endpoint := s.stores.etcdURLs()[0]
 	owner := s.etcdClient(t, "queue")
 	lease, err := owner.Grant(t.Context(), 60)
-	s.no(err)
+	s.must(err)
 	_, err = owner.Put(t.Context(), "/berth/election/queue/leased", "x", clientv3.WithLease(lease.ID))
-	s.no(err)
+	s.must(err)
 	acts := administration(endpoint, lease.ID)
 	for _, as := range []string{"scheduler", "binder", "descheduler", "observer"} {
 		client := s.etcdClient(t, as)
@@ -32,12 +32,12 @@ func (s *system) foreignAdministration(t *testing.T) {
 		}
 	}
 	kept, err := owner.Get(t.Context(), "/berth/election/queue/leased")
-	s.no(err)
+	s.must(err)
 	if len(kept.Kvs) != 1 {
 		t.Error("the lease of the queue is gone")
 	}
 	_, err = owner.Revoke(t.Context(), lease.ID)
-	s.no(err)
+	s.must(err)
 }
 
 // act is one call that is refused.
@@ -103,7 +103,7 @@ func (s *system) etcdClient(t *testing.T, as string) *clientv3.Client {
 	c, err := clientv3.New(clientv3.Config{
 		Endpoints: s.stores.etcdURLs(), TLS: s.identity(as), DialTimeout: refusedWithin, Context: t.Context(),
 	})
-	s.no(err)
+	s.must(err)
 	t.Cleanup(func() { _ = c.Close() }) // only the connection
 	return c
 }

@@ -71,9 +71,9 @@ func (a *attacker) consumer(stream, name, deliver string, from uint64) {
 	}
 }
 
-// say publishes a request and names the subject for the answer.
-func (a *attacker) say(request, answer string, data []byte) {
-	a.no(a.c.PublishRequest(request, answer, data))
+// request publishes a request and names the subject for the answer.
+func (a *attacker) request(request, answer string, data []byte) {
+	a.must(a.c.PublishRequest(request, answer, data))
 }
 
 // record stores a body in the log where the service may.
@@ -89,31 +89,31 @@ func (a *attacker) record(body string) (sequence uint64) {
 	return ack.Sequence
 }
 
-// strike has each kind of answer come on a subject.
-func (a *attacker) strike(n int, v answered) {
+// forgeAnswers has each kind of answer come on a subject.
+func (a *attacker) forgeAnswers(n int, v answered) {
 	const decisions, next, direct = string(eventlog.Decisions), "$JS.API.CONSUMER.MSG.NEXT.", "$JS.API.DIRECT.GET."
 	name := fmt.Sprintf("attack-%s-%d", a.as, n)
 	sequence := a.record(v.body)
 	a.consumer(string(eventlog.Ledger), name, "", 1)
-	a.say(next+string(eventlog.Ledger)+"."+name, v.subject, []byte(`{"batch":1,"no_wait":true}`))
-	a.say(next+string(eventlog.Ledger)+"."+name, v.subject, []byte("no JSON"))
-	a.say(direct+snapshotStream, v.subject, []byte(`{"seq":1000000000000}`))
-	a.say("$JS.API.STREAM.INFO.FACTS", v.subject, nil)
-	a.say("$JS.API.STREAM.MSG.GET."+decisions, v.subject, fmt.Appendf(nil, `{"seq":%d}`, sequence))
+	a.request(next+string(eventlog.Ledger)+"."+name, v.subject, []byte(`{"batch":1,"no_wait":true}`))
+	a.request(next+string(eventlog.Ledger)+"."+name, v.subject, []byte("no JSON"))
+	a.request(direct+snapshotStream, v.subject, []byte(`{"seq":1000000000000}`))
+	a.request("$JS.API.STREAM.INFO.FACTS", v.subject, nil)
+	a.request("$JS.API.STREAM.MSG.GET."+decisions, v.subject, fmt.Appendf(nil, `{"seq":%d}`, sequence))
 	if own := ownDecisions[a.as]; own != "" {
-		a.say(own, v.subject, []byte(v.body))
+		a.request(own, v.subject, []byte(v.body))
 	}
 	// A record as it is, and as the snapshots' stream has it then: from there NATS answers under any subject.
 	a.consumer(decisions, name, "", sequence)
-	a.say(next+decisions+"."+name, v.subject, nil)
+	a.request(next+decisions+"."+name, v.subject, nil)
 	a.consumer(decisions, name+"-planted", "", sequence)
-	a.say(next+decisions+"."+name+"-planted", "$O.berth-snapshots.M.planted", nil)
-	a.no(a.c.FlushTimeout(refusedWithin))
-	a.say(direct+snapshotStream, v.subject, fmt.Appendf(nil, `{"last_by_subj":%q}`, ownDecisions[a.as]))
+	a.request(next+decisions+"."+name+"-planted", "$O.berth-snapshots.M.planted", nil)
+	a.must(a.c.FlushTimeout(refusedWithin))
+	a.request(direct+snapshotStream, v.subject, fmt.Appendf(nil, `{"last_by_subj":%q}`, ownDecisions[a.as]))
 	a.consumer(decisions, name+"-pushed", v.subject, sequence)
 	// NATS reports the way of a message to a subject that the message names.
 	m := &nats.Msg{Subject: "$JS.API.INFO", Header: nats.Header{"Nats-Trace-Dest": {v.subject}}}
-	a.no(a.c.PublishMsg(m))
+	a.must(a.c.PublishMsg(m))
 }
 
 // foreignAnswers: NATS checks the subject that a client publishes to, and not the one where it wants the answer. A
@@ -121,25 +121,25 @@ func (a *attacker) strike(n int, v answered) {
 func (s *system) foreignAnswers(t *testing.T) {
 	root := s.natsClient(t, "root")
 	js, err := root.JetStream()
-	s.no(err)
+	s.must(err)
 	facts, err := js.StreamInfo(string(eventlog.Facts))
-	s.no(err)
+	s.must(err)
 	requests, err := s.natsClient(t, "queue").SubscribeSync("work.request") // no shard runs
-	s.no(err)
+	s.must(err)
 	for _, as := range readers {
 		undone := t.Run(as, func(t *testing.T) {
 			a := &attacker{system: s, t: t, as: as, c: s.natsClient(t, as)}
 			var err error
 			a.js, err = a.c.JetStream()
-			s.no(err)
+			s.must(err)
 			for n, v := range victims {
 				if !slices.Contains(v.by, as) {
-					a.strike(n, v)
+					a.forgeAnswers(n, v)
 				}
 			}
-			s.no(a.c.FlushTimeout(refusedWithin))
+			s.must(a.c.FlushTimeout(refusedWithin))
 			for end := time.Now().Add(refusedWithin); time.Now().Before(end); {
-				if done := harm(js, facts, requests); done != "" {
+				if done := changedState(js, facts, requests); done != "" {
 					t.Fatalf("the %s has NATS answer where it may not publish: %s", as, done)
 				}
 			}
@@ -150,8 +150,8 @@ func (s *system) foreignAnswers(t *testing.T) {
 	}
 }
 
-// harm names the state that has changed.
-func harm(js nats.JetStreamContext, before *nats.StreamInfo, requests *nats.Subscription) string {
+// changedState names the state that has changed.
+func changedState(js nats.JetStreamContext, before *nats.StreamInfo, requests *nats.Subscription) string {
 	var all []string
 	streams := []string{snapshotStream}
 	for _, name := range eventlog.Streams() {

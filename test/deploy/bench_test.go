@@ -46,13 +46,13 @@ type bench struct {
 func newBench(s *system) *bench {
 	s.Helper()
 	shipped, err := os.ReadFile(filepath.Join(s.configDir(), "scheduler.yaml"))
-	s.no(err)
+	s.must(err)
 	config := filepath.Join(s.configDir(), "both.yaml")
-	s.no(os.WriteFile(config, append(shipped, bothProfiles[1:]...), 0o644))
+	s.must(os.WriteFile(config, append(shipped, bothProfiles[1:]...), 0o644))
 	for class, value := range map[string]int32{"low": 10, "high": 1000} {
 		_, err := s.client.SchedulingV1().PriorityClasses().Create(s.Context(),
 			&schedulingv1.PriorityClass{ObjectMeta: named(class), Value: value}, metav1.CreateOptions{})
-		s.no(err)
+		s.must(err)
 	}
 	b := &bench{system: s}
 	b.queue = s.start("queue", "queue-0", "--config="+config)
@@ -70,11 +70,11 @@ func (b *bench) steps() map[string]step {
 	}{
 		"get namespaces/kube-system":                   {"the binder stays ready", b.staysReady},
 		"create pods/binding":                          {"a pod is bound", b.binds},
-		"patch pods/status":                            {"a pod that fits nowhere says why", b.saysWhy},
-		"create events.events.k8s.io":                  {"there is an event about a pod that was placed", b.tells},
-		"patch events.events.k8s.io":                   {"events about the same become a series", b.tellsAgain},
+		"patch pods/status":                            {"a pod that fits nowhere says why", b.writesConditions},
+		"create events.events.k8s.io":                  {"there is an event about a pod that was placed", b.writesEvents},
+		"patch events.events.k8s.io":                   {"events about the same become a series", b.retriesPods},
 		"create pods/eviction":                         {"an important pod gets a place", b.preempts},
-		"get poddisruptionbudgets.policy":              {"a claim is given up when every eviction was refused", b.letsGo},
+		"get poddisruptionbudgets.policy":              {"a claim is given up when every eviction was refused", b.givesUp},
 		"delete pods":                                  {"a pod gets a place past a budget", b.preemptsPastBudget},
 		"get persistentvolumes":                        {"a claim gets a volume", b.bindsVolumes},
 		"patch persistentvolumes":                      {"a claim gets a volume", b.bindsVolumes},
@@ -82,7 +82,7 @@ func (b *bench) steps() map[string]step {
 		"patch persistentvolumeclaims":                 {"a node is selected for a claim", b.selectsNodes},
 		"get resourceclaims.resource.k8s.io":           {"a claim gives its device back", b.freesDevices},
 		"create resourceclaims.resource.k8s.io":        {"a claim is made for a resource", b.makesClaims},
-		"delete resourceclaims.resource.k8s.io":        {"a claim that was made goes", b.unmakesClaims},
+		"delete resourceclaims.resource.k8s.io":        {"a claim that was made goes", b.deletesMadeClaims},
 		"patch resourceclaims.resource.k8s.io":         {"a claim gets a device", b.allocatesDevices},
 		"patch resourceclaims/status.resource.k8s.io":  {"a claim gets a device", b.allocatesDevices},
 		"patch resourceclaims/binding.resource.k8s.io": {"a claim gets a device", b.allocatesDevices},
@@ -115,7 +115,7 @@ func (b *bench) run(within time.Duration) run {
 	file := filepath.Join(b.dir, r.node+".yaml")
 	text := fmt.Sprintf("groups:\n- name: %s\n  capacity: {cpu: \"4\", memory: 8Gi, pods: \"10\"}\n  labels: {step: %s}\n",
 		r.node, r.ns)
-	b.no(os.WriteFile(file, []byte(text), 0o644))
+	b.must(os.WriteFile(file, []byte(text), 0o644))
 	add := exec.CommandContext(b.Context(), programs.Cluster, "nodes", "--dir", b.cluster.Dir, "-f", file)
 	out, err := add.CombinedOutput()
 	if err != nil {
@@ -142,7 +142,7 @@ func (r run) pod(name, cpu string, change ...func(*corev1.Pod)) *corev1.Pod {
 		c(pod)
 	}
 	created, err := r.client.CoreV1().Pods(r.ns).Create(r.Context(), pod, metav1.CreateOptions{})
-	r.no(err)
+	r.must(err)
 	return created
 }
 
@@ -155,13 +155,13 @@ func filler(p *corev1.Pod) { p.Labels["app"], p.Spec.PriorityClassName = "filler
 func nowhere(p *corev1.Pod) { p.Spec.NodeSelector = nodeless }
 
 // see waits until a pod looks as it should.
-func (r run) see(name, what string, fine func(*corev1.Pod) bool) error {
+func (r run) see(name, what string, accept func(*corev1.Pod) bool) error {
 	return r.within(r.limit, what, func(ctx context.Context) (string, error) {
 		pod, err := r.client.CoreV1().Pods(r.ns).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err.Error(), nil
 		}
-		if !fine(pod) {
+		if !accept(pod) {
 			return fmt.Sprintf("%+v", pod.Status.Conditions), nil
 		}
 		return "", nil
@@ -175,7 +175,7 @@ func (b *bench) binds(r run) error {
 	return r.see("plain", "it is bound", placed)
 }
 
-func (b *bench) saysWhy(r run) error {
+func (b *bench) writesConditions(r run) error {
 	r.pod("stuck", "100m", nowhere)
 	return r.see("stuck", "it has a condition", func(p *corev1.Pod) bool {
 		for _, c := range p.Status.Conditions {
@@ -187,28 +187,28 @@ func (b *bench) saysWhy(r run) error {
 	})
 }
 
-func (b *bench) tells(r run) error {
+func (b *bench) writesEvents(r run) error {
 	r.pod("plain", "100m")
 	return r.event("Scheduled", false)
 }
 
-// tellsAgain: a taint keeps the pod away, and a toleration is added that does not help. It
+// retriesPods: a taint keeps the pod away, and a toleration is added that does not help. It
 // might have, so the pod is tried again.
-func (b *bench) tellsAgain(r run) error {
+func (b *bench) retriesPods(r run) error {
 	taint := []byte(`{"spec":{"taints":[{"key":"step","effect":"NoSchedule"}]}}`)
 	_, err := r.client.CoreV1().Nodes().Patch(
 		r.Context(), r.node, types.StrategicMergePatchType, taint, metav1.PatchOptions{})
-	r.no(err)
+	r.must(err)
 	name := r.pod("stuck", "100m").Name
 	if err := r.event("FailedScheduling", false); err != nil {
 		return err
 	}
 	pod, err := r.client.CoreV1().Pods(r.ns).Get(r.Context(), name, metav1.GetOptions{})
-	r.no(err)
+	r.must(err)
 	useless := corev1.Toleration{Key: "other", Operator: corev1.TolerationOpExists}
 	pod.Spec.Tolerations = append(pod.Spec.Tolerations, useless)
 	_, err = r.client.CoreV1().Pods(r.ns).Update(r.Context(), pod, metav1.UpdateOptions{})
-	r.no(err)
+	r.must(err)
 	return r.event("FailedScheduling", true)
 }
 
@@ -293,7 +293,7 @@ func (r run) deny(resource, allowed string, try func(context.Context) error) {
 	r.Helper()
 	_, err := r.kubectl(strings.NewReplacer("NS", r.ns, "RESOURCE", resource, "ALLOWED", allowed).Replace(denial),
 		"apply", "-f", "-")
-	r.no(err)
+	r.must(err)
 	r.eventually(inForceWithin, resource+" is refused", func(ctx context.Context) (string, error) {
 		if err := try(ctx); err == nil || !strings.Contains(err.Error(), "not here") {
 			return fmt.Sprint(err), nil
@@ -302,16 +302,16 @@ func (r run) deny(resource, allowed string, try func(context.Context) error) {
 	})
 }
 
-// letsGo: evictions of a pod with a budget are refused although their rehearsals are not. What
+// givesUp: evictions of a pod with a budget are refused although their rehearsals are not. What
 // was sent may have taken from the budget, so it is read before the claim is given up.
-func (b *bench) letsGo(r run) error {
+func (b *bench) givesUp(r run) error {
 	r.fill()
 	r.budget(0, 2)
 	r.deny("pods/eviction", rehearsals, func(ctx context.Context) error {
 		return r.client.CoreV1().Pods(r.ns).EvictV1(ctx, &policyv1.Eviction{ObjectMeta: named("nobody")})
 	})
 	store, err := r.openLedger("binder")
-	r.no(err)
+	r.must(err)
 	r.pod("urgent", "1500m", class("high"))
 	first := ""
 	return r.within(r.limit, "a claim is given up", func(ctx context.Context) (string, error) {
@@ -364,7 +364,7 @@ func (r run) budget(minimum int, allows int32) {
 		ObjectMeta: named("fillers"),
 		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &least, Selector: labels("filler")},
 	}, metav1.CreateOptions{})
-	r.no(err)
+	r.must(err)
 	r.eventually(stepWithin, "the budget is worked out", func(ctx context.Context) (string, error) {
 		pdb, err := r.client.PolicyV1().PodDisruptionBudgets(r.ns).Get(ctx, "fillers", metav1.GetOptions{})
 		if err != nil || pdb.Status.ObservedGeneration == 0 || pdb.Status.DisruptionsAllowed != allows ||

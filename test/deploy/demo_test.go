@@ -64,9 +64,9 @@ func TestDemoAsShipped(t *testing.T) {
 // drains makes one shard hand everything over, and checks that work continues.
 func (s *system) drains(t *testing.T) {
 	store, err := s.openLedger("root")
-	s.no(err)
+	s.must(err)
 	shards, _, err := store.List(t.Context(), roster.PrefixMember+"scheduler/")
-	s.no(err)
+	s.must(err)
 	id := filepath.Base(shards[0].Key)
 	result, err := programs.Command(t.Context(), append([]string{"drain-shard", id}, s.ledgerFlags()...)...)
 	if err != nil || result.Code != 0 || !strings.Contains(result.Stdout, "handed over") {
@@ -117,15 +117,15 @@ func (s *system) asks(t *testing.T, ns string) {
 func (s *system) deschedules(ns string, members map[string]*member) {
 	s.Helper()
 	pods, err := s.client.CoreV1().Pods(ns).List(s.Context(), metav1.ListOptions{LabelSelector: "app=web"})
-	s.no(err)
+	s.must(err)
 	victim := pods.Items[0]
 	taint := []byte(`{"spec":{"taints":[{"key":"away","effect":"NoSchedule"}]}}`)
 	_, err = s.client.CoreV1().Nodes().Patch(
 		s.Context(), victim.Spec.NodeName, types.StrategicMergePatchType, taint, metav1.PatchOptions{})
-	s.no(err)
+	s.must(err)
 	for i := range 2 {
 		name := fmt.Sprintf("descheduler-%d", i)
-		s.no(members[name].Stop(s.Context()))
+		s.must(members[name].Stop(s.Context()))
 		members[name] = s.start("descheduler", name+"-often", "--descheduling-interval=2s")
 	}
 	s.eventually(placedWithin, victim.Name+" has gone", func(ctx context.Context) (string, error) {
@@ -148,7 +148,7 @@ func (s *system) workloads(ns string) {
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec:       appsv1.DeploymentSpec{Replicas: ptr(web), Selector: labels("web"), Template: template("web", "500m")},
 	}, options)
-	s.no(err)
+	s.must(err)
 	_, err = s.client.AppsV1().StatefulSets(ns).Create(ctx, &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "db"},
 		Spec: appsv1.StatefulSetSpec{
@@ -156,7 +156,7 @@ func (s *system) workloads(ns string) {
 			PodManagementPolicy: appsv1.ParallelPodManagement,
 		},
 	}, options)
-	s.no(err)
+	s.must(err)
 	for i := range jobs {
 		job := &batchv1.Job{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("batch-%02d", i)},
@@ -166,7 +166,7 @@ func (s *system) workloads(ns string) {
 		}
 		job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 		_, err = s.client.BatchV1().Jobs(ns).Create(ctx, job, options)
-		s.no(err)
+		s.must(err)
 	}
 	s.bound(ns, web+db+jobs*podsPerJob, placedWithin)
 }

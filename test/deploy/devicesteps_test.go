@@ -40,8 +40,8 @@ func (b *bench) makesClaims(r run) error {
 	return r.see("device", "it is bound", placed)
 }
 
-// unmakesClaims: as freesDevices, with a claim that was made for a resource: it is deleted.
-func (b *bench) unmakesClaims(r run) error {
+// deletesMadeClaims: as freesDevices, with a claim that was made for a resource: it is deleted.
+func (b *bench) deletesMadeClaims(r run) error {
 	r.noBinds()
 	return r.watchClaims(r.asks, "the claim that was made goes", func(e watch.Event, _ *resourcev1.ResourceClaim) bool {
 		return e.Type == watch.Deleted
@@ -55,7 +55,7 @@ func (r run) watchClaims(begin func(), what string, is func(watch.Event, *resour
 	ctx, cancel := context.WithTimeout(r.Context(), r.limit)
 	defer cancel()
 	changes, err := r.client.ResourceV1().ResourceClaims(r.ns).Watch(ctx, metav1.ListOptions{})
-	r.no(err)
+	r.must(err)
 	defer changes.Stop()
 	begin()
 	last := "no claim"
@@ -108,7 +108,7 @@ func (r run) uses() {
 			Name: "one", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "class-" + r.ns},
 		}}}},
 	}, metav1.CreateOptions{})
-	r.no(err)
+	r.must(err)
 	r.pod("device", "100m", func(p *corev1.Pod) {
 		claim := "one"
 		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "device", ResourceClaimName: &claim}}
@@ -129,7 +129,7 @@ func (r run) device(forResource string) {
 		class.Spec.ExtendedResourceName = &forResource
 	}
 	_, err := r.client.ResourceV1().DeviceClasses().Create(ctx, class, metav1.CreateOptions{})
-	r.no(err)
+	r.must(err)
 	node := r.node
 	_, err = r.client.ResourceV1().ResourceSlices().Create(ctx, &resourcev1.ResourceSlice{
 		ObjectMeta: named("slice-" + r.ns),
@@ -139,5 +139,5 @@ func (r run) device(forResource string) {
 			Devices: []resourcev1.Device{{Name: "device"}},
 		},
 	}, metav1.CreateOptions{})
-	r.no(err)
+	r.must(err)
 }

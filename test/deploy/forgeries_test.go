@@ -28,12 +28,12 @@ func (s *system) forgedEviction(t *testing.T) {
 		ObjectMeta: named("all"),
 		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &all, Selector: labels("kept")},
 	}, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 	from := template("kept", "100m")
 	pod, err := s.client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "kept", Labels: from.Labels}, Spec: from.Spec,
 	}, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 	s.bound(ns, 1, placedWithin)
 	// Kubernetes evicts a pod that is pending regardless of budgets.
 	s.eventually(placedWithin, "the pod runs", func(ctx context.Context) (string, error) {
@@ -44,15 +44,15 @@ func (s *system) forgedEviction(t *testing.T) {
 		return string(now.Status.Phase), nil
 	})
 	log, err := s.openLog("descheduler")
-	s.no(err)
+	s.must(err)
 	last, err := log.Last(t.Context(), eventlog.Decisions)
-	s.no(err)
+	s.must(err)
 	reader, err := log.Read(t.Context(), eventlog.Decisions, last+1)
-	s.no(err)
+	s.must(err)
 	defer reader.Close()
 	lie := decision(events.DecisionEvict, events.PodRef{UID: string(pod.UID), Namespace: ns, Name: pod.Name})
 	_, err = log.Append(t.Context(), eventlog.Decisions, eventlog.AnySequence, lie)
-	s.no(err)
+	s.must(err)
 	ctx, cancel := context.WithTimeout(t.Context(), placedWithin)
 	defer cancel()
 	for answer := events.DecisionKind(""); answer != events.DecisionEvictRefused; {
@@ -62,7 +62,7 @@ func (s *system) forgedEviction(t *testing.T) {
 		}
 		for _, r := range records {
 			d, err := events.DecodeDecision(r)
-			s.no(err)
+			s.must(err)
 			if d.Pod.UID != string(pod.UID) || d.Kind == events.DecisionEvict {
 				continue
 			}
@@ -82,9 +82,9 @@ func (s *system) forgedEviction(t *testing.T) {
 func (s *system) forgedReservation(t *testing.T) {
 	const name = "demo-0001"
 	pod, err := s.client.CoreV1().Pods("forged").Get(t.Context(), "victim", metav1.GetOptions{})
-	s.no(err)
+	s.must(err)
 	node, err := s.client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
-	s.no(err)
+	s.must(err)
 	value, err := codec.EncodeNodeDoc(ledger.NodeDoc{
 		NodeUID: string(node.UID), NodeName: name,
 		Entries: []ledger.Entry{{
@@ -93,16 +93,16 @@ func (s *system) forgedReservation(t *testing.T) {
 			Requests: map[string]int64{"cpu": 1 << 30},
 		}},
 	})
-	s.no(err)
+	s.must(err)
 	store, err := s.openLedger("scheduler")
-	s.no(err)
+	s.must(err)
 	_, err = store.Commit(t.Context(), ledger.Txn{
 		Puts: []ledger.Put{{Key: ledger.KeyNode(string(node.UID)), Value: value}},
 	})
-	s.no(err)
+	s.must(err)
 	args := append([]string{"check", "--kubeconfig", s.cluster.Kubeconfig}, s.ledgerFlags()...)
 	result, err := programs.Command(t.Context(), args...)
-	s.no(err)
+	s.must(err)
 	if result.Code != 1 || !strings.Contains(result.Stdout, name) {
 		t.Errorf("berth check: exit code %d, want 1 and a word about %s\n%s%s",
 			result.Code, name, result.Stdout, result.Stderr)

@@ -66,7 +66,7 @@ func TestHandOverAndBack(t *testing.T) {
 	w.install("overlays/canary")
 	w.certificates()
 	w.startStores()
-	w.beside()
+	w.alongside()
 	w.handOver()
 	w.back()
 }
@@ -79,7 +79,7 @@ func newWalk(t *testing.T) *walk {
 	w.names["plain"].Store("default-scheduler")
 	w.names["canary"].Store("")
 	has, err := w.client.Discovery().ServerResourcesForGroupVersion(admissionv1.SchemeGroupVersion.String())
-	w.no(err)
+	w.must(err)
 	w.policies = slices.ContainsFunc(has.APIResources, func(r metav1.APIResource) bool {
 		return r.Name == "mutatingadmissionpolicies"
 	})
@@ -93,7 +93,7 @@ func (w *walk) applyPolicy(file ...string) {
 	path := filepath.Join(append([]string{programs.Root, "deploy", "k8s", "components"}, file...)...)
 	_, err := w.kubectl("", "apply", "-f", path)
 	if w.policies {
-		w.no(err)
+		w.must(err)
 		return
 	}
 	const refused = `no matches for kind "MutatingAdmissionPolicy" in version "admissionregistration.k8s.io/v1"`
@@ -112,9 +112,9 @@ func (w *walk) give(ns, name string) {
 	w.names[ns].Store(name)
 }
 
-// beside is the first part: the cluster starts without Berth, and Berth places the pods of a labelled namespace while
-// kube-scheduler runs.
-func (w *walk) beside() {
+// alongside is the first part: the cluster starts without Berth, and Berth places the pods of a labelled namespace
+// while kube-scheduler runs.
+func (w *walk) alongside() {
 	w.Helper()
 	w.startBootstrapScheduler()
 	w.coldStart()
@@ -132,7 +132,7 @@ func (w *walk) handOver() {
 	w.configure("overlays/replace-default")
 	w.replace()
 	w.step("both serve default-scheduler")
-	w.no(w.kubeScheduler.Stop(w.Context()))
+	w.must(w.kubeScheduler.Stop(w.Context()))
 	w.step("Berth in the place of kube-scheduler")
 }
 
@@ -144,11 +144,11 @@ func (w *walk) back() {
 	w.replace()
 	w.step("back beside kube-scheduler")
 	_, err := w.kubectl("", "label", "namespace", "canary", "berth.dev/schedule-")
-	w.no(err)
+	w.must(err)
 	w.give("canary", "default-scheduler")
 	w.step("no pod asks for Berth")
 	for name, m := range w.running {
-		w.no(m.Stop(w.Context()))
+		w.must(m.Stop(w.Context()))
 		delete(w.running, name)
 	}
 	w.step("without Berth")
@@ -216,15 +216,15 @@ func (w *walk) loseEach() {
 func (w *walk) startBootstrapScheduler() {
 	w.Helper()
 	config, err := os.ReadFile(filepath.Join(programs.Root, "deploy", "bootstrap", "scheduler.yaml"))
-	w.no(err)
+	w.must(err)
 	const shipped = "/etc/kubernetes/scheduler.conf"
 	if !strings.Contains(string(config), shipped) {
 		w.Fatalf("deploy/bootstrap/scheduler.yaml names no %s", shipped)
 	}
 	file := filepath.Join(w.dir, "bootstrap.yaml")
-	w.no(os.WriteFile(file, []byte(strings.ReplaceAll(string(config), shipped, w.cluster.Kubeconfig)), 0o600))
+	w.must(os.WriteFile(file, []byte(strings.ReplaceAll(string(config), shipped, w.cluster.Kubeconfig)), 0o600))
 	process, err := w.cluster.StartReplica(w.dir, "bootstrap-scheduler", file)
-	w.no(err)
+	w.must(err)
 	w.Cleanup(process.Kill)
 }
 
@@ -270,7 +270,7 @@ func (w *walk) coldStart() {
 		w.bound(ns, 1, placedWithin)
 	}
 	waiting, err := w.client.CoreV1().Pods("shop").Get(w.Context(), "first", metav1.GetOptions{})
-	w.no(err)
+	w.must(err)
 	if waiting.Spec.NodeName != "" {
 		w.Errorf("the pod of shop is on %q, though nothing serves default-scheduler", waiting.Spec.NodeName)
 	}
@@ -294,7 +294,7 @@ func (w *walk) startKubeScheduler() {
 	w.Helper()
 	var err error
 	w.kubeScheduler, err = w.cluster.StartKubeScheduler(w.Context(), "")
-	w.no(err)
+	w.must(err)
 }
 
 // configure gives the services the configuration of a variant, as a kubelet updates a mounted ConfigMap.
@@ -327,7 +327,7 @@ func (w *walk) replace() {
 			before := w.running[name]
 			w.running[name] = w.start(service, fmt.Sprintf("%s-%d", name, w.rounds))
 			if before != nil {
-				w.no(before.Stop(w.Context()))
+				w.must(before.Stop(w.Context()))
 			}
 		}
 	}
@@ -341,7 +341,7 @@ func (w *walk) arrive() (stop func() int) {
 	w.create(&corev1.Namespace{ObjectMeta: named("plain")})
 	for ns := range w.names {
 		seen, err := harness.WatchBinds(w.Context(), w.client, ns)
-		w.no(err)
+		w.must(err)
 		w.binds[ns] = seen
 	}
 	var done sync.WaitGroup
@@ -366,7 +366,7 @@ func (w *walk) arrive() (stop func() int) {
 	return func() int {
 		cancel()
 		done.Wait()
-		w.no(failed)
+		w.must(failed)
 		return created
 	}
 }
@@ -376,7 +376,7 @@ func (w *walk) step(what string) {
 	w.Helper()
 	for ns, binds := range w.binds {
 		before, err := binds.Count()
-		w.no(err)
+		w.must(err)
 		if err := binds.Wait(w.Context(), before+eachStep, placedWithin); err != nil {
 			w.Fatalf("%s: pods of %s: %v", what, ns, err)
 		}
@@ -398,7 +398,7 @@ func (w *walk) finish(created int) {
 			w.Errorf("a pod of %s waited %s, want at most %s", ns, longest, w.patience)
 		}
 		pods, err := w.client.CoreV1().Pods(ns).List(w.Context(), metav1.ListOptions{})
-		w.no(err)
+		w.must(err)
 		for _, p := range pods.Items {
 			if p.DeletionTimestamp != nil {
 				w.Errorf("pod %s/%s is deleted", ns, p.Name)

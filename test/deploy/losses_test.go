@@ -80,37 +80,37 @@ func (s *system) losses(t *testing.T, members map[string]*member) {
 	const ns = "losses"
 	s.create(&corev1.Namespace{ObjectMeta: named(ns)})
 	seen, err := harness.WatchBinds(s.Context(), s.client, ns)
-	s.no(err)
+	s.must(err)
 	stop := s.arrivals(ns)
 	for _, one := range lost() {
 		t.Run(one.String(), func(t *testing.T) {
-			s.more(seen, beforeLoss)
+			s.waitForBinds(seen, beforeLoss)
 			began := time.Now()
 			back := s.lose(one, members)
-			s.more(seen, afterLoss)
+			s.waitForBinds(seen, afterLoss)
 			s.eventually(placedWithin, "time passes", func(context.Context) (string, error) {
 				return map[bool]string{true: "not yet"}[time.Since(began) < lostFor], nil
 			})
-			silence, wait := seen.Silence(began, time.Now()), seen.LongestWait(began, time.Now())
+			gap, wait := seen.LongestGap(began, time.Now()), seen.LongestWait(began, time.Now())
 			back()
 			t.Logf("%s without a bind, %s the longest wait of a pod",
-				silence.Round(time.Millisecond), wait.Round(time.Millisecond))
-			if limit := one.limit(); silence > limit {
-				t.Errorf("no bind for %s, want one within %s", silence, limit)
+				gap.Round(time.Millisecond), wait.Round(time.Millisecond))
+			if limit := one.limit(); gap > limit {
+				t.Errorf("no bind for %s, want one within %s", gap, limit)
 			}
 		})
 	}
 	n := stop()
-	s.no(seen.Wait(t.Context(), n, placedWithin))
+	s.must(seen.Wait(t.Context(), n, placedWithin))
 	t.Logf("%d pods", n)
 }
 
-// more waits until so many more pods have been bound.
-func (s *system) more(seen *harness.Binds, pods int) {
+// waitForBinds waits until so many more pods have been bound.
+func (s *system) waitForBinds(seen *harness.Binds, pods int) {
 	s.Helper()
 	count, err := seen.Count()
-	s.no(err)
-	s.no(seen.Wait(s.Context(), count+pods, placedWithin))
+	s.must(err)
+	s.must(seen.Wait(s.Context(), count+pods, placedWithin))
 }
 
 // arrivals creates pods until the function that it returns is called, which returns their number.
@@ -137,7 +137,7 @@ func (s *system) arrivals(ns string) (stop func() int) {
 	})
 	return func() int {
 		cancel()
-		s.no(group.Wait())
+		s.must(group.Wait())
 		return int(arrived.Load())
 	}
 }
@@ -155,10 +155,10 @@ func (s *system) lose(l loss, members map[string]*member) (back func()) {
 	}
 	switch l.how {
 	case hangs:
-		s.no(process.Signal(syscall.SIGSTOP))
-		return func() { s.no(process.Signal(syscall.SIGCONT)) }
+		s.must(process.Signal(syscall.SIGSTOP))
+		return func() { s.must(process.Signal(syscall.SIGCONT)) }
 	case stopped:
-		s.no(process.Signal(syscall.SIGTERM))
+		s.must(process.Signal(syscall.SIGTERM))
 		<-process.Done()
 	case killed:
 		process.Kill()
@@ -170,7 +170,7 @@ func (s *system) lose(l loss, members map[string]*member) (back func()) {
 	return func() {
 		var n int
 		_, err := fmt.Sscan(number, &n)
-		s.no(err)
+		s.must(err)
 		s.stores.startMember(service, n)
 		s.stores.ready(service, n)
 	}
@@ -205,22 +205,22 @@ func (s *system) noSecrets(t *testing.T) {
 	secrets := map[string]string{}
 	for _, pattern := range []string{"*.kubeconfig", "certs/*/tls.key", "certs/ca.key"} {
 		files, err := filepath.Glob(filepath.Join(s.dir, pattern))
-		s.no(err)
+		s.must(err)
 		if len(files) == 0 {
 			t.Errorf("no secrets are in %s", pattern)
 		}
 		for _, file := range files {
 			raw, err := os.ReadFile(file)
-			s.no(err)
+			s.must(err)
 			_, token, _ := strings.Cut(string(raw), "token: ") // of a key there is nothing to cut off
-			secrets[file] = longestWord(cmp.Or(token, string(raw)))
+			secrets[file] = longestField(cmp.Or(token, string(raw)))
 		}
 	}
 	logs, err := filepath.Glob(filepath.Join(s.dir, "*.log"))
-	s.no(err)
+	s.must(err)
 	for _, log := range logs {
 		raw, err := os.ReadFile(log)
-		s.no(err)
+		s.must(err)
 		for file, secret := range secrets {
 			if strings.Contains(string(raw), secret) {
 				t.Errorf("%s has the secret of %s in it", log, file)
@@ -230,11 +230,11 @@ func (s *system) noSecrets(t *testing.T) {
 	t.Logf("%d logs, %d secrets", len(logs), len(secrets))
 }
 
-// longestWord is a token, or a line of a key.
-func longestWord(text string) (longest string) {
-	for word := range strings.FieldsSeq(text) {
-		if len(word) > len(longest) {
-			longest = word
+// longestField is a token, or a line of a key.
+func longestField(text string) (longest string) {
+	for field := range strings.FieldsSeq(text) {
+		if len(field) > len(longest) {
+			longest = field
 		}
 	}
 	return longest

@@ -46,7 +46,7 @@ func (s *system) kubectl(stdin string, args ...string) (string, error) {
 func (s *system) render(folder string) string {
 	s.Helper()
 	text, err := s.kubectl("", "kustomize", filepath.Join(programs.Root, "deploy", "k8s", folder))
-	s.no(err)
+	s.must(err)
 	return text
 }
 
@@ -60,7 +60,7 @@ func (s *system) decode(text string) (all []runtime.Object) {
 	s.Helper()
 	for _, doc := range strings.Split(text, "\n---\n") {
 		obj, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(doc), nil, nil)
-		s.no(err)
+		s.must(err)
 		all = append(all, obj)
 	}
 	return all
@@ -111,10 +111,10 @@ spec:
 func TestManifestsAreAccepted(t *testing.T) {
 	s := newSystem(t, "")
 	_, err := s.kubectl(monitoringResources(), "apply", "-f", "-")
-	s.no(err)
+	s.must(err)
 	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	folders, err := filepath.Glob(filepath.Join(programs.Root, "deploy", "k8s", "overlays", "*"))
-	s.no(err)
+	s.must(err)
 	folders = append(folders, filepath.Join(programs.Root, "deploy", "k8s", "base"), s.everything())
 	for _, folder := range folders {
 		t.Run(filepath.Base(folder), func(t *testing.T) {
@@ -138,9 +138,9 @@ func TestManifestsAreAccepted(t *testing.T) {
 func (s *system) everything() string {
 	s.Helper()
 	dir := filepath.Join(s.dir, "everything")
-	s.no(os.MkdirAll(dir, 0o755))
+	s.must(os.MkdirAll(dir, 0o755))
 	k8s, err := filepath.Rel(dir, filepath.Join(programs.Root, "deploy", "k8s"))
-	s.no(err)
+	s.must(err)
 	text := fmt.Sprintf("resources:\n- %s/base\ncomponents:\n", k8s)
 	for _, c := range []string{
 		"stores", "monitoring", "monitoring-stores", "autoscaling", "metrics", "quota-gate", "adopt-namespaces",
@@ -148,7 +148,7 @@ func (s *system) everything() string {
 	} {
 		text += fmt.Sprintf("- %s/components/%s\n", k8s, c)
 	}
-	s.no(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o644))
+	s.must(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o644))
 	return dir
 }
 
@@ -156,7 +156,7 @@ func (s *system) everything() string {
 func (s *system) admitsPods(t *testing.T, variant string) {
 	text := s.render("overlays/" + variant)
 	_, err := s.kubectl(text, "apply", "--server-side", "-f", "-")
-	s.no(err)
+	s.must(err)
 	want := map[string]int{}
 	for _, o := range s.objects("overlays/" + variant) {
 		switch o := o.(type) {

@@ -38,7 +38,7 @@ func (s *system) begin(service, name string, args ...string) *member {
 	s.Helper()
 	deployment := pick[*appsv1.Deployment](s, s.shipped, "berth-"+service)
 	address, err := harness.FreeAddress()
-	s.no(err)
+	s.must(err)
 	spec := deployment.Spec.Template.Spec
 	given := s.local(service, address, spec.Containers[0].Args)
 	if *spec.AutomountServiceAccountToken != credentialed[service] {
@@ -48,7 +48,7 @@ func (s *system) begin(service, name string, args ...string) *member {
 		given = append(given, "--kubeconfig="+s.kubeconfig(spec.ServiceAccountName))
 	}
 	process, err := harness.Start(s.dir, name, s.berth, append(given, args...)...)
-	s.no(err)
+	s.must(err)
 	s.Cleanup(process.Kill)
 	return &member{Process: process, address: address, client: s.reader("prometheus")}
 }
@@ -119,12 +119,12 @@ func (s *system) reader(name string) *http.Client {
 func (s *system) identity(name string) *tls.Config {
 	s.Helper()
 	ca, err := os.ReadFile(filepath.Join(s.certsDir(), "ca.crt"))
-	s.no(err)
+	s.must(err)
 	config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS13}
 	config.RootCAs.AppendCertsFromPEM(ca)
 	if name != "" {
 		own, err := tls.LoadX509KeyPair(s.file(name, "tls.crt"), s.file(name, "tls.key"))
-		s.no(err)
+		s.must(err)
 		config.Certificates = []tls.Certificate{own}
 	}
 	return config

@@ -74,7 +74,7 @@ func TestNoPermissionToMeasureIsSpare(t *testing.T) {
 		crd := strings.NewReplacer("PLURAL", kind.plural, "SINGULAR", kind.singular, "KIND", kind.kind,
 			"SCOPE", kind.scope).Replace(measured)
 		_, err := s.kubectl(crd, "apply", "-f", "-")
-		s.no(err)
+		s.must(err)
 	}
 	s.eventually(stepWithin, "metrics are served", func(context.Context) (string, error) {
 		if _, err := s.kubectl(strings.ReplaceAll(sample, "NAME", "first"), "apply", "-f", "-"); err != nil {
@@ -108,7 +108,7 @@ func TestNoPermissionToMeasureIsSpare(t *testing.T) {
 func (s *system) component(name, file string) string {
 	s.Helper()
 	raw, err := os.ReadFile(filepath.Join(programs.Root, "deploy", "k8s", "components", name, file))
-	s.no(err)
+	s.must(err)
 	return string(raw)
 }
 

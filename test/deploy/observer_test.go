@@ -78,16 +78,16 @@ func (s *system) kubeletNode() {
 	server := httptest.NewTLSServer(&kubelet{stores: s.stores})
 	s.Cleanup(server.Close)
 	address, err := url.Parse(server.URL)
-	s.no(err)
+	s.must(err)
 	port, err := strconv.Atoi(address.Port())
-	s.no(err)
+	s.must(err)
 	node := &corev1.Node{ObjectMeta: named("with-kubelet")}
 	node.Spec.Unschedulable = true
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address.Hostname()}}
 	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(port)
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	_, err = s.client.CoreV1().Nodes().Create(s.Context(), node, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 	for _, store := range []string{"etcd", "nats"} {
 		for n := range storeMembers {
 			s.storePod(node.Name, store, n)
@@ -103,7 +103,7 @@ func (s *system) storePod(node, store string, n int) {
 	pod.Labels, pod.Spec.NodeName, pod.Spec.PriorityClassName = shipped.Labels, node, "" // no such class is installed
 	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "data"})             // in place of the claim
 	_, err := s.client.CoreV1().Pods(namespace).Create(s.Context(), pod, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 	s.eventually(readyWithin, pod.Name+" is ready", func(ctx context.Context) (string, error) {
 		now, err := s.client.CoreV1().Pods(namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 		if err != nil {
@@ -126,11 +126,11 @@ func (s *system) observerSecret() {
 	}
 	for _, file := range []string{"ca.crt", "tls.crt", "tls.key"} {
 		raw, err := os.ReadFile(s.file("observer", file))
-		s.no(err)
+		s.must(err)
 		secret.Data[file] = raw
 	}
 	_, err := s.client.CoreV1().Secrets(namespace).Create(s.Context(), secret, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 }
 
 // observe gives an account the shipped Role.
@@ -138,13 +138,13 @@ func (s *system) observe(account string) {
 	s.Helper()
 	role := pick[*rbacv1.Role](s, s.shipped, "berth-observer")
 	_, err := s.client.RbacV1().Roles(namespace).Create(s.Context(), role, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 	_, err = s.client.RbacV1().RoleBindings(namespace).Create(s.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: named("berth-observer"),
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}},
 	}, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 }
 
 // TestObserver: a user with a kubeconfig and the shipped Role asks a Berth that runs in the cluster, through ports that
@@ -161,7 +161,7 @@ func TestObserver(t *testing.T) {
 	s.create(&corev1.Namespace{ObjectMeta: named(ns)})
 	_, err := s.client.CoreV1().Pods(ns).Create(t.Context(),
 		&corev1.Pod{ObjectMeta: named("web"), Spec: template("web", "100m").Spec}, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 	s.bound(ns, 1, placedWithin)
 	s.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "alice", Namespace: namespace}})
 	alice := s.kubeconfig("alice")
@@ -174,7 +174,7 @@ func TestObserver(t *testing.T) {
 		"--kubeconfig", alice)
 	s.observerSecret()
 	pod, err := s.client.CoreV1().Pods(ns).Get(t.Context(), "web", metav1.GetOptions{})
-	s.no(err)
+	s.must(err)
 	for _, c := range []struct {
 		args []string
 		want []string
@@ -199,7 +199,7 @@ func TestObserver(t *testing.T) {
 func (s *system) command(args ...string) string {
 	s.Helper()
 	result, err := programs.Command(s.Context(), args...)
-	s.no(err)
+	s.must(err)
 	if result.Code != 0 {
 		s.Fatalf("berth %s: %s", strings.Join(args, " "), result.Stderr)
 	}
@@ -210,7 +210,7 @@ func (s *system) command(args ...string) string {
 func (s *system) commandFails(want string, args ...string) {
 	s.Helper()
 	result, err := programs.Command(s.Context(), args...)
-	s.no(err)
+	s.must(err)
 	if result.Code == 0 || !strings.Contains(result.Stderr, want) {
 		s.Errorf("berth %s: exit code %d, %s\nwant %q in it", strings.Join(args, " "), result.Code, result.Stderr, want)
 	}

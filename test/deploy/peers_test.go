@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// strangers have a certificate, or none, and are no members of the store.
-var strangers = []string{
+// nonMembers have a certificate, or none, and are no members of the store.
+var nonMembers = []string{
 	"", "queue", "scheduler", "binder", "descheduler", "root", "prometheus", "etcd", "nats",
 }
 
 // foreignPeers: no certificate of the services' authority joins a store, and none of NATS's joins etcd. The right
 // certificate does, so that a refusal is about the certificate.
 func (s *system) foreignPeers(t *testing.T) {
-	for _, as := range append([]string{"nats-peer"}, strangers...) {
+	for _, as := range append([]string{"nats-peer"}, nonMembers...) {
 		if err := s.joinEtcd(as); err == nil {
 			t.Errorf("etcd takes the certificate of %q for that of a member", as)
 		}
@@ -31,7 +31,7 @@ func (s *system) foreignPeers(t *testing.T) {
 		t.Errorf("etcd refuses a member: %v", err)
 	}
 	// Peers of etcd are not among them: on this machine the servers of both stores are called localhost.
-	for _, as := range strangers {
+	for _, as := range nonMembers {
 		if err := s.joinNATS(as); err == nil {
 			t.Errorf("NATS takes the certificate of %q for that of a server", as)
 		}

@@ -65,10 +65,10 @@ func (s *system) without(role, account string, taken rbacv1.PolicyRule, do func(
 func (s *system) give(role string, rules []rbacv1.PolicyRule) {
 	s.Helper()
 	now, err := s.client.RbacV1().ClusterRoles().Get(s.Context(), role, metav1.GetOptions{})
-	s.no(err)
+	s.must(err)
 	now.Rules = rules
 	_, err = s.client.RbacV1().ClusterRoles().Update(s.Context(), now, metav1.UpdateOptions{})
-	s.no(err)
+	s.must(err)
 }
 
 // inForce waits until the API server answers that way.

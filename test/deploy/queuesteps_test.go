@@ -46,14 +46,14 @@ func (s *system) factsOf(create func(s *system, name string) (string, error), wi
 	}
 	defer done()
 	listed, err := create(s, fmt.Sprintf("listed-%d", time.Now().UnixNano()))
-	s.no(err)
+	s.must(err)
 	queue := s.begin("queue", "queue-facts")
 	defer queue.Kill()
 	if err := awaitFact(ctx, reader, listed); err != nil {
 		return fmt.Errorf("what was there before the queue: %w", err)
 	}
 	watched, err := create(s, fmt.Sprintf("watched-%d", time.Now().UnixNano()))
-	s.no(err)
+	s.must(err)
 	if err := awaitFact(ctx, reader, watched); err != nil {
 		return fmt.Errorf("what came after it: %w", err)
 	}

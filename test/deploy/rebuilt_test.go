@@ -31,8 +31,8 @@ const (
 	expiredWithin = 3 * time.Minute
 )
 
-// few starts one replica of each service that a pod needs.
-func (s *system) few() []*member {
+// startOneOfEach starts one replica of each service that a pod needs.
+func (s *system) startOneOfEach() []*member {
 	s.Helper()
 	var all []*member
 	for _, service := range []string{"queue", "scheduler", "binder"} {
@@ -98,7 +98,7 @@ func (w *watched) ready(what string, ended []string) {
 func (w *watched) restart() {
 	w.Helper()
 	for service, m := range w.members {
-		w.no(m.Stop(w.Context()))
+		w.must(m.Stop(w.Context()))
 		w.members[service] = w.begin(service, service+"-0")
 	}
 	w.ready("all services have been restarted", nil)
@@ -109,7 +109,7 @@ func (st *stores) lost(store string) {
 	st.Helper()
 	for n := range storeMembers {
 		st.running[fmt.Sprintf("%s-%d", store, n)].Kill()
-		st.no(os.RemoveAll(st.memberDir(store, n)))
+		st.must(os.RemoveAll(st.memberDir(store, n)))
 	}
 }
 
@@ -145,14 +145,14 @@ func TestALostStoreIsRebuilt(t *testing.T) {
 				s.stores.running[fmt.Sprintf("etcd-%d", n)].Kill()
 			}
 			for n := range storeMembers {
-				s.no(os.CopyFS(filepath.Join(backup, fmt.Sprint(n)), os.DirFS(s.stores.memberDir("etcd", n))))
+				s.must(os.CopyFS(filepath.Join(backup, fmt.Sprint(n)), os.DirFS(s.stores.memberDir("etcd", n))))
 			}
 			s.stores.startAll("etcd")
 			services.ready("an outage is ridden out", nil)
 			s.workloads("since-the-backup")
 			s.stores.lost("etcd")
 			for n := range storeMembers {
-				s.no(os.CopyFS(s.stores.memberDir("etcd", n), os.DirFS(filepath.Join(backup, fmt.Sprint(n)))))
+				s.must(os.CopyFS(s.stores.memberDir("etcd", n), os.DirFS(filepath.Join(backup, fmt.Sprint(n)))))
 			}
 			s.stores.startAll("etcd") // restore it, and nothing else
 			services.ready("every service has noticed and is back", all)
@@ -183,7 +183,7 @@ func (s *system) staysWhereItIs(t *testing.T, before map[types.UID]string) {
 	}
 	result, err := programs.Command(t.Context(),
 		append([]string{"check", "--kubeconfig", s.cluster.Kubeconfig}, s.ledgerFlags()...)...)
-	s.no(err)
+	s.must(err)
 	if result.Code != 0 {
 		t.Errorf("berth check: exit code %d\n%s%s", result.Code, result.Stdout, result.Stderr)
 	}
@@ -193,7 +193,7 @@ func (s *system) staysWhereItIs(t *testing.T, before map[types.UID]string) {
 func (s *system) places(ns string) map[types.UID]string {
 	s.Helper()
 	pods, err := s.client.CoreV1().Pods(ns).List(s.Context(), metav1.ListOptions{LabelSelector: "app!=batch"})
-	s.no(err) // those of Jobs end by themselves
+	s.must(err) // those of Jobs end by themselves
 	nodes := map[types.UID]string{}
 	for _, p := range pods.Items {
 		nodes[p.UID] = p.Spec.NodeName
@@ -209,14 +209,14 @@ func TestCertificatesAreRenewed(t *testing.T) {
 	s.certificates("--validity", shortLived)
 	expires := s.expiry("queue")
 	s.startStores()
-	members := s.few()
+	members := s.startOneOfEach()
 	s.workloads("first")
 	s.certificates()
 	if again := s.expiry("queue"); !again.After(expires) {
 		t.Fatalf("the new certificates are good until %s, the first until %s", again, expires)
 	}
 	for n := range storeMembers {
-		s.no(s.stores.running[fmt.Sprintf("nats-%d", n)].Signal(syscall.SIGHUP)) // as nats-server --signal reload
+		s.must(s.stores.running[fmt.Sprintf("nats-%d", n)].Signal(syscall.SIGHUP)) // as nats-server --signal reload
 	}
 	s.eventually(expiredWithin, "the first certificates have expired", func(context.Context) (string, error) {
 		return map[bool]string{true: "not yet"}[!time.Now().After(expires)], nil
@@ -242,12 +242,12 @@ func TestCertificatesAreRenewed(t *testing.T) {
 func (s *system) expiry(name string) time.Time {
 	s.Helper()
 	raw, err := os.ReadFile(s.file(name, "tls.crt"))
-	s.no(err)
+	s.must(err)
 	block, _ := pem.Decode(raw)
 	if block == nil {
 		s.Fatalf("%s: no certificate", name)
 	}
 	cert, err := x509.ParseCertificate(block.Bytes)
-	s.no(err)
+	s.must(err)
 	return cert.NotAfter
 }

@@ -50,12 +50,12 @@ const storesOf = "deploy/k8s/components/stores/stores.yaml"
 // TestEverySubjectIsGiven: every subject has a service that may subscribe to it.
 func TestEverySubjectIsGiven(t *testing.T) {
 	rights := read(t, storesOf)
-	hears := strings.Join(found(t, `(?s)subscribe: \[(.*?)\]`, rights, 5), " ")
+	subscribed := strings.Join(found(t, `(?s)subscribe: \[(.*?)\]`, rights, 5), " ")
 	for _, subject := range found(t, `Subject[A-Za-z]+ *= "([a-z.]+)"`, read(t, "pkg/events/work/work.go"), 5) {
 		if strings.HasSuffix(subject, ".") {
 			subject += "*"
 		}
-		if !strings.Contains(hears, `"`+subject+`"`) {
+		if !strings.Contains(subscribed, `"`+subject+`"`) {
 			t.Errorf("nobody may hear %s", subject)
 		}
 	}

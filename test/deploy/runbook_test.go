@@ -29,7 +29,7 @@ var needsPods = regexp.MustCompile(` (exec|wait|logs|delete) `)
 func (s *system) runbook(contains string) {
 	s.Helper()
 	page, err := os.ReadFile(filepath.Join(programs.Root, "docs", "runbook.md"))
-	s.no(err)
+	s.must(err)
 	var commands []string
 	for _, found := range runbookBlock.FindAllStringSubmatch(string(page), -1) {
 		if !strings.Contains(found[1], contains) {
@@ -56,12 +56,12 @@ func (s *system) runbook(contains string) {
 func TestRunbookOfTheStores(t *testing.T) {
 	s := newSystem(t, "")
 	_, err := s.kubectl(s.render("overlays/ha"), "apply", "--server-side", "-f", "-")
-	s.no(err)
+	s.must(err)
 	jobs, sets := s.client.BatchV1().Jobs(namespace), s.client.AppsV1().StatefulSets(namespace)
 	t.Run("an etcdctl", func(t *testing.T) {
 		s.runbook("create job etcdctl")
 		job, err := jobs.Get(t.Context(), "etcdctl", metav1.GetOptions{})
-		s.no(err)
+		s.must(err)
 		pod := job.Spec.Template.Spec
 		if diff := cmp.Diff([]string{"etcdctl", "watch", "/"}, pod.Containers[0].Command); diff != "" {
 			t.Errorf("want (-), got (+):\n%s", diff)
@@ -73,24 +73,24 @@ func TestRunbookOfTheStores(t *testing.T) {
 	t.Run("defragmentation", func(t *testing.T) {
 		s.runbook("create job defragment")
 		job, err := jobs.Get(t.Context(), "defragment", metav1.GetOptions{})
-		s.no(err)
+		s.must(err)
 		if command := job.Spec.Template.Spec.Containers[0].Command; len(command) < 2 || command[1] != "defrag" {
 			t.Errorf("it runs %v", command)
 		}
 	})
 	t.Run("a member joins again", func(t *testing.T) {
 		before, err := sets.Get(t.Context(), "berth-etcd", metav1.GetOptions{})
-		s.no(err)
+		s.must(err)
 		s.runbook("ETCD_INITIAL_CLUSTER_STATE=existing")
 		after, err := sets.Get(t.Context(), "berth-etcd", metav1.GetOptions{})
-		s.no(err)
+		s.must(err)
 		if diff := cmp.Diff(before.Spec, after.Spec); diff != "" {
 			t.Errorf("before (-) and after (+) all of it:\n%s", diff)
 		}
 		_, err = s.kubectl("", "-n", namespace, "set", "env", "statefulset/berth-etcd", "ETCD_INITIAL_CLUSTER_STATE=existing")
-		s.no(err)
+		s.must(err)
 		now, err := sets.Get(t.Context(), "berth-etcd", metav1.GetOptions{})
-		s.no(err)
+		s.must(err)
 		want := corev1.EnvVar{Name: "ETCD_INITIAL_CLUSTER_STATE", Value: "existing"}
 		if env := now.Spec.Template.Spec.Containers[0].Env; !cmp.Equal(env[len(env)-1], want) {
 			t.Errorf("etcd's environment is %v, want %v in it", env, want)

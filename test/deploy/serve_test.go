@@ -57,7 +57,7 @@ func TestServe(t *testing.T) {
 	}
 	env := fmt.Sprintf(environment, filepath.Join(build, "bin"), s.cluster.Kubeconfig,
 		strings.Join(s.ledgerFlags(), " "), strings.Join(s.logFlags(), " "))
-	s.no(os.WriteFile(filepath.Join(dir, "env"), []byte(env), 0o644))
+	s.must(os.WriteFile(filepath.Join(dir, "env"), []byte(env), 0o644))
 	fmt.Print(serving)
 	select {
 	case <-interrupted:
@@ -81,5 +81,5 @@ func alone(t *testing.T, path string) {
 // pid writes a member's process id to a file for users.
 func (s *system) pid(name string, id int) {
 	s.Helper()
-	s.no(os.WriteFile(filepath.Join(s.dir, name+".pid"), []byte(strconv.Itoa(id)+"\n"), 0o644))
+	s.must(os.WriteFile(filepath.Join(s.dir, name+".pid"), []byte(strconv.Itoa(id)+"\n"), 0o644))
 }

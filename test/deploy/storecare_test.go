@@ -56,7 +56,7 @@ func TestStoresServeRenewedCertificates(t *testing.T) {
 	before := map[string]string{}
 	for port, certificate := range ports {
 		cert, err := certificate()
-		s.no(err)
+		s.must(err)
 		before[port] = cert.SerialNumber.String()
 	}
 	s.certificates()
@@ -64,7 +64,7 @@ func TestStoresServeRenewedCertificates(t *testing.T) {
 		t.Errorf("NATS has read the certificate without a signal, then it needs no reloader: %v", err)
 	}
 	for n := range storeMembers {
-		s.no(syscall.Kill(s.stores.writtenPID(n), syscall.SIGHUP))
+		s.must(syscall.Kill(s.stores.writtenPID(n), syscall.SIGHUP))
 	}
 	for port, certificate := range ports {
 		s.eventually(reloadedWithin, port+" have the new certificate", func(context.Context) (string, error) {
@@ -78,11 +78,11 @@ func TestStoresServeRenewedCertificates(t *testing.T) {
 	var served struct {
 		NotAfter time.Time `json:"tls_cert_not_after"`
 	}
-	s.no(s.monitored(t.Context(), 0, "/varz", &served))
+	s.must(s.monitored(t.Context(), 0, "/varz", &served))
 	if want := s.expiry("nats"); !served.NotAfter.Equal(want) {
 		t.Errorf("NATS says that its certificate expires at %s, the file at %s", served.NotAfter, want)
 	}
-	s.no(client.Flush())
+	s.must(client.Flush())
 	if n := client.Stats().Reconnects; n > 0 {
 		t.Errorf("a client had to connect again, %d times", n)
 	}
@@ -92,9 +92,9 @@ func TestStoresServeRenewedCertificates(t *testing.T) {
 func (st *stores) writtenPID(n int) int {
 	st.Helper()
 	raw, err := os.ReadFile(filepath.Join(st.memberDir("nats", n), "nats.pid"))
-	st.no(err)
+	st.must(err)
 	pid, err := strconv.Atoi(string(raw))
-	st.no(err)
+	st.must(err)
 	if want := st.running[fmt.Sprintf("nats-%d", n)].PID(); pid != want {
 		st.Fatalf("the file of server %d has process %d, it is %d", n, pid, want)
 	}
@@ -128,7 +128,7 @@ func TestOnlyRootDefragments(t *testing.T) {
 	s := storesAlone(t)
 	root := s.etcdClient(t, "root")
 	members, err := root.MemberList(t.Context())
-	s.no(err)
+	s.must(err)
 	for _, m := range members.Members {
 		endpoint := m.ClientURLs[0]
 		if _, err := root.Defragment(t.Context(), endpoint); err != nil {
@@ -152,7 +152,7 @@ func TestAnEmptiedEtcdMemberJoinsAgain(t *testing.T) {
 	s := storesAlone(t)
 	root := s.etcdClient(t, "root")
 	_, err := root.Put(t.Context(), "/berth/kept", "x")
-	s.no(err)
+	s.must(err)
 	s.stores.empty("etcd", lost)
 	s.stores.startMember("etcd", lost)
 	emptied := s.stores.running["etcd-1"]
@@ -163,11 +163,11 @@ func TestAnEmptiedEtcdMemberJoinsAgain(t *testing.T) {
 		t.Errorf("the log does not say what the runbook says: %s", log)
 	}
 	members, err := root.MemberList(t.Context())
-	s.no(err)
+	s.must(err)
 	for _, m := range members.Members {
 		if m.Name == name {
 			_, err := root.MemberRemove(t.Context(), m.ID)
-			s.no(err)
+			s.must(err)
 		}
 	}
 	// etcd adds a member only when the others have been connected for five seconds.
@@ -182,14 +182,14 @@ func TestAnEmptiedEtcdMemberJoinsAgain(t *testing.T) {
 	t.Setenv("ETCD_INITIAL_CLUSTER_STATE", "existing")
 	s.stores.startMember("etcd", lost)
 	s.stores.ready("etcd", lost)
-	s.no(os.Unsetenv("ETCD_INITIAL_CLUSTER_STATE"))
+	s.must(os.Unsetenv("ETCD_INITIAL_CLUSTER_STATE"))
 	s.stores.running["etcd-1"].Kill()
 	s.stores.startMember("etcd", lost) // the last command of the runbook restarts it without the variable
 	s.stores.ready("etcd", lost)
 	own := s.etcdClient(t, "root")
 	own.SetEndpoints("https://" + s.stores.address("etcd", lost, 2379))
 	kept, err := own.Get(t.Context(), "/berth/kept", clientv3.WithSerializable())
-	s.no(err)
+	s.must(err)
 	if len(kept.Kvs) != 1 {
 		t.Error("the member does not have what was written before")
 	}
@@ -199,7 +199,7 @@ func TestAnEmptiedEtcdMemberJoinsAgain(t *testing.T) {
 func (st *stores) empty(store string, n int) {
 	st.Helper()
 	st.running[fmt.Sprintf("%s-%d", store, n)].Kill()
-	st.no(os.RemoveAll(st.memberDir(store, n)))
+	st.must(os.RemoveAll(st.memberDir(store, n)))
 }
 
 // TestAnEmptiedNATSServerCatchesUp: by itself, and its health says when it has.
@@ -207,7 +207,7 @@ func TestAnEmptiedNATSServerCatchesUp(t *testing.T) {
 	const lost, records = 2, 100
 	s := storesAlone(t)
 	streams, err := s.natsClient(t, "root").JetStream()
-	s.no(err)
+	s.must(err)
 	s.eventually(readyWithin, "the stream is made", func(context.Context) (string, error) {
 		_, err := streams.AddStream(&nats.StreamConfig{Name: "CARE", Subjects: []string{"care"}, Replicas: storeMembers})
 		if err != nil {
@@ -217,7 +217,7 @@ func TestAnEmptiedNATSServerCatchesUp(t *testing.T) {
 	})
 	for range records {
 		_, err := streams.Publish("care", []byte("x"))
-		s.no(err)
+		s.must(err)
 	}
 	s.stores.empty("nats", lost)
 	s.stores.startMember("nats", lost)

@@ -95,7 +95,7 @@ func TestStoresRefuseWhoHasNoRight(t *testing.T) {
 	t.Run("the log, subjects of another service", func(t *testing.T) { s.foreignSubjects(t) })
 	t.Run("the log, answers to another service", func(t *testing.T) { s.foreignInboxes(t) })
 	t.Run("the log, answers where the service may not publish", func(t *testing.T) { s.foreignAnswers(t) })
-	t.Run("the log, what another service says", func(t *testing.T) { s.foreignWords(t) })
+	t.Run("the log, what another service says", func(t *testing.T) { s.foreignMessages(t) })
 	t.Run("the ledger, what another service writes", func(t *testing.T) { s.foreignKeys(t) })
 	t.Run("the ledger, what the administrator does", func(t *testing.T) { s.foreignAdministration(t) })
 	t.Run("a fact that the queue has not written", func(t *testing.T) { s.forgedFact(t) })
@@ -113,9 +113,9 @@ func decision(kind events.DecisionKind, pod events.PodRef) []eventlog.Message {
 	})}
 }
 
-// foreignWords: no service may publish what only another service may.
-func (s *system) foreignWords(t *testing.T) {
-	nobody := events.PodRef{UID: "nobody", Namespace: "none", Name: "none"}
+// foreignMessages: no service may publish what only another service may.
+func (s *system) foreignMessages(t *testing.T) {
+	unknownPod := events.PodRef{UID: "nobody", Namespace: "none", Name: "none"}
 	fact := []eventlog.Message{events.EncodeFact(events.Fact{Kind: events.KindPod, UID: "nobody"})}
 	for _, c := range []struct {
 		what   string
@@ -124,9 +124,9 @@ func (s *system) foreignWords(t *testing.T) {
 		by     string
 	}{
 		{"a fact", eventlog.Facts, fact, "queue"},
-		{"a placement", eventlog.Decisions, decision(events.DecisionPlaced, nobody), "scheduler"},
-		{"a bind", eventlog.Decisions, decision(events.DecisionBound, nobody), "binder"},
-		{"a request for an eviction", eventlog.Decisions, decision(events.DecisionEvict, nobody), "descheduler"},
+		{"a placement", eventlog.Decisions, decision(events.DecisionPlaced, unknownPod), "scheduler"},
+		{"a bind", eventlog.Decisions, decision(events.DecisionBound, unknownPod), "binder"},
+		{"a request for an eviction", eventlog.Decisions, decision(events.DecisionEvict, unknownPod), "descheduler"},
 	} {
 		for _, as := range readers {
 			if c.stream == eventlog.Facts && as == c.by {
@@ -214,9 +214,9 @@ func (s *system) forgedPlacement(t *testing.T) {
 	spec.NodeSelector = map[string]string{"no-node": "has-this"}
 	pod, err := s.client.CoreV1().Pods(ns).Create(t.Context(),
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "victim"}, Spec: spec}, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 	log, err := s.openLog("scheduler")
-	s.no(err)
+	s.must(err)
 	lie := decision(events.DecisionPlaced, events.PodRef{UID: string(pod.UID), Namespace: ns, Name: pod.Name})
 	if _, err := log.Append(t.Context(), eventlog.Decisions, eventlog.AnySequence, lie); err != nil {
 		t.Fatal(err)

@@ -75,11 +75,11 @@ func (st *stores) startAll(store string) {
 func (s *system) secureLedger() {
 	s.Helper()
 	roles := filepath.Join(s.dir, "etcd-roles.yaml")
-	s.no(os.WriteFile(roles, []byte(s.storeConfig()["etcd-roles.yaml"]), 0o644))
+	s.must(os.WriteFile(roles, []byte(s.storeConfig()["etcd-roles.yaml"]), 0o644))
 	result, err := programs.Command(s.Context(), "secure-ledger", "--roles", roles,
 		"--etcd-endpoints", strings.Join(s.stores.etcdURLs(), ","), "--etcd-ca-file", s.file("root", "ca.crt"),
 		"--etcd-cert-file", s.file("root", "tls.crt"), "--etcd-key-file", s.file("root", "tls.key"))
-	s.no(err)
+	s.must(err)
 	if result.Code != 0 {
 		s.Fatal(result.Stderr)
 	}
@@ -88,11 +88,11 @@ func (s *system) secureLedger() {
 func (s *system) freePort() int {
 	s.Helper()
 	address, err := harness.FreeAddress()
-	s.no(err)
+	s.must(err)
 	_, port, err := net.SplitHostPort(address)
-	s.no(err)
+	s.must(err)
 	n, err := strconv.Atoi(port)
-	s.no(err)
+	s.must(err)
 	return n
 }
 
@@ -159,7 +159,7 @@ func (st *stores) memberDir(store string, n int) string {
 func (st *stores) startMember(store string, n int) {
 	st.Helper()
 	dir, name := st.memberDir(store, n), fmt.Sprintf("%s-%d", store, n)
-	st.no(os.MkdirAll(dir, 0o700))
+	st.must(os.MkdirAll(dir, 0o700))
 	container := pick[*appsv1.StatefulSet](st.system, st.shipped, "berth-"+store).Spec.Template.Spec.Containers[0]
 	var args []string
 	for _, arg := range append(append([]string{}, container.Command...), container.Args...) {
@@ -171,11 +171,11 @@ func (st *stores) startMember(store string, n int) {
 	} else {
 		for file, text := range st.storeConfig() {
 			text = strings.ReplaceAll(text, "$POD_NAME", fmt.Sprintf("berth-%s-%d", store, n))
-			st.no(os.WriteFile(filepath.Join(dir, file), []byte(st.local(store, n, text)), 0o600))
+			st.must(os.WriteFile(filepath.Join(dir, file), []byte(st.local(store, n, text)), 0o600))
 		}
 	}
 	process, err := harness.Start(st.dir, name, filepath.Join(programs.Root, ".build", "bin", program), args...)
-	st.no(err)
+	st.must(err)
 	st.running[name] = process
 }
 

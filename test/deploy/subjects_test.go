@@ -52,8 +52,8 @@ var subjectsOf = map[string][]string{
 	"$JS.ACK.x": nil, "$JS.FC.x": nil, "$SYS.REQ.SERVER.PING": nil, "$SYS.REQ.USER.INFO": nil, "_INBOX.x": nil, "x": nil,
 }
 
-// heardBy are subjects with the services that subscribe to them.
-var heardBy = map[string][]string{
+// subscribers are subjects with the services that subscribe to them.
+var subscribers = map[string][]string{
 	"work.request": {"queue"}, "ask.queue": {"queue"}, "work.offers.x": {"scheduler"}, "shards.turns": {"scheduler"},
 	"ask.shards": {"scheduler"}, "answers.x": {"observer"},
 	"facts.>": nil, "decisions.>": nil, "ledger.>": nil, "work.>": nil, "$JS.>": nil, "$SYS.>": nil, "$O.>": nil, ">": nil,
@@ -112,27 +112,27 @@ func (s *system) forgedFact(t *testing.T) {
 		}},
 	}
 	raw, err := node.Marshal()
-	s.no(err)
+	s.must(err)
 	fact := events.EncodeFact(events.Fact{
 		Kind: events.KindNode, Op: events.OpUpsert, UID: "forged", Name: "forged", ResourceVersion: 1 << 40, Object: raw,
 	})
 	c := s.natsClient(t, "root")
 	js, err := c.JetStream()
-	s.no(err)
+	s.must(err)
 	header := nats.Header{}
 	for _, field := range fact.Header {
 		header[field.Key] = []string{field.Value}
 	}
 	stored, err := js.PublishMsg(&nats.Msg{Subject: "decisions.0.bound", Header: header, Data: fact.Data})
-	s.no(err)
+	s.must(err)
 	_, err = js.AddConsumer(stored.Stream, &nats.ConsumerConfig{
 		Name: "forger", AckPolicy: nats.AckNonePolicy,
 		DeliverPolicy: nats.DeliverByStartSequencePolicy, OptStartSeq: stored.Sequence,
 	})
-	s.no(err)
+	s.must(err)
 	before, err := js.StreamInfo(string(eventlog.Facts))
-	s.no(err)
-	s.no(c.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+stored.Stream+".forger", fact.Subject, nil))
+	s.must(err)
+	s.must(c.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+stored.Stream+".forger", fact.Subject, nil))
 	s.eventually(placedWithin, "the stream of facts has the forged record", func(context.Context) (string, error) {
 		now, err := js.StreamInfo(string(eventlog.Facts))
 		if err != nil || now.State.LastSeq > before.State.LastSeq {
@@ -147,10 +147,10 @@ func (s *system) forgedFact(t *testing.T) {
 	spec.NodeSelector = map[string]string{"forged": "true"}
 	dupe, err := s.client.CoreV1().Pods(ns).Create(t.Context(),
 		&corev1.Pod{ObjectMeta: named("dupe"), Spec: spec}, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 	_, err = s.client.CoreV1().Pods(ns).Create(t.Context(),
 		&corev1.Pod{ObjectMeta: named("plain"), Spec: template("plain", "100m").Spec}, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 	s.bound(ns, 1, placedWithin)
 	s.eventually(placedWithin, "the pod for the forged node has a condition", func(ctx context.Context) (string, error) {
 		now, err := s.client.CoreV1().Pods(ns).Get(ctx, dupe.Name, metav1.GetOptions{})
@@ -164,20 +164,20 @@ func (s *system) forgedFact(t *testing.T) {
 		}
 		return fmt.Sprintf("bound to %q, conditions %v", now.Spec.NodeName, now.Status.Conditions), nil
 	})
-	s.no(shard.Stop(t.Context()))
+	s.must(shard.Stop(t.Context()))
 }
 
 // foreignInboxes tries to receive messages for others, answers of the server to other services among them.
 func (s *system) foreignInboxes(t *testing.T) {
-	heard := map[string][]string{"_INBOX.>": nil, "_INBOX.x": nil}
-	for subject, by := range heardBy {
-		heard[subject] = by
+	allowed := map[string][]string{"_INBOX.>": nil, "_INBOX.x": nil}
+	for subject, by := range subscribers {
+		allowed[subject] = by
 	}
 	for _, service := range readers {
-		heard["_INBOX.berth-"+service+".>"] = []string{service}
+		allowed["_INBOX.berth-"+service+".>"] = []string{service}
 	}
 	for _, as := range readers {
-		for subject, by := range heard {
+		for subject, by := range allowed {
 			c := s.natsClient(t, as)
 			if _, err := c.SubscribeSync(subject); err != nil {
 				t.Fatal(err)

@@ -66,14 +66,14 @@ func newSystemIn(t *testing.T, dir, nodes string) *system {
 	cfg := harness.ClusterConfig{Dir: filepath.Join(dir, "cluster"), Nodes: nodes}
 	var err error
 	s.cluster, err = programs.StartCluster(t.Context(), cfg)
-	s.no(err)
+	s.must(err)
 	s.client = s.cluster.Client
 	kit.AtEnd(s.T, s.cluster.Stop)
 	return s
 }
 
-// no ends the test on an error.
-func (s *system) no(err error) {
+// must ends the test on an error.
+func (s *system) must(err error) {
 	s.Helper()
 	if err != nil {
 		s.Fatal(err)
@@ -82,7 +82,7 @@ func (s *system) no(err error) {
 
 func (s *system) eventually(within time.Duration, what string, check func(context.Context) (string, error)) {
 	s.Helper()
-	s.no(harness.Eventually(s.Context(), within, what, check))
+	s.must(harness.Eventually(s.Context(), within, what, check))
 }
 
 // install makes what the services need of a variant in the cluster: namespace, service
@@ -108,9 +108,9 @@ func (s *system) installObjects(shipped []runtime.Object) {
 // writeConfig puts the services' configuration where they read it, as a kubelet does with the ConfigMap.
 func (s *system) writeConfig(objects []runtime.Object) {
 	s.Helper()
-	s.no(os.MkdirAll(s.configDir(), 0o755))
+	s.must(os.MkdirAll(s.configDir(), 0o755))
 	for name, text := range pick[*corev1.ConfigMap](s, objects, "berth-config").Data {
-		s.no(os.WriteFile(filepath.Join(s.configDir(), name), []byte(text), 0o644))
+		s.must(os.WriteFile(filepath.Join(s.configDir(), name), []byte(text), 0o644))
 	}
 }
 
@@ -140,7 +140,7 @@ func (s *system) create(o runtime.Object) {
 	default:
 		s.Fatalf("create: %T", o)
 	}
-	s.no(err)
+	s.must(err)
 }
 
 // kubeconfig gives access as exactly one service account: the API server's address, and a token that it made for the
@@ -151,7 +151,7 @@ func (s *system) kubeconfig(account string) string {
 	request, err := s.client.CoreV1().ServiceAccounts(namespace).CreateToken(s.Context(), account,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}},
 		metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 	config := clientcmdapi.NewConfig()
 	config.Clusters["local"] = &clientcmdapi.Cluster{
 		Server: s.cluster.Rest.Host, CertificateAuthorityData: s.cluster.Rest.CAData,
@@ -161,7 +161,7 @@ func (s *system) kubeconfig(account string) string {
 	config.Contexts["local"] = &clientcmdapi.Context{Cluster: "local", AuthInfo: account}
 	config.CurrentContext = "local"
 	path := filepath.Join(s.dir, account+".kubeconfig")
-	s.no(clientcmd.WriteToFile(*config, path))
+	s.must(clientcmd.WriteToFile(*config, path))
 	return path
 }
 
@@ -170,7 +170,7 @@ func (s *system) certificates(flags ...string) {
 	s.Helper()
 	args := append([]string{"certs", "--out", s.certsDir(), "--host", "127.0.0.1,localhost"}, flags...)
 	result, err := programs.Command(s.Context(), args...)
-	s.no(err)
+	s.must(err)
 	if result.Code != 0 {
 		s.Fatal(result.Stderr)
 	}

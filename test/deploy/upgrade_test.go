@@ -95,7 +95,7 @@ func TestChartIsUpgraded(t *testing.T) {
 func TestPeersGetAnAuthority(t *testing.T) {
 	s := newSystem(t, "")
 	before, err := s.kubectl("", "kustomize", filepath.Join(*previous, "k8s", "overlays", "ha"))
-	s.no(err)
+	s.must(err)
 	if strings.Contains(before, "peer-tls") {
 		t.Log("the earlier version has the authority already: nothing changes in the first round")
 	}
@@ -134,10 +134,10 @@ type storeWriter struct {
 func (s *system) writer(t *testing.T) *storeWriter {
 	t.Helper()
 	c, err := nats.Connect(strings.Join(s.stores.natsURLs(), ","), nats.Secure(s.identity("root")), nats.MaxReconnects(-1))
-	s.no(err)
+	s.must(err)
 	t.Cleanup(c.Close)
 	js, err := c.JetStream()
-	s.no(err)
+	s.must(err)
 	w := &storeWriter{system: s, js: js, t: t}
 	w.makeStream()
 	return w
@@ -163,7 +163,7 @@ func (w *storeWriter) write(when string) {
 		_, err := client.Put(ctx, "/written", when)
 		return reason(err), nil
 	})
-	w.no(client.Close())
+	w.must(client.Close())
 }
 
 // replaceMembers replaces one member after the other, the last first, as a StatefulSet does.
@@ -186,12 +186,12 @@ func (w *storeWriter) replaceMembers(what string) {
 func TestAdoption(t *testing.T) {
 	w := newWalk(t)
 	before, err := w.kubectl("", "kustomize", filepath.Join(*previous, "k8s", "overlays", "second-scheduler"))
-	w.no(err)
+	w.must(err)
 	w.berth = *previousBerth
 	w.installObjects(w.decode(before))
 	w.certificates("--peers-accept-services-authority")
 	w.startStores()
-	w.beside()
+	w.alongside()
 	w.upgrade()
 	w.handOver()
 	w.loseEach()

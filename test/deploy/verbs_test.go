@@ -29,8 +29,8 @@ var verbs = []string{
 	"bind", "escalate", "impersonate", "approve", "sign", "use", "attest",
 }
 
-// everybody lists rights that all accounts have, by the role system:basic-user.
-var everybody = []string{
+// basicRights lists rights that all accounts have, by the role system:basic-user.
+var basicRights = []string{
 	"create authorization.k8s.io/selfsubjectaccessreviews", "create authorization.k8s.io/selfsubjectrulesreviews",
 	"create authentication.k8s.io/selfsubjectreviews",
 }
@@ -74,14 +74,14 @@ func TestNoOtherVerb(t *testing.T) {
 	s.install("overlays/ha")
 	client := s.unthrottled()
 	_, lists, err := client.Discovery().ServerGroupsAndResources()
-	s.no(err)
+	s.must(err)
 	resources := map[string]bool{}
 	for _, name := range synthetic {
 		resources[name] = true
 	}
 	for _, list := range lists {
 		group, err := schema.ParseGroupVersion(list.GroupVersion)
-		s.no(err)
+		s.must(err)
 		for _, r := range list.APIResources {
 			resources[strings.TrimPrefix(group.Group+"/"+r.Name, "/")] = true
 		}
@@ -90,7 +90,7 @@ func TestNoOtherVerb(t *testing.T) {
 		t.Fatalf("the API server has %d resources: want 100 or more", len(resources))
 	}
 	for account, want := range rightsOf() {
-		want = append(slices.Clone(want), everybody...)
+		want = append(slices.Clone(want), basicRights...)
 		slices.Sort(want)
 		got := s.rights(client, account, slices.Sorted(maps.Keys(resources)))
 		if missing := without(want, got); len(missing) > 0 {
@@ -111,7 +111,7 @@ func (s *system) unthrottled() kubernetes.Interface {
 	config := rest.CopyConfig(s.cluster.Rest)
 	config.QPS = -1
 	client, err := kubernetes.NewForConfig(config)
-	s.no(err)
+	s.must(err)
 	return client
 }
 
@@ -127,7 +127,7 @@ func (s *system) rights(client kubernetes.Interface, account string, resources [
 			return err
 		})
 	}
-	s.no(group.Wait())
+	s.must(group.Wait())
 	return slices.Sorted(slices.Values(slices.Concat(allowed...)))
 }
 
@@ -175,9 +175,9 @@ func TestTheQuotaGateOpensNothingElse(t *testing.T) {
 		s.create(o)
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", s.kubeconfig("berth-binder"))
-	s.no(err)
+	s.must(err)
 	binder, err := kubernetes.NewForConfig(config)
-	s.no(err)
+	s.must(err)
 	const ns = "gated"
 	s.create(&corev1.Namespace{ObjectMeta: named(ns)})
 	pod := func(name string) {
@@ -185,7 +185,7 @@ func TestTheQuotaGateOpensNothingElse(t *testing.T) {
 		spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: events.QuotaGate}, {Name: "example.com/other"}}
 		_, err := s.client.CoreV1().Pods(ns).Create(t.Context(),
 			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{})
-		s.no(err)
+		s.must(err)
 	}
 	patchAs := func(who kubernetes.Interface, name, body string) error {
 		_, err := who.CoreV1().Pods(ns).Patch(
@@ -219,7 +219,7 @@ func TestTheQuotaGateOpensNothingElse(t *testing.T) {
 	}
 	const letGo = `{"spec":{"schedulingGates":[{"$patch":"delete","name":"` + events.QuotaGate + `"}]}}`
 	pod("let-go")
-	s.no(patch("let-go", letGo))
+	s.must(patch("let-go", letGo))
 
 	// A kustomization may install Berth in another namespace. It leaves the policy as it is.
 	elsewhere := s.binderOf("elsewhere")
@@ -228,7 +228,7 @@ func TestTheQuotaGateOpensNothingElse(t *testing.T) {
 		t.Errorf("an image, by the binder of another namespace: %v, want it refused by the policy", err)
 	}
 	pod("let-go-elsewhere")
-	s.no(patchAs(elsewhere, "let-go-elsewhere", letGo))
+	s.must(patchAs(elsewhere, "let-go-elsewhere", letGo))
 }
 
 // binderOf is a client with the account and the quota gate's role of a binder that is installed in some namespace.
@@ -242,6 +242,6 @@ func (s *system) binderOf(namespace string) kubernetes.Interface {
 	config := rest.CopyConfig(s.cluster.Rest)
 	config.Impersonate = rest.ImpersonationConfig{UserName: account}
 	client, err := kubernetes.NewForConfig(config)
-	s.no(err)
+	s.must(err)
 	return client
 }

@@ -21,7 +21,7 @@ func (r run) claim(provisioner string) string {
 		ObjectMeta: named(class), Provisioner: provisioner, VolumeBindingMode: &wait,
 	}, metav1.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) {
-		r.no(err)
+		r.must(err)
 	}
 	_, err = r.client.CoreV1().PersistentVolumeClaims(r.ns).Create(r.Context(), &corev1.PersistentVolumeClaim{
 		ObjectMeta: named("data"),
@@ -29,7 +29,7 @@ func (r run) claim(provisioner string) string {
 			StorageClassName: &class, AccessModes: onePod, Resources: corev1.VolumeResourceRequirements{Requests: gibibyte},
 		},
 	}, metav1.CreateOptions{})
-	r.no(err)
+	r.must(err)
 	return class
 }
 
@@ -51,7 +51,7 @@ func (b *bench) bindsVolumes(r run) error {
 			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}},
 		},
 	}, metav1.CreateOptions{})
-	r.no(err)
+	r.must(err)
 	r.pod("stateful", "100m", withData)
 	return r.see("stateful", "it is bound", placed)
 }

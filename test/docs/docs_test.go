@@ -30,8 +30,8 @@ var (
 var ignoredDirs = []string{".build", ".git", "node_modules", "testdata"}
 
 func TestDocumentsAgreeWithTheRepository(t *testing.T) {
-	wrong, read := check(t, os.DirFS("../.."))
-	for _, w := range wrong {
+	problems, read := check(t, os.DirFS("../.."))
+	for _, w := range problems {
 		t.Error(w)
 	}
 	if read < 5 {
@@ -40,7 +40,7 @@ func TestDocumentsAgreeWithTheRepository(t *testing.T) {
 }
 
 func TestBrokenDocumentsAreFound(t *testing.T) {
-	wrong, _ := check(t, fstest.MapFS{
+	problems, _ := check(t, fstest.MapFS{
 		"Makefile": {Data: []byte("VERSION := 1\nbuild:\n\tgo build\n")},
 		"README.md": {Data: []byte("# Top\n[a](docs/a.md) [b](docs/b.md) [c](docs/a.md#second-part) [d](docs/a.md#third)\n" +
 			"[e](#top) [f](#bottom) [g](https://example.com/x)\n`make build` and `make bread`, and make sense\n" +
@@ -56,8 +56,8 @@ func TestBrokenDocumentsAreFound(t *testing.T) {
 		"README.md:5: no such test: TestGone",
 		"docs/a.md:4: no such target: make cake",
 	}
-	if !slices.Equal(wrong, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(wrong, "\n"), strings.Join(want, "\n"))
+	if !slices.Equal(problems, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(problems, "\n"), strings.Join(want, "\n"))
 	}
 }
 
@@ -76,7 +76,7 @@ func TestEveryAlertHasItsPlaceInTheRunbook(t *testing.T) {
 }
 
 // check returns what is wrong, by document and line, and how many documents it read.
-func check(t *testing.T, top fs.FS) (wrong []string, read int) {
+func check(t *testing.T, top fs.FS) (problems []string, read int) {
 	t.Helper()
 	targets := matches(t, top, "Makefile", target)
 	tests := testsOf(t, top)
@@ -91,13 +91,13 @@ func check(t *testing.T, top fs.FS) (wrong []string, read int) {
 		}
 		read++
 		d := document{t: t, top: top, name: name, targets: targets, tests: tests}
-		wrong = append(wrong, d.check()...)
+		problems = append(problems, d.check()...)
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return wrong, read
+	return problems, read
 }
 
 // document is one Markdown file under check.
@@ -134,7 +134,7 @@ func testsOf(t *testing.T, top fs.FS) map[string]bool {
 }
 
 func (d document) check() []string {
-	var wrong []string
+	var problems []string
 	block := false
 	for i, line := range lines(d.t, d.top, d.name) {
 		if strings.HasPrefix(strings.TrimSpace(line), "```") {
@@ -145,21 +145,21 @@ func (d document) check() []string {
 		for _, found := range mention.FindAllStringSubmatch(line, -1) {
 			inCode := block || !strings.HasPrefix(line, "make ")
 			if inCode && !slices.Contains(d.targets, found[1]) {
-				wrong = append(wrong, at+"no such target: make "+found[1])
+				problems = append(problems, at+"no such target: make "+found[1])
 			}
 		}
 		for _, found := range testName.FindAllString(line, -1) {
 			if !d.tests[found] {
-				wrong = append(wrong, at+"no such test: "+found)
+				problems = append(problems, at+"no such test: "+found)
 			}
 		}
 		for _, found := range link.FindAllStringSubmatch(line, -1) {
 			if broken := d.follow(found[1]); broken != "" && !block {
-				wrong = append(wrong, at+broken)
+				problems = append(problems, at+broken)
 			}
 		}
 	}
-	return wrong
+	return problems
 }
 
 // follow returns the problem of a link, empty for none. Links to other places are not followed: a test that needs the

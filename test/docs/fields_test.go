@@ -142,9 +142,9 @@ func structsOf(t *testing.T, dir string, structs map[string]*ast.StructType) {
 
 // reference writes one table for each struct, and one for each that its fields are of.
 type reference struct {
-	structs map[string]*ast.StructType
-	told    []string
-	out     *bytes.Buffer
+	structs   map[string]*ast.StructType
+	described []string
+	out       *bytes.Buffer
 }
 
 func (r *reference) describe(t *testing.T, name string) {
@@ -155,16 +155,16 @@ func (r *reference) describe(t *testing.T, name string) {
 	queue := []string{name}
 	for len(queue) > 0 {
 		name, queue = queue[0], queue[1:]
-		if slices.Contains(r.told, name) {
+		if slices.Contains(r.described, name) {
 			continue
 		}
-		r.told = append(r.told, name)
+		r.described = append(r.described, name)
 		fields := r.fields(name)
-		said := slices.ContainsFunc(fields, func(f documented) bool { return f.says != "" })
+		withMeaning := slices.ContainsFunc(fields, func(f documented) bool { return f.meaning != "" })
 		fmt.Fprintf(r.out, "\n### %s\n\n| field | holds |%s\n|---|---|%s\n",
-			name, column(said, " means |"), column(said, "---|"))
+			name, column(withMeaning, " means |"), column(withMeaning, "---|"))
 		for _, f := range fields {
-			fmt.Fprintf(r.out, "| `%s` | %s |%s\n", f.name, f.holds, column(said, " "+f.says+" |"))
+			fmt.Fprintf(r.out, "| `%s` | %s |%s\n", f.name, f.holds, column(withMeaning, " "+f.meaning+" |"))
 			if r.structs[f.of] != nil {
 				queue = append(queue, f.of)
 			}
@@ -182,7 +182,7 @@ func column(there bool, cell string) string {
 
 // documented is a field as a reader of the file knows it. of is the type of which it holds one or
 // several.
-type documented struct{ name, holds, of, says string }
+type documented struct{ name, holds, of, meaning string }
 
 // fields are those of a struct, with those of the structs that it embeds.
 func (r *reference) fields(name string) (list []documented) {
@@ -201,7 +201,7 @@ func (r *reference) fields(name string) (list []documented) {
 		case key != "" && key != "-":
 			d := documented{name: key, holds: holds, of: of}
 			if local { // the words of others are theirs
-				d.says = strings.Join(strings.Fields(f.Doc.Text()), " ")
+				d.meaning = strings.Join(strings.Fields(f.Doc.Text()), " ")
 			}
 			list = append(list, d)
 		}
@@ -209,8 +209,8 @@ func (r *reference) fields(name string) (list []documented) {
 	return list
 }
 
-// words are types that have a name in the file other than in Go.
-var words = map[string]string{
+// typeNames are types that have a name in the file other than in Go.
+var typeNames = map[string]string{
 	"bool": "true or false", "string": "text", "uint": "number, 0 or more", "metav1.Duration": "duration, as 1m30s",
 	"intstr.IntOrString": "number, or percents as 25%", "runtime.RawExtension": "arguments", "byte": "bytes in base64",
 	"placement.PDBPolicy": "text", "MetricsSource": "text",
@@ -234,8 +234,8 @@ func holding(e ast.Expr) (holds, of string) {
 	case *ast.Ident:
 		of = e.Name
 	}
-	if word, ok := words[of]; ok {
-		return word, of
+	if name, ok := typeNames[of]; ok {
+		return name, of
 	}
 	if _, kubernetes, ok := strings.Cut(of, "."); ok {
 		return kubernetes, of

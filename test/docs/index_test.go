@@ -14,8 +14,8 @@ import (
 
 // TestEveryPageIsInTheIndexOnce: docs/README.md lists the pages of docs, and folders of pages by their own index.
 func TestEveryPageIsInTheIndexOnce(t *testing.T) {
-	for _, wrong := range checkIndex(t, os.DirFS("../..")) {
-		t.Error(wrong)
+	for _, problems := range checkIndex(t, os.DirFS("../..")) {
+		t.Error(problems)
 	}
 }
 
@@ -38,7 +38,7 @@ func TestMissingPagesOfTheIndexAreFound(t *testing.T) {
 }
 
 // checkIndex returns the problems of the index, by page.
-func checkIndex(t *testing.T, top fs.FS) (wrong []string) {
+func checkIndex(t *testing.T, top fs.FS) (problems []string) {
 	t.Helper()
 	times := map[string]int{}
 	for _, line := range lines(t, top, "docs/README.md") {
@@ -56,9 +56,9 @@ func checkIndex(t *testing.T, top fs.FS) (wrong []string) {
 		for _, name := range names {
 			page := strings.TrimPrefix(name, "docs/")
 			if n := times[page]; page != "README.md" && n != 1 {
-				wrong = append(wrong, fmt.Sprintf("docs/README.md: %s is listed %d times, want once", page, n))
+				problems = append(problems, fmt.Sprintf("docs/README.md: %s is listed %d times, want once", page, n))
 			}
 		}
 	}
-	return wrong
+	return problems
 }

@@ -30,14 +30,14 @@ type action int
 
 const (
 	runs action = iota
-	goesOn
+	runsOn
 	interrupts
 	notRun
 	substitutes
 )
 
-// deed is one step of a page.
-type deed struct {
+// pageStep is one step of a page.
+type pageStep struct {
 	action action
 	// line is its line in the page; shown marks commands that readers see.
 	line  int
@@ -51,22 +51,22 @@ type deed struct {
 // page holds the steps of a document, in its order.
 type page struct {
 	name  string
-	deeds []deed
+	steps []pageStep
 }
 
 // runsAnything reports whether a page needs a machine at all.
 func (p page) runsAnything() bool {
-	return slices.ContainsFunc(p.deeds, func(d deed) bool { return d.shown && d.action != notRun })
+	return slices.ContainsFunc(p.steps, func(d pageStep) bool { return d.shown && d.action != notRun })
 }
 
 // pageParser parses the lines of a page.
 type pageParser struct {
 	page
 	// comment and fence are those that are open: their text so far, and where they began.
-	comment, fence  *deed
+	comment, fence  *pageStep
 	language, inner string
 	// next is said about the block that comes.
-	next *deed
+	next *pageStep
 	errs []string
 }
 
@@ -77,12 +77,12 @@ func parsePage(name, text string) (page, []string) {
 		p.take(i+1, line)
 	}
 	if p.next != nil {
-		p.wrong(p.next.line, "no block of commands follows")
+		p.fail(p.next.line, "no block of commands follows")
 	}
 	return p.page, p.errs
 }
 
-func (p *pageParser) wrong(line int, what string) {
+func (p *pageParser) fail(line int, what string) {
 	p.errs = append(p.errs, fmt.Sprintf("%s:%d: %s", p.name, line, what))
 }
 
@@ -90,7 +90,7 @@ func (p *pageParser) take(n int, line string) {
 	trimmed := strings.TrimSpace(line)
 	switch {
 	case p.comment != nil:
-		p.said(line)
+		p.commentLine(line)
 	case p.fence != nil && trimmed == "```":
 		p.block(*p.fence)
 		p.fence = nil
@@ -99,15 +99,15 @@ func (p *pageParser) take(n int, line string) {
 	case strings.HasPrefix(trimmed, "```"):
 		p.language, p.inner, _ = strings.Cut(trimmed[3:], " ")
 		p.inner = line[:strings.Index(line, "`")]
-		p.fence = &deed{line: n + 1, shown: true}
+		p.fence = &pageStep{line: n + 1, shown: true}
 	case strings.HasPrefix(trimmed, "<!--"):
-		p.comment = &deed{line: n}
-		p.said(strings.TrimPrefix(trimmed, "<!--"))
+		p.comment = &pageStep{line: n}
+		p.commentLine(strings.TrimPrefix(trimmed, "<!--"))
 	}
 }
 
-// said takes in a line of a comment.
-func (p *pageParser) said(line string) {
+// commentLine takes in a line of a comment.
+func (p *pageParser) commentLine(line string) {
 	before, _, ended := strings.Cut(line, "-->")
 	p.comment.text += before + "\n"
 	if !ended {
@@ -120,48 +120,48 @@ func (p *pageParser) said(line string) {
 	}
 	found := directive.FindStringSubmatch(strings.TrimSpace(at.text))
 	if found == nil {
-		p.wrong(at.line, "a comment that says nothing to make docs-run: "+strings.TrimSpace(at.text))
+		p.fail(at.line, "a comment that says nothing to make docs-run: "+strings.TrimSpace(at.text))
 		return
 	}
 	at.text = strings.TrimSpace(found[3])
 	if at.text == "" && found[1] != "interrupted" {
-		p.wrong(at.line, found[1]+": nothing is said after it")
+		p.fail(at.line, found[1]+": nothing is said after it")
 	}
 	switch found[1] {
 	case "run":
-		p.deeds = append(p.deeds, at)
+		p.steps = append(p.steps, at)
 	case "interrupted":
 		at.action = interrupts
-		p.deeds = append(p.deeds, at)
+		p.steps = append(p.steps, at)
 	case "goes on":
-		p.expect(deed{action: goesOn, line: at.line, about: at.text})
+		p.expect(pageStep{action: runsOn, line: at.line, about: at.text})
 	case "not run":
-		p.expect(deed{action: notRun, line: at.line, about: at.text})
+		p.expect(pageStep{action: notRun, line: at.line, about: at.text})
 	case "exits":
 		code, err := strconv.Atoi(at.text)
 		if err != nil {
-			p.wrong(at.line, "exits: "+err.Error())
+			p.fail(at.line, "exits: "+err.Error())
 		}
-		p.expect(deed{line: at.line, exits: code})
+		p.expect(pageStep{line: at.line, exits: code})
 	default:
 		at.action, at.about = substitutes, found[2]
-		p.deeds = append(p.deeds, at)
+		p.steps = append(p.steps, at)
 	}
 }
 
-func (p *pageParser) expect(next deed) {
+func (p *pageParser) expect(next pageStep) {
 	if p.next != nil {
-		p.wrong(p.next.line, "no block of commands follows")
+		p.fail(p.next.line, "no block of commands follows")
 	}
 	p.next = &next
 }
 
 // block takes in a block of code that has ended.
-func (p *pageParser) block(b deed) {
-	var commands []deed
+func (p *pageParser) block(b pageStep) {
+	var commands []pageStep
 	switch p.language {
 	case "":
-		commands = []deed{b}
+		commands = []pageStep{b}
 	case "text", "console":
 		commands = prompted(b)
 	}
@@ -169,7 +169,7 @@ func (p *pageParser) block(b deed) {
 		return // excerpts and output; what is said is about the next one
 	}
 	if next := p.next; next != nil {
-		if next.action == goesOn && p.language == "" {
+		if next.action == runsOn && p.language == "" {
 			commands = eachLine(b)
 		}
 		for i := range commands {
@@ -177,20 +177,20 @@ func (p *pageParser) block(b deed) {
 		}
 		p.next = nil
 	}
-	p.deeds = append(p.deeds, commands...)
+	p.steps = append(p.steps, commands...)
 }
 
 // eachLine are the commands of a block, one a line.
-func eachLine(b deed) (commands []deed) {
+func eachLine(b pageStep) (commands []pageStep) {
 	for i, line := range strings.Split(strings.TrimSpace(b.text), "\n") {
-		commands = append(commands, deed{line: b.line + i, shown: true, text: line})
+		commands = append(commands, pageStep{line: b.line + i, shown: true, text: line})
 	}
 	return commands
 }
 
 // prompted are the commands among the lines of a block of text. A line that ends in a backslash goes
 // on in the next.
-func prompted(b deed) (commands []deed) {
+func prompted(b pageStep) (commands []pageStep) {
 	open := false
 	for i, line := range strings.Split(b.text, "\n") {
 		command, prompt := strings.CutPrefix(line, "$ ")
@@ -198,7 +198,7 @@ func prompted(b deed) (commands []deed) {
 		case open:
 			commands[len(commands)-1].text += "\n" + line
 		case prompt:
-			commands = append(commands, deed{line: b.line + i, shown: true, text: command})
+			commands = append(commands, pageStep{line: b.line + i, shown: true, text: command})
 		default:
 			continue
 		}
@@ -223,8 +223,8 @@ func pages(t *testing.T) (all []page) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		one, wrong := parsePage(name, string(content))
-		for _, w := range wrong {
+		one, problems := parsePage(name, string(content))
+		for _, w := range problems {
 			t.Error(w)
 		}
 		all = append(all, one)
@@ -236,7 +236,7 @@ func pages(t *testing.T) (all []page) {
 func TestCommandsAreRunOrSayWhyNot(t *testing.T) {
 	run, left := 0, 0
 	for _, p := range pages(t) {
-		for _, d := range p.deeds {
+		for _, d := range p.steps {
 			switch {
 			case !d.shown:
 			case d.action != notRun:
@@ -254,27 +254,27 @@ func TestCommandsAreRunOrSayWhyNot(t *testing.T) {
 }
 
 func TestPagesAreRead(t *testing.T) {
-	got, wrong := parsePage("a.md", strings.Join([]string{
+	got, problems := parsePage("a.md", strings.Join([]string{
 		"# A", "<!-- run: one -->", "text", "```", "two", "three", "```", "```yaml", "a: b", "```",
 		"<!-- goes on: is it ready", "or not -->", "1. x", "   ```", "   four", "   five", "   ```", "<!-- interrupted -->",
 		"<!-- in place of URL: echo url -->", "<!-- exits: 1 -->", "```text", "output only", "```",
 		"```text", "$ six \\", "  seven", "output", "```", "<!-- not run: long -->", "```", "eight", "```",
 		"<!-- done -->", "<!-- exits: x -->",
 	}, "\n"))
-	want := []deed{
+	want := []pageStep{
 		{line: 2, text: "one"},
 		{line: 5, shown: true, text: "two\nthree\n"},
-		{action: goesOn, line: 15, shown: true, text: "four", about: "is it ready\nor not"},
-		{action: goesOn, line: 16, shown: true, text: "five", about: "is it ready\nor not"},
+		{action: runsOn, line: 15, shown: true, text: "four", about: "is it ready\nor not"},
+		{action: runsOn, line: 16, shown: true, text: "five", about: "is it ready\nor not"},
 		{action: interrupts, line: 18},
 		{action: substitutes, line: 19, text: "echo url", about: "URL"},
 		{line: 25, shown: true, text: "six \\\n  seven", exits: 1},
 		{action: notRun, line: 31, shown: true, text: "eight\n", about: "long"},
 	}
-	if diff := cmp.Diff(want, got.deeds, cmp.AllowUnexported(deed{})); diff != "" {
+	if diff := cmp.Diff(want, got.steps, cmp.AllowUnexported(pageStep{})); diff != "" {
 		t.Error(diff)
 	}
-	if want := 3; len(wrong) != want {
-		t.Errorf("%d mistakes, want %d: %s", len(wrong), want, strings.Join(wrong, "\n"))
+	if want := 3; len(problems) != want {
+		t.Errorf("%d mistakes, want %d: %s", len(problems), want, strings.Join(problems, "\n"))
 	}
 }

@@ -74,7 +74,7 @@ func TestDocumentedCommandsRun(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			r := newReader(t, programs)
 			began := time.Now()
-			for _, d := range p.deeds {
+			for _, d := range p.steps {
 				r.do(p.name, d)
 			}
 			r.interrupt()
@@ -90,21 +90,21 @@ func newReader(t *testing.T, programs harness.Programs) *reader {
 	cluster, err := programs.StartCluster(t.Context(), harness.ClusterConfig{
 		Dir: filepath.Join(dir, "cluster"), Nodes: filepath.Join(programs.Root, filepath.FromSlash(sixtyNodes)),
 	})
-	r.no(err)
+	r.must(err)
 	kit.AtEnd(t, cluster.Stop)
 	t.Cleanup(r.tidy)
 	r.checkout(programs.Root)
 	home := filepath.Join(dir, "home")
-	r.no(os.MkdirAll(filepath.Join(home, ".kube"), 0o755))
-	r.no(os.MkdirAll(filepath.Join(dir, "tmp"), 0o755))
-	r.no(os.Symlink(cluster.Kubeconfig, filepath.Join(home, ".kube", "config")))
+	r.must(os.MkdirAll(filepath.Join(home, ".kube"), 0o755))
+	r.must(os.MkdirAll(filepath.Join(dir, "tmp"), 0o755))
+	r.must(os.Symlink(cluster.Kubeconfig, filepath.Join(home, ".kube", "config")))
 	path := filepath.Join(dir, "bin") + ":" + filepath.Dir(programs.Berth) + ":" + os.Getenv("PATH")
 	r.variables = append(os.Environ(), "HOME="+home, "PATH="+path, "TMPDIR="+filepath.Join(dir, "tmp"),
 		"KUBECONFIG="+cluster.Kubeconfig, "CLUSTER="+cluster.Kubeconfig,
 		fmt.Sprintf("PARENT=%d", os.Getpid()), "FLEET_DIR="+filepath.Join(dir, "fleet"))
 	for _, name := range []string{"GOPATH", "GOMODCACHE", "GOCACHE"} {
 		value, err := exec.CommandContext(t.Context(), "go", "env", name).Output()
-		r.no(err)
+		r.must(err)
 		r.variables = append(r.variables, name+"="+strings.TrimSpace(string(value)))
 	}
 	return r
@@ -130,22 +130,22 @@ func (r *reader) tidy() {
 func (r *reader) checkout(root string) {
 	r.Helper()
 	bin := filepath.Join(filepath.Dir(r.folder), "bin")
-	r.no(os.MkdirAll(bin, 0o755))
-	r.no(os.MkdirAll(r.folder, 0o755))
+	r.must(os.MkdirAll(bin, 0o755))
+	r.must(os.MkdirAll(r.folder, 0o755))
 	program, err := exec.LookPath("make")
-	r.no(err)
+	r.must(err)
 	makes := fmt.Sprintf("#!/bin/sh\nexec %s -C '%s' \"$@\"\n", program, root)
-	r.no(os.WriteFile(filepath.Join(bin, "make"), []byte(makes), 0o755))
+	r.must(os.WriteFile(filepath.Join(bin, "make"), []byte(makes), 0o755))
 	entries, err := os.ReadDir(root)
-	r.no(err)
-	r.no(os.MkdirAll(filepath.Join(root, ".build"), 0o755))
+	r.must(err)
+	r.must(os.MkdirAll(filepath.Join(root, ".build"), 0o755))
 	for _, entry := range entries {
-		r.no(os.Symlink(filepath.Join(root, entry.Name()), filepath.Join(r.folder, entry.Name())))
+		r.must(os.Symlink(filepath.Join(root, entry.Name()), filepath.Join(r.folder, entry.Name())))
 	}
 }
 
-// no ends the page on an error.
-func (r *reader) no(err error) {
+// must ends the page on an error.
+func (r *reader) must(err error) {
 	r.Helper()
 	if err != nil {
 		r.Fatal(err)
@@ -153,7 +153,7 @@ func (r *reader) no(err error) {
 }
 
 // do does one thing; a page whose commands fail is not gone on with.
-func (r *reader) do(page string, d deed) {
+func (r *reader) do(page string, d pageStep) {
 	r.Helper()
 	text := strings.NewReplacer(r.instead...).Replace(d.text)
 	at := fmt.Sprintf("%s:%d: %s", page, d.line, strings.TrimSpace(text))
@@ -171,7 +171,7 @@ func (r *reader) do(page string, d deed) {
 		}
 		r.instead = append(r.instead, d.about, string(bytes.TrimSpace(output)))
 		return
-	case goesOn:
+	case runsOn:
 		r.begin(at, text, strings.NewReplacer(r.instead...).Replace(d.about))
 	case runs:
 		r.run(at, text, d.exits)
@@ -215,32 +215,32 @@ func (r *reader) command(ctx context.Context, text string) *exec.Cmd {
 func (r *reader) begin(at, text, ready string) {
 	r.Helper()
 	output, err := os.CreateTemp(filepath.Dir(r.folder), "goes-on-")
-	r.no(err)
+	r.must(err)
 	one := &ongoing{output: output, ended: make(chan struct{})}
 	one.cmd = exec.Command("bash", "-c", fmt.Sprintf("if [ -f '%[1]s' ]; then . '%[1]s'; fi\n%[2]s\n", r.env, text))
 	one.cmd.Dir, one.cmd.Env, one.cmd.Stdout, one.cmd.Stderr = r.folder, r.variables, output, output
 	one.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	r.no(one.cmd.Start())
+	r.must(one.cmd.Start())
 	go func() {
 		one.err = one.cmd.Wait()
 		close(one.ended)
 	}()
 	r.goOn = append(r.goOn, one)
-	r.no(harness.Eventually(r.Context(), readyWithin, at+"\nis ready", func(ctx context.Context) (string, error) {
+	r.must(harness.Eventually(r.Context(), readyWithin, at+"\nis ready", func(ctx context.Context) (string, error) {
 		select {
 		case <-one.ended:
-			return "", errors.New(fmt.Sprint("it ended: ", one.err, "\n", one.said()))
+			return "", errors.New(fmt.Sprint("it ended: ", one.err, "\n", one.text()))
 		default:
 		}
 		if out, err := r.command(ctx, ready).CombinedOutput(); err != nil {
-			return fmt.Sprintf("%v\n%s\n%s", err, out, one.said()), nil
+			return fmt.Sprintf("%v\n%s\n%s", err, out, one.text()), nil
 		}
 		return "", nil
 	}))
 }
 
-// said is the output of an ongoing command so far.
-func (o *ongoing) said() string {
+// text is the output of an ongoing command so far.
+func (o *ongoing) text() string {
 	content, err := os.ReadFile(o.output.Name())
 	if err != nil {
 		return err.Error()
@@ -259,7 +259,7 @@ func (r *reader) interrupt() {
 		select {
 		case <-one.ended:
 		case <-time.After(endsWithin):
-			r.Errorf("%v did not end within %s of an interrupt\n%s", one.cmd.Args, endsWithin, one.said())
+			r.Errorf("%v did not end within %s of an interrupt\n%s", one.cmd.Args, endsWithin, one.text())
 			_ = syscall.Kill(-one.cmd.Process.Pid, syscall.SIGKILL) // gone is fine too
 		}
 		_ = one.output.Close() // was read by its name

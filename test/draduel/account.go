@@ -25,8 +25,8 @@ type account struct {
 
 func (a account) bad() bool { return len(a.twice)+len(a.shared)+len(a.without)+len(a.leaked) > 0 }
 
-// take counts. Pods and claims are those of one namespace.
-func take(pods []corev1.Pod, claims []resourcev1.ResourceClaim) account {
+// count counts. Pods and claims are those of one namespace.
+func count(pods []corev1.Pod, claims []resourcev1.ResourceClaim) account {
 	var a account
 	there, of := map[string]*corev1.Pod{}, map[string]*resourcev1.ResourceClaim{}
 	users := map[string][]string{}
@@ -65,7 +65,7 @@ func take(pods []corev1.Pod, claims []resourcev1.ResourceClaim) account {
 			a.without = append(a.without, p.Name)
 		}
 	}
-	a.twice, a.shared = severals(owners), severals(users)
+	a.twice, a.shared = shared(owners), shared(users)
 	return a
 }
 
@@ -93,8 +93,8 @@ func claimForOne(p *corev1.Pod) string {
 	return ""
 }
 
-// severals are the keys with more than one owner, sorted.
-func severals(owners map[string][]string) []string {
+// shared are the keys with more than one owner, sorted.
+func shared(owners map[string][]string) []string {
 	var found []string
 	for key, names := range owners {
 		if len(names) > 1 {

@@ -46,12 +46,12 @@ func rival(name, node string) corev1.Pod {
 }
 
 func TestWhatIsWrongIsCounted(t *testing.T) {
-	good := take([]corev1.Pod{user("a", "n"), user("b", "n"), user("c", ""), rival("x", "n"), rival("y", "")},
+	good := count([]corev1.Pod{user("a", "n"), user("b", "n"), user("c", ""), rival("x", "n"), rival("y", "")},
 		[]resourcev1.ResourceClaim{given("a", "0"), given("b", "1")})
 	if good.bad() || good.bound != 3 || good.waiting != 2 || good.allocated != 2 {
 		t.Errorf("a good state counts as %+v", good)
 	}
-	a := take([]corev1.Pod{user("a", "n"), user("b", "n"), user("c", "n"), rival("x", "n"), rival("y", "m")},
+	a := count([]corev1.Pod{user("a", "n"), user("b", "n"), user("c", "n"), rival("x", "n"), rival("y", "m")},
 		[]resourcev1.ResourceClaim{given("a", "0"), given("b", "0"), given("gone", "1")})
 	want := account{
 		bound: 5, allocated: 3, twice: []string{"d/n/0: a-gpu, b-gpu"}, shared: []string{"one: x, y"},

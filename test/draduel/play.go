@@ -53,7 +53,7 @@ func (d *duel) play(ctx context.Context) (r result, err error) {
 	if err := d.StartCluster(ctx, harness.ClusterConfig{Nodes: nodes, NoKubelets: true}); err != nil {
 		return r, err
 	}
-	if err := d.furnish(ctx, d.Cluster.Client); err != nil {
+	if err := d.createObjects(ctx, d.Cluster.Client); err != nil {
 		return r, err
 	}
 	start := d.startUpstream
@@ -211,7 +211,7 @@ func (d *duel) account(ctx context.Context) (account, error) {
 	if err != nil {
 		return account{}, err
 	}
-	return take(pods.Items, claims), nil
+	return count(pods.Items, claims), nil
 }
 
 func (d *duel) claimsNow(ctx context.Context) ([]resourcev1.ResourceClaim, error) {
@@ -251,7 +251,7 @@ func (d *duel) empty(ctx context.Context) (left int, err error) {
 		if err != nil {
 			return "", err
 		}
-		if left = take(nil, claims).allocated; left > 0 {
+		if left = count(nil, claims).allocated; left > 0 {
 			return fmt.Sprint(left), nil
 		}
 		return "", nil

@@ -34,8 +34,8 @@ func (o options) nodeFile() string {
 		"  capacity: {cpu: 64, memory: 256Gi, pods: 110}\n", o.nodes)
 }
 
-// furnish makes devices, classes, volumes and claims.
-func (o options) furnish(ctx context.Context, client kubernetes.Interface) error {
+// createObjects makes devices, classes, volumes and claims.
+func (o options) createObjects(ctx context.Context, client kubernetes.Interface) error {
 	_, err := client.ResourceV1().DeviceClasses().Create(ctx, &resourcev1.DeviceClass{
 		ObjectMeta: metav1.ObjectMeta{Name: class},
 		Spec: resourcev1.DeviceClassSpec{Selectors: []resourcev1.DeviceSelector{{

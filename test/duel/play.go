@@ -84,7 +84,7 @@ func (d *duel) play(ctx context.Context, c contender, seed int64) (r result, err
 	if err := c.start(ctx, g); err != nil {
 		return r, err
 	}
-	if err := furnish(ctx, g.Cluster.Client); err != nil {
+	if err := createObjects(ctx, g.Cluster.Client); err != nil {
 		return r, err
 	}
 	watching, cancel := context.WithCancel(ctx)

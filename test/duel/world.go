@@ -31,7 +31,7 @@ const (
 	nodes, nodeCPU   = 12, 4
 	quorums, batches = 4, 3
 	crowd            = 4
-	standingCPU      = 2
+	existingCPU      = 2
 	// stopDelay is a simulated kubelet's annotation: how long a pod takes to stop.
 	stopDelay = "pod-delete.stage.kwok.x-k8s.io/delay"
 	// fullWithin bounds the wait until all initial pods are bound.
@@ -48,8 +48,8 @@ var (
 
 func quorumName(i int) string { return fmt.Sprintf("quorum-%d", i) }
 
-// furnish creates nodes, classes, applications and budgets, and waits until all pods are bound.
-func furnish(ctx context.Context, client kubernetes.Interface) error {
+// createObjects creates nodes, classes, applications and budgets, and waits until all pods are bound.
+func createObjects(ctx context.Context, client kubernetes.Interface) error {
 	for i := range nodes {
 		if err := makeNode(ctx, client, fmt.Sprintf("node-%02d", i)); err != nil {
 			return err
@@ -76,11 +76,11 @@ func furnish(ctx context.Context, client kubernetes.Interface) error {
 		}
 	}
 	return harness.Eventually(ctx, fullWithin, "the cluster is full", func(ctx context.Context) (string, error) {
-		return standing(ctx, client)
+		return notRunning(ctx, client)
 	})
 }
 
-func standing(ctx context.Context, client kubernetes.Interface) (missing string, err error) {
+func notRunning(ctx context.Context, client kubernetes.Interface) (missing string, err error) {
 	pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return "", err
@@ -128,7 +128,7 @@ type app struct {
 
 func makeApp(ctx context.Context, client kubernetes.Interface, a app) error {
 	labels := map[string]string{"app": a.name}
-	spec := podSpec(a.scheduler, a.class, standingCPU)
+	spec := podSpec(a.scheduler, a.class, existingCPU)
 	set := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Name: a.name},
 		Spec: appsv1.ReplicaSetSpec{

@@ -40,8 +40,8 @@ const (
 type churn struct {
 	*fleet
 	ns string
-	// lasting are the keys of the ledger while there are only the nodes that stay.
-	lasting harness.KeyCounts
+	// baseline are the keys of the ledger while there are only the nodes that stay.
+	baseline harness.KeyCounts
 }
 
 // Nodes, disruption budgets and claims for one pod come, have documents in the ledger, and are deleted. However many
@@ -57,9 +57,9 @@ func TestLedgerShrinks(t *testing.T) {
 		c.collected(round)
 	}
 	history, err := c.etcd.Ledger(t.Context())
-	c.no(err)
+	c.must(err)
 	most, peak := peakOf(history)
-	lasting := total(c.lasting)
+	lasting := total(c.baseline)
 	t.Logf("%d rounds in %s: %d keys before them, at most %d: %v",
 		round, time.Since(begin).Round(time.Second), lasting, most, peak)
 	if limit := lasting + mostPerRound; most > limit {
@@ -90,10 +90,10 @@ func newChurn(t *testing.T) *churn {
 	s.create(newPod(c.ns, "lasting", "10m", selecting(lab, "lasting")), newPod(c.ns, "replaced", "10m",
 		selecting(lab, "replaced")))
 	s.bound(c.ns, 2, placedWithin)
-	c.lasting = f.handedOver().Under
+	c.baseline = f.waitHandedOver().Under
 	// The document that a namespace's budgets share comes with the first claim, and stays as long as the namespace.
-	c.lasting.Add(ledger.PrefixBudget, 1)
-	t.Logf("what stays: %v", c.lasting)
+	c.baseline.Add(ledger.PrefixBudget, 1)
+	t.Logf("what stays: %v", c.baseline)
 	return c
 }
 
@@ -138,7 +138,7 @@ func (c *churn) budget(name string) {
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: matching(name), MinAvailable: new(intstr.FromInt32(0))},
 	}, metav1.CreateOptions{})
-	c.no(err)
+	c.must(err)
 }
 
 // budgetsAllow waits until the status of every budget allows so many disruptions.
@@ -162,7 +162,7 @@ func (c *churn) budgetsAllow(n int32) {
 func (c *churn) replace() {
 	c.Helper()
 	c.deletePods(c.ns, "replaced")
-	c.no(c.client.CoreV1().Nodes().Delete(c.Context(), "replaced", metav1.DeleteOptions{}))
+	c.must(c.client.CoreV1().Nodes().Delete(c.Context(), "replaced", metav1.DeleteOptions{}))
 	c.addNodes(laboratory("replaced"))
 	c.create(newPod(c.ns, "replaced", "10m", selecting(lab, "replaced")))
 	c.nodeOf(c.ns, "replaced")
@@ -173,10 +173,10 @@ func (c *churn) replace() {
 func (c *churn) documented(round int) {
 	c.Helper()
 	size, err := c.etcd.Size(c.Context())
-	c.no(err)
+	c.must(err)
 	c.Logf("round %d: %d keys, %v", round, size.Keys, size.Under)
 	for _, prefix := range []string{ledger.PrefixNode, ledger.PrefixIncarnation, ledger.PrefixBudget, "x/"} {
-		if got, want := size.Under[prefix], c.lasting[prefix]+spots; got < want {
+		if got, want := size.Under[prefix], c.baseline[prefix]+spots; got < want {
 			c.Errorf("round %d: %d keys under %s, want %d or more while everything is there", round, got, prefix, want)
 		}
 	}
@@ -188,9 +188,9 @@ func (c *churn) leave() {
 	coming := metav1.ListOptions{FieldSelector: "metadata.name!=lasting,metadata.name!=replaced"}
 	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
 	core := c.client.CoreV1()
-	c.no(core.Pods(c.ns).DeleteCollection(c.Context(), now, coming))
-	c.no(c.client.PolicyV1().PodDisruptionBudgets(c.ns).DeleteCollection(c.Context(), now, metav1.ListOptions{}))
-	c.no(core.PersistentVolumeClaims(c.ns).DeleteCollection(c.Context(), now, metav1.ListOptions{}))
+	c.must(core.Pods(c.ns).DeleteCollection(c.Context(), now, coming))
+	c.must(c.client.PolicyV1().PodDisruptionBudgets(c.ns).DeleteCollection(c.Context(), now, metav1.ListOptions{}))
+	c.must(core.PersistentVolumeClaims(c.ns).DeleteCollection(c.Context(), now, metav1.ListOptions{}))
 	c.eventually(placedWithin, "pods and claims are gone", func(ctx context.Context) (string, error) {
 		claims, err := core.PersistentVolumeClaims(c.ns).List(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -201,9 +201,9 @@ func (c *churn) leave() {
 		}
 		return "", nil
 	})
-	c.no(core.Nodes().DeleteCollection(c.Context(), now, coming))
+	c.must(core.Nodes().DeleteCollection(c.Context(), now, coming))
 	c.noClaims(c.fleet)
-	c.handedOver()
+	c.waitHandedOver()
 }
 
 // collected waits until the ledger is as it was before the first round.
@@ -217,10 +217,10 @@ func (c *churn) collected(round int) {
 			return "", err
 		}
 		size.Under.Add(ledger.KeyFloor, -size.Under[ledger.KeyFloor]) // is there once something has been collected
-		if maps.Equal(size.Under, c.lasting) {
+		if maps.Equal(size.Under, c.baseline) {
 			return "", nil
 		}
-		return fmt.Sprintf("%v, want %v", size.Under, c.lasting), nil
+		return fmt.Sprintf("%v, want %v", size.Under, c.baseline), nil
 	})
 	c.Logf("round %d: %d keys after %s, %v", round, size.Keys, time.Since(begin).Round(time.Millisecond), size.Under)
 }

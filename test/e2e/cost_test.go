@@ -35,8 +35,8 @@ const (
 	perPodInFlight = 300
 )
 
-// handedOver waits until no reservation is left: every pod is bound, and the keepers of the documents have seen it.
-func (f *fleet) handedOver() harness.LedgerSize {
+// waitHandedOver waits until no reservation is left: every pod is bound, and the keepers of the documents have seen it.
+func (f *fleet) waitHandedOver() harness.LedgerSize {
 	f.Helper()
 	var size harness.LedgerSize
 	f.eventually(placedWithin, "the ledger holds no reservations", func(ctx context.Context) (_ string, err error) {
@@ -52,7 +52,7 @@ func (f *fleet) handedOver() harness.LedgerSize {
 func (f *fleet) spent(after int64) (txns, writes int) {
 	f.Helper()
 	history, err := f.etcd.Ledger(f.Context())
-	f.no(err)
+	f.must(err)
 	last := int64(0)
 	for _, e := range history {
 		placement := strings.HasPrefix(e.Key, ledger.PrefixNode) || strings.HasPrefix(e.Key, registry.PrefixGuard) ||
@@ -75,12 +75,12 @@ func TestCostOfAPlacement(t *testing.T) {
 	s := newStack(t, sixtyNodes)
 	f := newFleet(s)
 	ns := s.namespace("alone")
-	begin := f.handedOver()
+	begin := f.waitHandedOver()
 	for i := range alone {
 		s.create(newPods(ns, fmt.Sprintf("pod-%d", i), 1, "50m")...)
 		s.bound(ns, i+1, placedWithin)
 	}
-	end := f.handedOver()
+	end := f.waitHandedOver()
 	txns, writes := f.spent(begin.Revision)
 	perPod := float64(writes) / alone
 	t.Logf("one by one: %.2f writes and %.2f transactions a pod", perPod, float64(txns)/alone)
@@ -92,21 +92,21 @@ func TestCostOfAPlacement(t *testing.T) {
 	ns = s.namespace("arriving")
 	s.create(newPods(ns, "pod", coming, "50m")...)
 	s.bound(ns, coming, recoveredWithin)
-	size := f.handedOver()
+	size := f.waitHandedOver()
 	txns, writes = f.spent(end.Revision)
 	t.Logf("as they come: %.2f writes and %.2f transactions a pod",
 		float64(writes)/coming, float64(txns)/coming)
 
 	// All at once: there is always a pod waiting, as under load.
 	for i := range 2 {
-		s.no(f.members[fmt.Sprintf("scheduler-%d", i)].Stop(t.Context()))
+		s.must(f.members[fmt.Sprintf("scheduler-%d", i)].Stop(t.Context()))
 	}
 	ns = s.namespace("together")
 	s.create(newPods(ns, "pod", together, "50m")...)
 	f.start("scheduler", "scheduler-2")
 	f.start("scheduler", "scheduler-3")
 	s.bound(ns, together, recoveredWithin)
-	f.handedOver()
+	f.waitHandedOver()
 	txns, writes = f.spent(size.Revision)
 	perPod = float64(txns) / together
 	t.Logf("%d at once: %.2f writes and %.2f transactions a pod", together, float64(writes)/together, perPod)
@@ -123,26 +123,26 @@ func TestLedgerDoesNotGrow(t *testing.T) {
 	ns := s.namespace("load")
 	s.create(newPods(ns, "first", wave, "50m")...)
 	s.bound(ns, wave, placedWithin)
-	empty := f.handedOver()
+	empty := f.waitHandedOver()
 	most, pods := empty, 0
 	begin := time.Now()
 	pace := rate.NewLimiter(rate.Every(*loadEvery), 1)
 	for round := 0; time.Since(begin) < *loadFor; round++ {
-		s.no(pace.Wait(t.Context()))
-		s.no(s.client.CoreV1().Pods(ns).DeleteCollection(t.Context(),
+		s.must(pace.Wait(t.Context()))
+		s.must(s.client.CoreV1().Pods(ns).DeleteCollection(t.Context(),
 			metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{}))
 		s.eventually(placedWithin, "the pods are gone", func(context.Context) (string, error) {
 			return map[bool]string{false: "some are there"}[len(s.pods(ns)) == 0], nil
 		})
 		s.create(newPods(ns, fmt.Sprintf("round-%d", round), wave, "50m")...)
 		size, err := f.etcd.Size(t.Context())
-		s.no(err)
+		s.must(err)
 		if pods += wave; size.Bytes > most.Bytes {
 			most = size
 		}
 		s.bound(ns, wave, placedWithin)
 	}
-	end := f.handedOver()
+	end := f.waitHandedOver()
 	t.Logf("%d pods in %s, %d revisions of the ledger",
 		pods, time.Since(begin).Round(time.Second), end.Revision-empty.Revision)
 	t.Logf("empty: %d keys, %d bytes; at most %d bytes and %d entries; at the end %d keys, %d bytes",

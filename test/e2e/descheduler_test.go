@@ -89,8 +89,8 @@ func onHost(name string) podOption { return selecting(corev1.LabelHostname, name
 func (s *stack) taint(node string, taint corev1.Taint) {
 	s.Helper()
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"taints": []corev1.Taint{taint}}})
-	s.no(err)
+	s.must(err)
 	_, err = s.client.CoreV1().Nodes().Patch(
 		s.Context(), node, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
-	s.no(err)
+	s.must(err)
 }

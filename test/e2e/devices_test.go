@@ -37,7 +37,7 @@ func TestDevices(t *testing.T) {
 			ExtendedResourceName: new(deviceResource),
 		},
 	}, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 	s.up(harness.UpConfig{Shards: 4, Binders: 2})
 	forResources := devicesForResources
 	if programs.Kubernetes != "" {
@@ -81,7 +81,7 @@ func (s *stack) publish(pool, node string, devices int) {
 		slice.Spec.Devices = append(slice.Spec.Devices, resourcev1.Device{Name: fmt.Sprintf("gpu-%d", i)})
 	}
 	_, err := s.client.ResourceV1().ResourceSlices().Create(s.Context(), slice, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 }
 
 // oneDevice is a template of claims to one device.
@@ -95,7 +95,7 @@ func (s *stack) oneDevice(ns string) {
 			}}},
 		}},
 	}, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 }
 
 func withDevice(p *corev1.Pod) {
@@ -108,7 +108,7 @@ func withDevice(p *corev1.Pod) {
 func (s *stack) devicesSuit(ns string, pods []corev1.Pod) {
 	s.Helper()
 	claims, err := s.client.ResourceV1().ResourceClaims(ns).List(s.Context(), metav1.ListOptions{})
-	s.no(err)
+	s.must(err)
 	owners, of := map[string]string{}, map[string]resourcev1.ResourceClaim{}
 	for _, claim := range claims.Items {
 		of[claim.Name] = claim
@@ -204,7 +204,7 @@ func devicesOfAll(s *stack, ns string) {
 		s.devicesSuit(ns, bound)
 		for _, p := range bound {
 			var now int64
-			s.no(s.client.CoreV1().Pods(ns).Delete(s.Context(), p.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
+			s.must(s.client.CoreV1().Pods(ns).Delete(s.Context(), p.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
 		}
 	}
 }
@@ -235,7 +235,7 @@ func devicesForResources(s *stack, ns string) {
 	}
 	s.resourcesSuit(ns, bound)
 	var now int64
-	s.no(s.client.CoreV1().Pods(ns).Delete(s.Context(), bound[0].Name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
+	s.must(s.client.CoreV1().Pods(ns).Delete(s.Context(), bound[0].Name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
 	s.eventually(placedWithin, "the last pod is bound", func(context.Context) (string, error) {
 		pods := s.pods(ns)
 		pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Spec.NodeName == "" })
@@ -283,7 +283,7 @@ func noDevicesForResources(s *stack, ns string) {
 		if node := s.pod(ns, name).Spec.NodeName; node != "" {
 			s.Errorf("pod %s is on node %s", name, node)
 		}
-		s.no(s.client.CoreV1().Pods(ns).Delete(s.Context(), name, metav1.DeleteOptions{}))
+		s.must(s.client.CoreV1().Pods(ns).Delete(s.Context(), name, metav1.DeleteOptions{}))
 	}
 	s.eventually(placedWithin, "no claim is left", func(ctx context.Context) (string, error) {
 		claims, err := s.client.ResourceV1().ResourceClaims(ns).List(ctx, metav1.ListOptions{})
@@ -305,7 +305,7 @@ func (s *stack) resourcesSuit(ns string, pods []corev1.Pod) {
 			continue
 		}
 		claim, err := s.client.ResourceV1().ResourceClaims(ns).Get(s.Context(), status.ResourceClaimName, metav1.GetOptions{})
-		s.no(err)
+		s.must(err)
 		users := claim.Status.ReservedFor
 		if claim.Status.Allocation == nil || len(users) != 1 || users[0].UID != pod.UID {
 			s.Errorf("pod %s was bound, and its claim has %+v", pod.Name, claim.Status)

@@ -49,31 +49,31 @@ func TestKillsWhilePodsArrive(t *testing.T) {
 	f := newFleet(s)
 	ns := s.namespace("arriving")
 	seen, err := harness.WatchBinds(t.Context(), s.client, ns)
-	s.no(err)
+	s.must(err)
 	group, ctx := errgroup.WithContext(t.Context())
 	group.Go(func() error { return s.arrive(ctx, ns, arriving) })
 	var times []time.Time
 	services := []string{"scheduler", "binder", "queue"}
 	for i, service := range services {
-		s.no(seen.Wait(ctx, 200+300*i, recoveredWithin))
+		s.must(seen.Wait(ctx, 200+300*i, recoveredWithin))
 		times = append(times, time.Now())
 		// The first to start leads where there is a leader.
 		f.members[service+"-0"].Kill()
 		f.start(service, service+"-2")
 	}
-	s.no(group.Wait())
-	s.no(seen.Wait(t.Context(), arriving, recoveredWithin))
+	s.must(group.Wait())
+	s.must(seen.Wait(t.Context(), arriving, recoveredWithin))
 
 	for i, at := range times {
 		end := at.Add(2 * waitWithin)
 		if i+1 < len(times) {
 			end = times[i+1]
 		}
-		silence, wait := seen.Silence(at, end), seen.LongestWait(at, end)
+		gap, wait := seen.LongestGap(at, end), seen.LongestWait(at, end)
 		t.Logf("%s killed: %s without a bind, %s the longest wait of a pod", services[i],
-			silence.Round(time.Millisecond), wait.Round(time.Millisecond))
-		if silence > resumeWithin {
-			t.Errorf("%s killed: no bind for %s, want one within %s", services[i], silence, resumeWithin)
+			gap.Round(time.Millisecond), wait.Round(time.Millisecond))
+		if gap > resumeWithin {
+			t.Errorf("%s killed: no bind for %s, want one within %s", services[i], gap, resumeWithin)
 		}
 		if wait > waitWithin {
 			t.Errorf("%s killed: a pod waited %s, want none to wait longer than %s", services[i], wait, waitWithin)

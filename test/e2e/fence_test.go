@@ -46,13 +46,13 @@ func TestFenceUnderPolicies(t *testing.T) {
 		}
 		return "", err
 	})
-	s.tells(ns, "p", "FailedScheduling")
+	s.policyWarning(ns, "p", "FailedScheduling")
 	if n, err := berth.Metric(s.Context(), "berth_fences_refused"); err != nil || n != 0 {
 		s.Errorf("%.0f fences are refused (%v), want none: they change no pod", n, err)
 	}
 
 	s.deny(ns, "pods/status", admissionv1.Update)
-	s.tells(ns, "p", "FailedRelease")
+	s.policyWarning(ns, "p", "FailedRelease")
 	s.eventually(reportedWithin, "the metric counts it", func(ctx context.Context) (string, error) {
 		if n, err := berth.Metric(ctx, "berth_fences_refused"); err != nil || n != 1 {
 			return "it does not", err
@@ -88,8 +88,8 @@ func TestFenceUnderPolicies(t *testing.T) {
 	s.audit()
 }
 
-// tells waits for a warning about a pod, with a reason, that contains the policy's message.
-func (s *stack) tells(ns, pod, reason string) {
+// policyWarning waits for a warning about a pod, with a reason, that contains the policy's message.
+func (s *stack) policyWarning(ns, pod, reason string) {
 	s.Helper()
 	s.eventually(placedWithin, "event "+reason, func(ctx context.Context) (string, error) {
 		list, err := s.client.EventsV1().Events(ns).List(ctx, metav1.ListOptions{})
@@ -110,12 +110,12 @@ func (s *stack) tells(ns, pod, reason string) {
 func (s *stack) warnings() []string {
 	s.Helper()
 	r, err := programs.Command(s.Context(), "status", "--data-dir", filepath.Join(s.dir, "data"), "-o", "json")
-	s.no(err)
+	s.must(err)
 	if r.Code != 0 {
 		s.Fatalf("berth status: exit code %d: %s", r.Code, r.Stderr)
 	}
 	var status struct{ Services explain.Overview }
-	s.no(json.Unmarshal([]byte(r.Stdout), &status))
+	s.must(json.Unmarshal([]byte(r.Stdout), &status))
 	return status.Services.Warnings
 }
 
@@ -143,7 +143,7 @@ func (s *stack) deny(ns, resource string, operation admissionv1.OperationType) {
 				Validations: []admissionv1.Validation{{Expression: "false", Message: frozen}},
 			},
 		}, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 	_, err = s.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Create(s.Context(),
 		&admissionv1.ValidatingAdmissionPolicyBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -151,7 +151,7 @@ func (s *stack) deny(ns, resource string, operation admissionv1.OperationType) {
 				PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
 			},
 		}, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 	s.eventually(placedWithin, resource+" is denied", func(ctx context.Context) (string, error) {
 		if err := s.rehearse(ctx, ns, resource); err == nil || !strings.Contains(err.Error(), frozen) {
 			return fmt.Sprint(err), nil
@@ -184,6 +184,6 @@ func (s *stack) allow(ns, resource string) {
 	s.Helper()
 	name := policyName(ns, resource)
 	admission := s.client.AdmissionregistrationV1()
-	s.no(admission.ValidatingAdmissionPolicyBindings().Delete(s.Context(), name, metav1.DeleteOptions{}))
-	s.no(admission.ValidatingAdmissionPolicies().Delete(s.Context(), name, metav1.DeleteOptions{}))
+	s.must(admission.ValidatingAdmissionPolicyBindings().Delete(s.Context(), name, metav1.DeleteOptions{}))
+	s.must(admission.ValidatingAdmissionPolicies().Delete(s.Context(), name, metav1.DeleteOptions{}))
 }

@@ -27,7 +27,7 @@ const (
 // Three shards place a Deployment that must be spread over zones and one whose pods must not
 // share a zone, both at once and with plain pods between. The rules hold at every moment of
 // the ledger's own order, not only in the end.
-func TestRulesAboutOtherNodesHoldAtEveryMoment(t *testing.T) {
+func TestRulesAboutOtherNodesAlwaysHold(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, sixtyNodes)
 	f := &fleet{stack: s, members: map[string]*harness.Berth{}}
@@ -55,11 +55,11 @@ func TestRulesAboutOtherNodesHoldAtEveryMoment(t *testing.T) {
 
 	pods := s.pods(ns)
 	history, err := f.etcd.Ledger(s.Context())
-	s.no(err)
+	s.must(err)
 	order := s.placements(history, pods)
 	s.checkOrder(order)
 	conflicts, err := berth.Metric(s.Context(), "berth_ledger_txns_total", `result="conflict"`, `txn="T1"`)
-	s.no(err)
+	s.must(err)
 	s.Logf("%d placements in %d transactions, all bound after %s; %.0f transactions lost a race",
 		len(order.zones), order.transactions, took.Round(time.Millisecond), conflicts)
 	zones, _ := s.zonesOf(boundOf(pods, "apart"))
@@ -90,7 +90,7 @@ func (s *stack) deploy(ns, name string, replicas int32, change func(*corev1.PodS
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{app: name}}, Spec: spec},
 		},
 	}, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 }
 
 func boundOf(pods []corev1.Pod, name string) []corev1.Pod {
@@ -124,7 +124,7 @@ func (s *stack) placements(history []ledger.Event, pods []corev1.Pod) order {
 	}
 	zones := map[string]string{}
 	nodes, err := s.client.CoreV1().Nodes().List(s.Context(), metav1.ListOptions{})
-	s.no(err)
+	s.must(err)
 	for _, n := range nodes.Items {
 		zones[n.Name] = n.Labels[corev1.LabelTopologyZone]
 	}
@@ -135,7 +135,7 @@ func (s *stack) placements(history []ledger.Event, pods []corev1.Pod) order {
 			continue
 		}
 		d, err := codec.DecodeNodeDoc(ev.KV)
-		s.no(err)
+		s.must(err)
 		for _, e := range d.Entries {
 			if e.Role != ledger.RoleReservation || seen[e.PodUID] {
 				continue

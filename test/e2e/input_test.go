@@ -23,7 +23,7 @@ func TestBadInputIsRefusedInOneLine(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, "")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	s.no(err)
+	s.must(err)
 	t.Cleanup(func() { _ = taken.Close() }) // the port was the test's only use of it
 	config := s.file("config.yaml", `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -73,13 +73,13 @@ kind: KubeSchedulerConfiguration
 func (s *stack) refused(dataDir string, args, want []string) {
 	s.Helper()
 	address, err := harness.FreeAddress()
-	s.no(err)
+	s.must(err)
 	ctx, cancel := context.WithTimeout(s.Context(), refusedWithin)
 	defer cancel()
 	// A flag given twice has its last value.
 	defaults := []string{"up", "--kubeconfig", s.cluster.Kubeconfig, "--data-dir", dataDir, "--http-address", address}
 	result, err := programs.Command(ctx, append(defaults, args...)...)
-	s.no(err)
+	s.must(err)
 	if result.Code == 0 {
 		s.Errorf("exit code 0\n%s", result.Stderr)
 	}
@@ -129,14 +129,14 @@ func TestDataDirectoryOfAnotherIsRefused(t *testing.T) {
 		defer cancel()
 		result, err := programs.Command(ctx, "up", "--kubeconfig", s.cluster.Kubeconfig,
 			"--data-dir", data, "--http-address", "")
-		inner.no(err)
+		inner.must(err)
 		lines := errorLines(result.Stderr)
 		if result.Code == 0 || len(lines) != 1 || !strings.Contains(lines[0], "--data-dir") {
 			t.Errorf("exit code %d, want one line about --data-dir:\n%s", result.Code, result.Stderr)
 		}
-		inner.no(berth.Ended())
+		inner.must(berth.Ended())
 	})
-	s.no(berth.Stop(t.Context()))
+	s.must(berth.Stop(t.Context()))
 	s.Run("of another cluster", func(t *testing.T) {
 		other := newStack(t, "")
 		other.refused(data, nil, []string{"another"})

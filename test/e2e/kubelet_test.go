@@ -30,7 +30,7 @@ func TestReplacementOfARejectedPodGoesElsewhere(t *testing.T) {
 	likes := newPod(ns, "unused", "1", preferring(100, "liked", "yes"))
 	set.Spec.Template.Spec.Affinity = likes.Spec.Affinity
 	_, err := s.client.AppsV1().ReplicaSets(ns).Create(t.Context(), set, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 	first := s.bound(ns, 1, placedWithin)[0]
 	if first.Spec.NodeName != "liked" {
 		t.Fatalf("the first pod stands on %s, want the node it prefers", first.Spec.NodeName)
@@ -40,7 +40,7 @@ func TestReplacementOfARejectedPodGoesElsewhere(t *testing.T) {
 	// one of two pods. So the test rejects the first pod until it has seen a replacement on a node.
 	var elsewhere string
 	s.eventually(placedWithin, "a replacement of the rejected pod is bound", func(ctx context.Context) (string, error) {
-		said := "no pod"
+		reported := "no pod"
 		for _, pod := range s.pods(ns) {
 			switch {
 			case pod.UID != first.UID && pod.Spec.NodeName != "":
@@ -51,10 +51,10 @@ func TestReplacementOfARejectedPodGoesElsewhere(t *testing.T) {
 					Phase: corev1.PodFailed, Reason: "OutOfcpu", Message: "Pod was rejected: Node didn't have enough resource: cpu",
 				}
 				_, err := s.client.CoreV1().Pods(ns).UpdateStatus(ctx, &pod, metav1.UpdateOptions{})
-				said = fmt.Sprintf("no replacement yet (%v)", err)
+				reported = fmt.Sprintf("no replacement yet (%v)", err)
 			}
 		}
-		return said, nil
+		return reported, nil
 	})
 	if elsewhere != "other" {
 		t.Errorf("the replacement stands on %s, want it to avoid the node that rejected its predecessor", elsewhere)

@@ -55,7 +55,7 @@ func TestPlaceIsKeptForTheReplacement(t *testing.T) {
 
 // The owner of a pod that was moved is scaled down before the replacement is placed: the place is given up after a
 // while, and another pod gets it.
-func TestPlaceIsGivenUpWhenNobodyComes(t *testing.T) {
+func TestPlaceIsGivenUpWithoutAReplacement(t *testing.T) {
 	t.Parallel()
 	s, f := moving(t, "15s")
 	ns := s.namespace("moved")
@@ -68,7 +68,7 @@ func TestPlaceIsGivenUpWhenNobodyComes(t *testing.T) {
 	s.unschedulable(others, "waiting", "1 Insufficient cpu")
 	_, err := s.client.AppsV1().Deployments(ns).Patch(s.Context(), "web", types.MergePatchType,
 		[]byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{})
-	s.no(err)
+	s.must(err)
 	s.bound(others, 1, placedWithin)
 	s.noClaims(f)
 	s.audit()
@@ -96,7 +96,7 @@ func (s *stack) gatedDeployment(ns, name, cpu string) {
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       appsv1.DeploymentSpec{Selector: labelled(name), Template: pod},
 	}, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 	s.eventually(placedWithin, "the pod is made", func(context.Context) (string, error) {
 		return map[bool]string{true: "there is none"}[len(s.pods(ns)) == 0], nil
 	})
@@ -113,7 +113,7 @@ func (s *stack) ungate(ns string) {
 	for _, p := range s.pods(ns) {
 		_, err := s.client.CoreV1().Pods(ns).Patch(s.Context(), p.Name, types.MergePatchType,
 			[]byte(`{"spec":{"schedulingGates":null}}`), metav1.PatchOptions{})
-		s.no(err)
+		s.must(err)
 	}
 }
 
@@ -133,7 +133,7 @@ func (s *stack) replaced(ns string) {
 func (s *stack) keptPlaces(f *fleet) (kept string) {
 	s.Helper()
 	history, err := f.etcd.Ledger(s.Context())
-	s.no(err)
+	s.must(err)
 	last := map[string]ledger.Event{}
 	for _, ev := range history {
 		last[ev.Key] = ev
@@ -143,7 +143,7 @@ func (s *stack) keptPlaces(f *fleet) (kept string) {
 			continue
 		}
 		d, err := codec.DecodeNodeDoc(ev.KV)
-		s.no(err)
+		s.must(err)
 		for _, e := range d.Entries {
 			if e.Role == ledger.RoleMove {
 				kept += " " + d.NodeName

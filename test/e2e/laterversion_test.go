@@ -40,8 +40,8 @@ func TestFieldsOfALaterVersionStay(t *testing.T) {
 	s := newStack(t, sixtyNodes)
 	m := newMixed(s, programs)
 	store, err := etcd.Open(t.Context(), etcd.Config{Endpoints: []string{m.etcdURL}})
-	s.no(err)
-	t.Cleanup(func() { s.no(store.Close()) })
+	s.must(err)
+	t.Cleanup(func() { s.must(store.Close()) })
 	later := &laterMember{store: store, known: map[string]ledger.KV{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -53,7 +53,7 @@ func TestFieldsOfALaterVersionStay(t *testing.T) {
 	arrived := stop()
 	s.bound(m.namespace, arrived, recoveredWithin)
 	cancel()
-	s.no(<-ended)
+	s.must(<-ended)
 	t.Logf("%d pods; %d values were given fields of a later version, %d were written again with them by others",
 		arrived, later.written, later.kept)
 	if later.kept < laterKept {

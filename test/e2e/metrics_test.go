@@ -94,14 +94,14 @@ func TestMetricsAreKubeSchedulers(t *testing.T) {
 // startMetricsPeer starts a kube-scheduler that serves its metrics without authorization.
 func (s *stack) startMetricsPeer() func(path string) (string, error) {
 	address, err := harness.FreeAddress()
-	s.no(err)
+	s.must(err)
 	_, port, _ := strings.Cut(address, ":")
 	process, err := programs.StartProgram(s.dir, "kube-scheduler", "kube-scheduler",
 		"--kubeconfig="+s.cluster.Kubeconfig, "--leader-elect=false",
 		"--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+filepath.Join(s.dir, "serving"),
 		"--authentication-kubeconfig="+s.cluster.Kubeconfig, "--authorization-kubeconfig="+s.cluster.Kubeconfig,
 		"--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics,/metrics/resources")
-	s.no(err)
+	s.must(err)
 	s.Cleanup(process.Kill)
 	get := func(path string) (string, error) { return scrape("https://" + address + path) }
 	s.eventually(placedWithin, "kube-scheduler serves", func(context.Context) (string, error) {
@@ -194,7 +194,7 @@ func (s *stack) liveThrough(get func(path string) (string, error)) (pages [2]str
 	})
 	var err error
 	pages[1], err = get("/metrics/resources")
-	s.no(err)
+	s.must(err)
 	return pages
 }
 

@@ -137,7 +137,7 @@ func (s *stack) addNodes(specs ...nodeSpec) {
 	s.Helper()
 	for _, spec := range specs {
 		_, err := s.client.CoreV1().Nodes().Create(s.Context(), spec.object(), metav1.CreateOptions{})
-		s.no(err)
+		s.must(err)
 	}
 	for _, spec := range specs {
 		s.eventually(placedWithin, "node "+spec.name+" is schedulable", func(ctx context.Context) (string, error) {
@@ -183,6 +183,6 @@ func (n nodeSpec) object() *corev1.Node {
 func (s *stack) file(name, content string) string {
 	s.Helper()
 	path := filepath.Join(s.dir, name)
-	s.no(os.WriteFile(path, []byte(content), 0o600))
+	s.must(os.WriteFile(path, []byte(content), 0o600))
 	return path
 }

@@ -41,10 +41,10 @@ func TestOutages(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, sixtyNodes)
 	etcd, err := programs.StartEtcd(t.Context(), filepath.Join(s.dir, "etcd"), 1)
-	s.no(err)
+	s.must(err)
 	kit.AtEnd(t, etcd.Stop)
 	nats, err := programs.StartNATS(t.Context(), filepath.Join(s.dir, "nats"), 1)
-	s.no(err)
+	s.must(err)
 	kit.AtEnd(t, nats.Stop)
 	s.record(etcd.URLs[0], harness.HistoryConfig{Etcd: etcd.URLs[0]})
 	f := newFleetOn(s, etcd.URLs[0], nats.URLs[0])
@@ -52,13 +52,13 @@ func TestOutages(t *testing.T) {
 	s.create(newPods(first, "pod", waiting, "100m")...)
 	s.bound(first, waiting, placedWithin)
 
-	everybody := []string{"queue", "scheduler", "binder"}
+	allServices := []string{"queue", "scheduler", "binder"}
 	member := func(m *harness.Members) (down, up func() error) {
 		return func() error { m.Kill(0); return nil }, func() error { return m.Start(0) }
 	}
 	outages := []outage{
-		{name: "ledger (etcd)", services: everybody},
-		{name: "log (NATS)", services: everybody},
+		{name: "ledger (etcd)", services: allServices},
+		{name: "log (NATS)", services: allServices},
 		{
 			name: "Kubernetes API", services: []string{"queue", "binder"},
 			down: func() error { return s.cluster.Signal("kube-apiserver", syscall.SIGSTOP) },
@@ -70,7 +70,7 @@ func TestOutages(t *testing.T) {
 	for i, o := range outages {
 		t.Run(o.name, func(t *testing.T) { f.on(t).outage(o, fmt.Sprintf("pods-%d", i)) })
 	}
-	f.told(outages)
+	f.checkLogs(outages)
 	s.audit()
 }
 
@@ -86,7 +86,7 @@ func (f *fleet) on(t *testing.T) *fleet {
 func (f *fleet) outage(o outage, ns string) {
 	f.Helper()
 	f.namespace(ns)
-	f.no(o.down())
+	f.must(o.down())
 	away := time.Now()
 	if o.name != "Kubernetes API" {
 		f.create(newPods(ns, "pod", waiting, "100m")...)
@@ -104,7 +104,7 @@ func (f *fleet) outage(o outage, ns string) {
 		}
 		return "", nil
 	})
-	f.no(o.up())
+	f.must(o.up())
 	if o.name == "Kubernetes API" {
 		f.create(newPods(ns, "pod", waiting, "100m")...)
 	}
@@ -119,7 +119,7 @@ func (f *fleet) outage(o outage, ns string) {
 
 // readiness returns a process of an outage's services whose /readyz lacks a word. A process that has ended is an
 // error; being ready is demanded of all when the outage has no name.
-func (f *fleet) readiness(ctx context.Context, o outage, word string) (missing string, err error) {
+func (f *fleet) readiness(ctx context.Context, o outage, part string) (missing string, err error) {
 	for name, member := range f.members {
 		service, _, _ := strings.Cut(name, "-")
 		if err := member.Ended(); err != nil {
@@ -129,21 +129,21 @@ func (f *fleet) readiness(ctx context.Context, o outage, word string) (missing s
 			continue
 		}
 		text, err := member.Ready(ctx)
-		if !strings.Contains(text, word) || o.name == "" && err != nil {
+		if !strings.Contains(text, part) || o.name == "" && err != nil {
 			return fmt.Sprintf("%s says %q", name, text), nil
 		}
 	}
 	return "", nil
 }
 
-// told demands one line for each change in each log, and no flood of other lines.
-func (f *fleet) told(outages []outage) {
+// checkLogs demands one line for each change in each log, and no flood of other lines.
+func (f *fleet) checkLogs(outages []outage) {
 	f.Helper()
 	const flood = 60
 	for name, member := range f.members {
 		service, _, _ := strings.Cut(name, "-")
 		text, err := os.ReadFile(member.Log)
-		f.no(err)
+		f.must(err)
 		for _, o := range outages {
 			want := 0
 			if strings.Contains(strings.Join(o.services, " "), service) {
@@ -173,14 +173,14 @@ func TestShardsChangeInTheMiddleOfABurst(t *testing.T) {
 	created := s.burst(ns)
 	s.bound(ns, some, placedWithin)
 	f.start("scheduler", "scheduler-2", "--shards", "3")
-	s.no(f.members["scheduler-0"].Stop(t.Context()))
+	s.must(f.members["scheduler-0"].Stop(t.Context()))
 	created()
 	s.bound(ns, burst, recoveredWithin)
 
 	fewer := s.namespace("fewer")
 	created = s.burst(fewer)
 	s.bound(fewer, some, placedWithin)
-	s.no(f.members["scheduler-2"].Stop(t.Context()))
+	s.must(f.members["scheduler-2"].Stop(t.Context()))
 	created()
 	s.bound(fewer, burst, recoveredWithin)
 	s.boundAtMostOnce(ns)

@@ -27,7 +27,7 @@ func TestPlugin(t *testing.T) {
 	s := newStack(t, "")
 	config := filepath.Join(programs.Root, "examples", "plugin.yaml")
 	refused, err := programs.Command(t.Context(), "up", "--kubeconfig", s.cluster.Kubeconfig, "--config", config)
-	s.no(err)
+	s.must(err)
 	if refused.Code == 0 || !strings.Contains(refused.Stderr, `"Licences": want one of DefaultBinder`) {
 		t.Errorf("berth without the plugin: exit %d, %s", refused.Code, refused.Stderr)
 	}
@@ -64,13 +64,13 @@ func TestPlugin(t *testing.T) {
 	}
 	s.group(ns)
 	s.heldBack(ns)
-	s.brought(ns)
+	s.checkPluginBinds(ns)
 	s.audit()
 }
 
-// brought creates pods that a plugin binds itself: they are on nodes, it has bound them and no binder has, and users
-// see the same events as for any other pod.
-func (s *stack) brought(ns string) {
+// checkPluginBinds creates pods that a plugin binds itself: they are on nodes, it has bound them and no binder has, and
+// users see the same events as for any other pod.
+func (s *stack) checkPluginBinds(ns string) {
 	s.Helper()
 	wanting := func(p *corev1.Pod) { p.Labels = map[string]string{"courier": "yes"} }
 	s.create(newPods(ns, "brought", 6, "100m", wanting)...)
@@ -85,14 +85,14 @@ func (s *stack) brought(ns string) {
 		if err != nil {
 			return err.Error(), nil
 		}
-		told := map[string]int{}
+		events := map[string]int{}
 		for _, e := range list.Items {
 			if e.Reason == "Scheduled" && strings.HasPrefix(e.Regarding.Name, "brought") {
-				told[e.Regarding.Name]++
+				events[e.Regarding.Name]++
 			}
 		}
-		if len(told) < 6 {
-			return fmt.Sprintf("only %v are", told), nil
+		if len(events) < 6 {
+			return fmt.Sprintf("only %v are", events), nil
 		}
 		return "", nil
 	})
@@ -136,7 +136,7 @@ func (s *stack) label(node, key, value string) {
 	s.Helper()
 	patch := fmt.Appendf(nil, `{"metadata": {"labels": {%q: %q}}}`, key, value)
 	_, err := s.client.CoreV1().Nodes().Patch(s.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{})
-	s.no(err)
+	s.must(err)
 }
 
 // example builds the program of cmd/berth/example.
@@ -164,6 +164,6 @@ func (s *stack) heldBack(ns string) {
 	patch := []byte(`{"metadata": {"labels": {"licence": null}}}`)
 	_, err := s.client.CoreV1().Pods(ns).Patch(s.Context(), "held-back", types.MergePatchType, patch,
 		metav1.PatchOptions{})
-	s.no(err)
+	s.must(err)
 	s.bound(ns, 17, placedWithin)
 }

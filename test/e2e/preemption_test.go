@@ -39,7 +39,7 @@ func TestImportantPodGetsAPlace(t *testing.T) {
 	s.create(newPod(ns, "urgent", "1500m", ofPriority("high")))
 	nominated := s.nominated(ns, "urgent")
 	s.unschedulable(ns, "urgent", "2 Insufficient cpu.")
-	victim := s.letGo(ns, "filler")
+	victim := s.finishDeletion(ns, "filler")
 	node := s.nodeOf(ns, "urgent")
 	took := time.Since(begin)
 	if nominated != node || victim.Spec.NodeName != node {
@@ -60,7 +60,7 @@ func TestImportantPodGetsAPlace(t *testing.T) {
 			labels = append(labels, strings.TrimSuffix(label, "}"))
 		}
 		got, err := berth.Metric(s.Context(), name, labels...)
-		s.no(err)
+		s.must(err)
 		if got < want {
 			t.Errorf("%s is %.0f, want %.0f", metric, got, want)
 		}
@@ -73,8 +73,8 @@ func TestImportantPodGetsAPlace(t *testing.T) {
 // lingering keeps a deleted pod there until letGo.
 func lingering(p *corev1.Pod) { p.Finalizers = []string{"berth.dev/lingers"} }
 
-// letGo finishes the deletion of the one terminating pod with a prefix, and returns it.
-func (s *stack) letGo(ns, prefix string) corev1.Pod {
+// finishDeletion finishes the deletion of the one terminating pod with a prefix, and returns it.
+func (s *stack) finishDeletion(ns, prefix string) corev1.Pod {
 	s.Helper()
 	var victim corev1.Pod
 	s.eventually(placedWithin, "a victim is being deleted", func(context.Context) (string, error) {
@@ -88,7 +88,7 @@ func (s *stack) letGo(ns, prefix string) corev1.Pod {
 	})
 	_, err := s.client.CoreV1().Pods(ns).Patch(s.Context(), victim.Name, types.MergePatchType,
 		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-	s.no(err)
+	s.must(err)
 	return victim
 }
 
@@ -193,7 +193,7 @@ func (s *stack) priorityClass(name string, value int32) {
 	_, err := s.client.SchedulingV1().PriorityClasses().Create(s.Context(), &schedulingv1.PriorityClass{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value,
 	}, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 	probe := newPod(metav1.NamespaceDefault, "probe", "1m", ofPriority(name))
 	s.eventually(placedWithin, "pods of priority class "+name+" are admitted", func(ctx context.Context) (string, error) {
 		_, err := s.client.CoreV1().Pods(probe.Namespace).Create(ctx, probe,
@@ -234,12 +234,12 @@ func TestMoreImportantPodTakesTheHeldPlace(t *testing.T) {
 	})
 	s.create(newPod(ns, "second", "1500m", ofPriority("high")))
 	s.nominated(ns, "second")
-	s.letGo(ns, "filler")
+	s.finishDeletion(ns, "filler")
 	s.nodeOf(ns, "second")
 	if node := s.pod(ns, "first").Spec.NodeName; node != "" {
 		t.Errorf("first is bound to %s, whose place went to the other one", node)
 	}
-	s.letGo(ns, "filler")
+	s.finishDeletion(ns, "filler")
 	s.nodeOf(ns, "first")
 	s.noClaims(f)
 	s.audit()

@@ -52,7 +52,7 @@ func (f *fleet) startAll() {
 func (f *fleet) store(name string) *harness.Store {
 	f.Helper()
 	store, err := programs.StartStore(f.Context(), name, filepath.Join(f.dir, name))
-	f.no(err)
+	f.must(err)
 	kit.AtEnd(f.T, store.Stop)
 	if name == "etcd" {
 		f.record(store.URL, harness.HistoryConfig{Etcd: store.URL})
@@ -69,7 +69,7 @@ func (f *fleet) start(service, name string, args ...string) {
 		cfg.Kubeconfig = f.cluster.Kubeconfig
 	}
 	member, err := programs.Run(f.Context(), cfg)
-	f.no(err)
+	f.must(err)
 	f.members[name] = member
 	f.stopAtEnd(member)
 }

@@ -55,7 +55,7 @@ func (f *fleet) attempts(result string) float64 {
 			continue
 		}
 		n, err := member.Metric(f.Context(), "scheduler_schedule_attempts_total", `result="`+result+`"`)
-		f.no(err)
+		f.must(err)
 		sum += n
 	}
 	return sum

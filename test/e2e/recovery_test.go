@@ -39,7 +39,7 @@ func TestRestartInTheMiddleOfABurst(t *testing.T) {
 	empty := s.namespace("empty-data")
 	created = s.burst(empty)
 	s.bound(empty, some, placedWithin)
-	s.no(berth.Stop(t.Context()))
+	s.must(berth.Stop(t.Context()))
 	s.up(harness.UpConfig{Shards: 2, Binders: 2, Name: "third", DataDir: filepath.Join(s.dir, "fresh")})
 	created()
 	s.bound(empty, burst, recoveredWithin)

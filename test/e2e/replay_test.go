@@ -51,14 +51,14 @@ func TestReplayArrivesAtEveryNode(t *testing.T) {
 	pods := mixedPods(ns, *replayPods)
 	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })
 	binds, err := harness.WatchBinds(s.Context(), s.client, ns)
-	s.no(err)
+	s.must(err)
 	begin := time.Now()
 	s.create(pods...)
 	limit := placedWithin + time.Duration(len(pods))*time.Second/replayPace
-	s.no(binds.Wait(s.Context(), len(pods), limit))
+	s.must(binds.Wait(s.Context(), len(pods), limit))
 	t.Logf("%d pods placed in %s", len(pods), time.Since(begin).Round(time.Second))
 
-	f.remakeAll(len(pods), seed)
+	f.replayAll(len(pods), seed)
 }
 
 func first(list []json.RawMessage) string {
@@ -74,19 +74,19 @@ func first(list []json.RawMessage) string {
 func (s *stack) berth(args ...string) string {
 	s.Helper()
 	result, err := programs.Command(s.Context(), args...)
-	s.no(err)
+	s.must(err)
 	if result.Code != 0 {
 		s.Fatalf("berth %v: exit code %d\n%s%s", args, result.Code, result.Stdout, result.Stderr)
 	}
 	return result.Stdout
 }
 
-// remake runs berth replay, which may find differences.
-func (s *stack) remake(args ...string) replayed {
+// replayDecisions runs berth replay, which may find differences.
+func (s *stack) replayDecisions(args ...string) replayed {
 	s.Helper()
 	begin := time.Now()
 	result, err := programs.Command(s.Context(), append([]string{"replay", "-o", "json"}, args...)...)
-	s.no(err)
+	s.must(err)
 	var out replayed
 	if err := json.Unmarshal([]byte(result.Stdout), &out); err != nil {
 		s.Fatalf("berth replay %v: exit code %d, %v\n%s", args, result.Code, err, result.Stderr)

@@ -41,13 +41,13 @@ func TestReplayUnderLoad(t *testing.T) {
 	seed := seedOf(t)
 	s := &stack{T: t, dir: kit.Dir(t, "e2e"), recorded: map[string]*harness.History{}}
 	api, err := sink.Start()
-	s.no(err)
+	s.must(err)
 	t.Cleanup(api.Close)
 	s.cluster = &harness.Cluster{Kubeconfig: filepath.Join(s.dir, "kubeconfig")}
-	s.no(os.WriteFile(s.cluster.Kubeconfig, api.Kubeconfig(), 0o600))
-	s.no(api.AddNodes(manyNodes(max(leastNodes, *loadPods/podsPerNode))))
+	s.must(os.WriteFile(s.cluster.Kubeconfig, api.Kubeconfig(), 0o600))
+	s.must(api.AddNodes(manyNodes(max(leastNodes, *loadPods/podsPerNode))))
 	config, err := contend.WriteConfig(s.dir)
-	s.no(err)
+	s.must(err)
 	f := newReplayed(s, "--config", config)
 
 	pods := mixedPods("replay", *loadPods)
@@ -59,7 +59,7 @@ func TestReplayUnderLoad(t *testing.T) {
 	var bound <-chan struct{}
 	for some := range slices.Chunk(pods, loadBatch) {
 		bound, err = api.AddPods(some)
-		s.no(err)
+		s.must(err)
 	}
 	limit := placedWithin + time.Duration(len(pods))*time.Second/loadPace
 	select {
@@ -77,7 +77,7 @@ func TestReplayUnderLoad(t *testing.T) {
 	if strange := api.Strange(); len(strange) > 0 {
 		t.Errorf("requests that the stand-in does not serve: %v", strange)
 	}
-	f.remakeAll(len(pods), seed)
+	f.replayAll(len(pods), seed)
 }
 
 // manyNodes are the nodes that nodesFile describes.
@@ -115,7 +115,7 @@ func newReplayed(s *stack, args ...string) *fleet {
 	f := &fleet{stack: s, members: map[string]*harness.Berth{}}
 	for name, url := range map[string]*string{"etcd": &f.etcdURL, "nats": &f.natsURL} {
 		store, err := programs.StartStore(s.Context(), name, filepath.Join(s.dir, name))
-		s.no(err)
+		s.must(err)
 		kit.AtEnd(s.T, store.Stop)
 		*url = store.URL
 	}
@@ -131,20 +131,20 @@ func seedOf(t *testing.T) uint64 {
 	return seedtest.First(t, *replaySeed)
 }
 
-// remakeAll exports the log and makes all of its decisions again, which must be at least as many as
+// replayAll exports the log and makes all of its decisions again, which must be at least as many as
 // there are pods; then a sample, from the log itself.
-func (f *fleet) remakeAll(pods int, seed uint64) {
+func (f *fleet) replayAll(pods int, seed uint64) {
 	f.Helper()
 	begin := time.Now()
 	bundle := filepath.Join(f.dir, "bundle.tar")
 	f.Logf("berth export\n%s", f.berth("export", "--nats-url", f.natsURL, "--file", bundle))
 	f.Logf("took %s", time.Since(begin).Round(time.Millisecond))
-	all := f.remake("--bundle", bundle, "--all", "--strict")
+	all := f.replayDecisions("--bundle", bundle, "--all", "--strict")
 	if all.Decisions < pods || all.Same != all.Decisions {
 		f.Errorf("of %d decisions %d are the same: %d different, %d explained, %d not reproducible (%v)\n%s",
 			all.Decisions, all.Same, all.Different, all.Explained, all.Missing, all.Why, first(all.List))
 	}
-	sampled := f.remake("--nats-url", f.natsURL, "--sample", "200", "--seed", strconv.FormatUint(seed, 10))
+	sampled := f.replayDecisions("--nats-url", f.natsURL, "--sample", "200", "--seed", strconv.FormatUint(seed, 10))
 	if sampled.Decisions == 0 || sampled.Same != sampled.Decisions {
 		f.Errorf("of a sample of %d, %d are the same (%v)\n%s", sampled.Decisions, sampled.Same, sampled.Why,
 			first(sampled.List))

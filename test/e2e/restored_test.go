@@ -22,9 +22,9 @@ import (
 const (
 	// smallNodes nodes have room for slots pods each, and are full at the end.
 	smallNodes, slots = 5, 10
-	// When the backup is taken, running pods are bound and pending ones are not; lateComers fill the cluster
+	// When the backup is taken, running pods are bound and pending ones are not; latePods fill the cluster
 	// afterwards.
-	running, pending, lateComers = 36, 8, smallNodes*slots - 36 - 8
+	running, pending, latePods = 36, 8, smallNodes*slots - 36 - 8
 	// ended is how many running pods are deleted after the backup, successors how many pods come then.
 	ended, successors = 12, 16
 	// renewedWithin bounds the time from the restart of the API server until the ledger has begun a new generation,
@@ -54,18 +54,18 @@ func TestKubernetesIsRestoredFromABackup(t *testing.T) {
 	if back := s.resourceVersion(); back >= lost {
 		t.Fatalf("Kubernetes is at resourceVersion %d, and was at %d: it has not gone back", back, lost)
 	}
-	s.create(newPods(s.namespace("afterwards"), "pod", lateComers, "800m")...)
+	s.create(newPods(s.namespace("afterwards"), "pod", latePods, "800m")...)
 	f.renewed()
 	t.Logf("the ledger has begun anew %s after the restart", time.Since(restarted).Round(time.Second))
 	s.bound(before, running+pending, placedWithin)
-	s.bound("afterwards", lateComers, placedWithin)
+	s.bound("afterwards", latePods, placedWithin)
 	t.Logf("all pods are bound %s after the restart", time.Since(restarted).Round(time.Second))
 	for uid, node := range placed {
 		if now := s.places(before)[uid]; now != node {
 			t.Errorf("pod %s was on %s when the backup was taken, and is on %q", uid, node, now)
 		}
 	}
-	f.handedOver()
+	f.waitHandedOver()
 	full := s.namespace("full")
 	s.create(newPods(full, "pod", 1, "800m")...)
 	s.unschedulable(full, "pod-0000", "Insufficient cpu")
@@ -78,7 +78,7 @@ func (s *stack) backUpWithPending(f *fleet, ns string) map[types.UID]string {
 	placed := s.places(ns)
 	f.signal("binder", syscall.SIGSTOP)
 	s.create(newPods(ns, "pending", pending, "800m")...)
-	s.no(s.cluster.BackUp(filepath.Join(s.dir, "backup")))
+	s.must(s.cluster.BackUp(filepath.Join(s.dir, "backup")))
 	for uid, node := range s.places(ns) {
 		if node != placed[uid] {
 			s.Fatalf("pod %s is bound to %s while the backup is taken", uid, node)
@@ -104,8 +104,8 @@ func (s *stack) liveOn(f *fleet, ns string) uint64 {
 	s.addNodes(nodeSpec{name: "added", labels: map[string]string{"since": "the-backup"}})
 	s.create(newPods(after, "on-added", slots, "800m", selecting("since", "the-backup"))...)
 	s.bound(after, successors+slots, placedWithin)
-	s.no(s.client.CoreV1().Nodes().Delete(s.Context(), "node-0", metav1.DeleteOptions{}))
-	f.handedOver()
+	s.must(s.client.CoreV1().Nodes().Delete(s.Context(), "node-0", metav1.DeleteOptions{}))
+	f.waitHandedOver()
 	return s.resourceVersion()
 }
 
@@ -125,9 +125,9 @@ func (s *stack) places(ns string) map[types.UID]string {
 func (s *stack) resourceVersion() uint64 {
 	s.Helper()
 	list, err := s.client.CoreV1().Pods(corev1.NamespaceDefault).List(s.Context(), metav1.ListOptions{})
-	s.no(err)
+	s.must(err)
 	version, err := strconv.ParseUint(list.ResourceVersion, 10, 64)
-	s.no(err)
+	s.must(err)
 	return version
 }
 
@@ -135,7 +135,7 @@ func (s *stack) resourceVersion() uint64 {
 func (f *fleet) signal(service string, s syscall.Signal) {
 	f.Helper()
 	for i := range 2 {
-		f.no(f.members[fmt.Sprintf("%s-%d", service, i)].Signal(s))
+		f.must(f.members[fmt.Sprintf("%s-%d", service, i)].Signal(s))
 	}
 }
 
@@ -143,12 +143,12 @@ func (f *fleet) signal(service string, s syscall.Signal) {
 // true any more then, so it ends before, and another one begins.
 func (f *fleet) restore(backup string) {
 	f.Helper()
-	f.no(f.recorded[f.etcdURL].Stop(f.Context()))
-	f.no(f.cluster.Restore(f.Context(), backup))
+	f.must(f.recorded[f.etcdURL].Stop(f.Context()))
+	f.must(f.cluster.Restore(f.Context(), backup))
 	history, err := programs.Record(f.Context(), harness.HistoryConfig{
 		Kubeconfig: f.cluster.Kubeconfig, Etcd: f.etcdURL, Dir: f.dir, Name: "record-restored",
 	})
-	f.no(err)
+	f.must(err)
 	f.recorded[f.etcdURL] = history
 	kit.AtEnd(f.T, func(ctx context.Context) error { return f.replay(ctx, history) })
 }
@@ -166,7 +166,7 @@ func (f *fleet) renewed() {
 	begun := 0.0
 	for _, name := range []string{"queue-0", "queue-1"} {
 		n, err := f.members[name].Metric(f.Context(), "berth_ledger_generations_total")
-		f.no(err)
+		f.must(err)
 		begun += n
 	}
 	if begun != 1 {

@@ -38,16 +38,16 @@ func TestWithoutDevices(t *testing.T) {
 	})
 	s.create(newPods(ns, "q", 5, "10m")...)
 	s.bound(ns, 10, placedWithin)
-	s.saysOnce(group)
-	s.no(s.client.CoreV1().Pods(ns).Delete(s.Context(), "wants", metav1.DeleteOptions{}))
+	s.loggedOnce(group)
+	s.must(s.client.CoreV1().Pods(ns).Delete(s.Context(), "wants", metav1.DeleteOptions{}))
 	s.audit()
 }
 
-// saysOnce checks that Berth's log has one line about something, and none of a request that has failed for it.
-func (s *stack) saysOnce(what string) {
+// loggedOnce checks that Berth's log has one line about something, and none of a request that has failed for it.
+func (s *stack) loggedOnce(what string) {
 	s.Helper()
 	log, err := os.ReadFile(filepath.Join(s.dir, "berth.log"))
-	s.no(err)
+	s.must(err)
 	var lines []string
 	for line := range strings.Lines(string(log)) {
 		if strings.Contains(line, what) || strings.Contains(line, "resourceclaims") {

@@ -92,7 +92,7 @@ func (s *stack) deployment(ns, name string, replicas int32) {
 			Replicas: &replicas, Selector: labelled(name), Template: template(name, "500m"),
 		},
 	}, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 }
 
 func (s *stack) statefulSet(ns, name string, replicas int32) {
@@ -103,7 +103,7 @@ func (s *stack) statefulSet(ns, name string, replicas int32) {
 			Replicas: &replicas, Selector: labelled(name), Template: template(name, "1"), ServiceName: name,
 		},
 	}, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 }
 
 func (s *stack) job(ns, name string, pods int32) {
@@ -114,5 +114,5 @@ func (s *stack) job(ns, name string, pods int32) {
 	}
 	job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	_, err := s.client.BatchV1().Jobs(ns).Create(s.Context(), job, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 }

@@ -63,7 +63,7 @@ func newStackOf(t *testing.T, cfg harness.ClusterConfig) *stack {
 	}
 	cfg.Dir = filepath.Join(s.dir, "cluster")
 	cluster, err := programs.StartCluster(t.Context(), cfg)
-	s.no(err)
+	s.must(err)
 	s.cluster, s.client = cluster, cluster.Client
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -74,8 +74,8 @@ func newStackOf(t *testing.T, cfg harness.ClusterConfig) *stack {
 	return s
 }
 
-// no ends the test on an error.
-func (s *stack) no(err error) {
+// must ends the test on an error.
+func (s *stack) must(err error) {
 	s.Helper()
 	if err != nil {
 		s.Fatal(err)
@@ -90,7 +90,7 @@ func (s *stack) up(cfg harness.UpConfig) *harness.Berth {
 		cfg.DataDir = filepath.Join(s.dir, "data")
 	}
 	berth, err := programs.Up(s.Context(), cfg)
-	s.no(err)
+	s.must(err)
 	s.stopAtEnd(berth)
 	if !slices.Contains(cfg.Args, "--etcd-endpoints") {
 		s.record(cfg.DataDir, harness.HistoryConfig{DataDir: cfg.DataDir})
@@ -107,7 +107,7 @@ func (s *stack) record(ledger string, cfg harness.HistoryConfig) *harness.Histor
 	}
 	cfg.Kubeconfig, cfg.Dir, cfg.Name = s.cluster.Kubeconfig, s.dir, fmt.Sprintf("record-%d", len(s.recorded))
 	history, err := programs.Record(s.Context(), cfg)
-	s.no(err)
+	s.must(err)
 	s.recorded[ledger] = history
 	kit.AtEnd(s.T, func(ctx context.Context) error { return s.replay(ctx, history) })
 	return history
@@ -139,20 +139,20 @@ func (s *stack) stopAtEnd(berth *harness.Berth) {
 // eventually ends the test when something stays missing.
 func (s *stack) eventually(limit time.Duration, what string, check func(context.Context) (string, error)) {
 	s.Helper()
-	s.no(harness.Eventually(s.Context(), limit, what, check))
+	s.must(harness.Eventually(s.Context(), limit, what, check))
 }
 
 // namespace makes a namespace.
 func (s *stack) namespace(name string) string {
 	s.Helper()
-	s.no(harness.CreateNamespace(s.Context(), s.client, harness.Namespace(name)))
+	s.must(harness.CreateNamespace(s.Context(), s.client, harness.Namespace(name)))
 	return name
 }
 
 // create makes pods, many at once.
 func (s *stack) create(pods ...*corev1.Pod) {
 	s.Helper()
-	s.no(harness.CreatePods(s.Context(), s.client, pods))
+	s.must(harness.CreatePods(s.Context(), s.client, pods))
 }
 
 // burst begins to create a burst of pods. The function that it returns waits until there are all of them.
@@ -163,21 +163,21 @@ func (s *stack) burst(namespace string) (created func()) {
 	}()
 	return func() {
 		s.Helper()
-		s.no(<-failed)
+		s.must(<-failed)
 	}
 }
 
 func (s *stack) pod(namespace, name string) *corev1.Pod {
 	s.Helper()
 	pod, err := s.client.CoreV1().Pods(namespace).Get(s.Context(), name, metav1.GetOptions{})
-	s.no(err)
+	s.must(err)
 	return pod
 }
 
 func (s *stack) pods(namespace string) []corev1.Pod {
 	s.Helper()
 	list, err := s.client.CoreV1().Pods(namespace).List(s.Context(), metav1.ListOptions{})
-	s.no(err)
+	s.must(err)
 	return list.Items
 }
 
@@ -256,7 +256,7 @@ func containsAll(text string, parts []string) bool {
 func (s *stack) nodeCount() int {
 	s.Helper()
 	list, err := s.client.CoreV1().Nodes().List(s.Context(), metav1.ListOptions{})
-	s.no(err)
+	s.must(err)
 	return len(list.Items)
 }
 
@@ -264,7 +264,7 @@ func (s *stack) nodeCount() int {
 func (s *stack) deletePods(namespace string, names ...string) {
 	s.Helper()
 	for _, name := range names {
-		s.no(s.client.CoreV1().Pods(namespace).Delete(s.Context(), name, metav1.DeleteOptions{}))
+		s.must(s.client.CoreV1().Pods(namespace).Delete(s.Context(), name, metav1.DeleteOptions{}))
 	}
 	s.eventually(placedWithin, "the deleted pods are gone", func(ctx context.Context) (string, error) {
 		for _, name := range names {
@@ -291,13 +291,13 @@ func conditionOf(pod *corev1.Pod) corev1.PodCondition {
 func (s *stack) audit() {
 	s.Helper()
 	nodes, pods, err := harness.ListAll(s.Context(), s.client)
-	s.no(err)
+	s.must(err)
 	for _, wrong := range audit.Check(nodes, pods) {
 		s.Error(wrong)
 	}
 	for ledger, flag := range s.ledgers() {
 		result, err := programs.Command(s.Context(), "check", "--kubeconfig", s.cluster.Kubeconfig, flag, ledger)
-		s.no(err)
+		s.must(err)
 		if result.Code != 0 {
 			s.Errorf("berth check: exit code %d\n%s%s", result.Code, result.Stdout, result.Stderr)
 		}
@@ -336,7 +336,7 @@ func (s *stack) boundOnce(namespace string) {
 func (s *stack) boundAtMostOnce(namespace string) {
 	s.Helper()
 	_, err := s.announced(s.Context(), namespace, s.pods(namespace))
-	s.no(err)
+	s.must(err)
 }
 
 // announced counts the pods that have a Scheduled event. One pod with two, or with one that names

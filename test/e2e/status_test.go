@@ -32,7 +32,7 @@ func TestStatusAndLogLevel(t *testing.T) {
 	command := func(args ...string) string {
 		t.Helper()
 		r, err := programs.Command(t.Context(), args...)
-		s.no(err)
+		s.must(err)
 		if r.Code != 0 {
 			t.Fatalf("berth %s: exit code %d: %s", strings.Join(args, " "), r.Code, r.Stderr)
 		}
@@ -61,7 +61,7 @@ func TestStatusAndLogLevel(t *testing.T) {
 	if len(status.Services.Warnings) > 0 {
 		t.Errorf("warnings of a Berth that is well: %v", status.Services.Warnings)
 	}
-	s.tellsRelease(berth, status.Services.Queue.Kubernetes)
+	s.checkRelease(berth, status.Services.Queue.Kubernetes)
 	s.asPlugin(command("status", "--data-dir", data, "-o", "json"), data)
 
 	if got := command("log-level", "debug", "--http-address", berth.Address); got != "log level is debug\n" {
@@ -83,33 +83,33 @@ func TestStatusAndLogLevel(t *testing.T) {
 func (s *stack) asPlugin(want, data string) {
 	s.Helper()
 	dir := filepath.Join(s.dir, "plugins")
-	s.no(os.MkdirAll(dir, 0o750))
-	s.no(os.Symlink(programs.Berth, filepath.Join(dir, "kubectl-berth")))
+	s.must(os.MkdirAll(dir, 0o750))
+	s.must(os.Symlink(programs.Berth, filepath.Join(dir, "kubectl-berth")))
 	cmd := exec.CommandContext(s.Context(), filepath.Join(programs.Root, ".build", "bin", "kubectl"),
 		"berth", "status", "--data-dir", data, "-o", "json")
 	cmd.Env = append(slices.Clone(os.Environ()), "PATH="+dir+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
-	s.no(err)
+	s.must(err)
 	if !strings.Contains(string(out), `"parked": 1`) || !strings.Contains(want, `"parked": 1`) {
 		s.Errorf("kubectl berth status says\n%s", out)
 	}
 	help, err := exec.CommandContext(s.Context(), filepath.Join(dir, "kubectl-berth"), "explain", "pod", "-h").Output()
-	s.no(err)
+	s.must(err)
 	if !strings.Contains(string(help), "kubectl berth explain pod") {
 		s.Errorf("its help does not name it as kubectl does:\n%s", help)
 	}
 }
 
-// tellsRelease checks that the status has the API server's version, and that the log says once what an older one lacks.
-func (s *stack) tellsRelease(berth *harness.Berth, told string) {
+// checkRelease checks that the status has the API server's version, and that the log says once what an older one lacks.
+func (s *stack) checkRelease(berth *harness.Berth, reported string) {
 	s.Helper()
 	version, err := s.client.Discovery().ServerVersion()
-	s.no(err)
-	if told != version.GitVersion || !strings.HasPrefix(told, "v"+programs.Kubernetes) {
-		s.Errorf("the status has version %q, want %s, of %q", told, version.GitVersion, programs.Kubernetes)
+	s.must(err)
+	if reported != version.GitVersion || !strings.HasPrefix(reported, "v"+programs.Kubernetes) {
+		s.Errorf("the status has version %q, want %s, of %q", reported, version.GitVersion, programs.Kubernetes)
 	}
 	log, err := os.ReadFile(berth.Log)
-	s.no(err)
+	s.must(err)
 	want := 0
 	if programs.Kubernetes != "" {
 		want = 1

@@ -17,7 +17,7 @@ import (
 )
 
 var takeoverBy = flag.String("takeover", "berth",
-	`who schedules in TestTakeOverOnAnOldPicture: "berth", or "kube-scheduler" to see what happens there`)
+	`who schedules in TestTakeOverOnAnOldView: "berth", or "kube-scheduler" to see what happens there`)
 
 const (
 	// fullHouse is how many pods fit in all: ten on each of twenty nodes.
@@ -55,7 +55,7 @@ const elected = `leaderElection:
 // The active scheduler dies in the middle of a burst that exactly fills the cluster, and another takes over whose
 // view of the pods is ten seconds old. With kube-scheduler some nodes are then overcommitted (docs/takeover.md); with
 // Berth none is, however stale the view.
-func TestTakeOverOnAnOldPicture(t *testing.T) {
+func TestTakeOverOnAnOldView(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, "")
 	var nodes []nodeSpec
@@ -64,10 +64,10 @@ func TestTakeOverOnAnOldPicture(t *testing.T) {
 	}
 	s.addNodes(nodes...)
 	late := filepath.Join(s.dir, "late")
-	s.no(s.cluster.LateWatches(t.Context(), lateBy, late))
+	s.must(s.cluster.LateWatches(t.Context(), lateBy, late))
 	ns := s.namespace("takeover")
 	seen, err := harness.WatchBinds(t.Context(), s.client, ns)
-	s.no(err)
+	s.must(err)
 
 	var kill func()
 	switch *takeoverBy {
@@ -79,17 +79,17 @@ func TestTakeOverOnAnOldPicture(t *testing.T) {
 		t.Fatalf("-takeover: %q: want berth or kube-scheduler", *takeoverBy)
 	}
 	s.create(newPods(ns, "pod", fullHouse, "800m")...)
-	s.no(seen.Wait(t.Context(), halfDone, recoveredWithin))
+	s.must(seen.Wait(t.Context(), halfDone, recoveredWithin))
 	kill()
 	before, _ := seen.Count()
 	t.Logf("the leader bound %d pods and died", before)
 	s.settleDown(seen)
 
 	all, pods, err := harness.ListAll(t.Context(), s.client)
-	s.no(err)
+	s.must(err)
 	wrong := audit.Check(all, pods)
 	bound, err := seen.Count()
-	s.no(err)
+	s.must(err)
 	t.Logf("%d of %d pods bound, %d nodes with more than they hold", bound, fullHouse, len(wrong))
 	for _, w := range wrong {
 		if *takeoverBy == "berth" {
@@ -132,7 +132,7 @@ func (s *stack) berthLeaderAndStandby(late string) (kill func()) {
 		member, err := programs.Run(s.Context(), harness.RunConfig{
 			Service: service, Name: name, NATS: f.natsURL, Etcd: f.etcdURL, LogDir: s.dir, Kubeconfig: kubeconfig, Args: args,
 		})
-		s.no(err)
+		s.must(err)
 		f.members[name] = member
 		s.stopAtEnd(member)
 	}
@@ -154,8 +154,8 @@ func (s *stack) kubeSchedulers(late string) (kill func()) {
 	s.Helper()
 	leader := s.kubeScheduler("leader", s.slow("leader.yaml", s.cluster.Kubeconfig, true))
 	s.eventually(placedWithin, "it leads", func(context.Context) (string, error) {
-		said, err := os.ReadFile(leader.Log)
-		return missing(string(said), "uccessfully acquired lease"), err
+		output, err := os.ReadFile(leader.Log)
+		return missing(string(output), "uccessfully acquired lease"), err
 	})
 	s.kubeScheduler("standby", s.file("standby.yaml", fmt.Sprintf(`apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -174,7 +174,7 @@ func missing(text, part string) string {
 func (s *stack) kubeScheduler(name, config string) *harness.Process {
 	s.Helper()
 	process, err := s.cluster.StartReplica(s.dir, name, config)
-	s.no(err)
+	s.must(err)
 	s.Cleanup(process.Kill)
 	s.Cleanup(func() {
 		if s.Failed() {

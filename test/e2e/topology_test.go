@@ -82,7 +82,7 @@ func (s *stack) zonesOf(pods []corev1.Pod) (zones, nodes map[string]int) {
 	zones, nodes = map[string]int{}, map[string]int{}
 	for _, p := range pods {
 		node, err := s.client.CoreV1().Nodes().Get(s.Context(), p.Spec.NodeName, metav1.GetOptions{})
-		s.no(err)
+		s.must(err)
 		zones[node.Labels[corev1.LabelTopologyZone]]++
 		nodes[node.Name]++
 	}
@@ -114,7 +114,7 @@ func defaultSpread(s *stack, ns string, tolerance int) {
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec},
 		},
 	}, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 	zones, nodes := s.zonesOf(s.bound(ns, 30, placedWithin))
 	for zone, n := range zones {
 		if n < 15-tolerance || n > 15+tolerance {

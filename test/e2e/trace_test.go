@@ -39,7 +39,7 @@ func tracingTo(endpoint, protocol string) []string {
 func followPath(t *testing.T, protocol string) {
 	s := newStack(t, "")
 	collector, err := programs.Collect(t.Context(), s.dir)
-	s.no(err)
+	s.must(err)
 	t.Cleanup(func() { collector.Kill() })
 	endpoint := collector.HTTP
 	if protocol == "grpc" {
@@ -59,7 +59,7 @@ func followPath(t *testing.T, protocol string) {
 	s.unschedulable(ns, "traveller", "1 Insufficient cpu.")
 	_, err = s.client.CoreV1().Nodes().Patch(s.Context(), "node-0", types.MergePatchType,
 		[]byte(`{"status":{"capacity":{"cpu":"6"},"allocatable":{"cpu":"6"}}}`), metav1.PatchOptions{}, "status")
-	s.no(err)
+	s.must(err)
 	s.nodeOf(ns, "traveller")
 	uid := string(s.pod(ns, "traveller").UID)
 
@@ -89,7 +89,7 @@ func (s *stack) fillers(ns, cpu, class string) {
 		ObjectMeta: metav1.ObjectMeta{Name: "filler"},
 		Spec:       appsv1.DeploymentSpec{Selector: labelled("filler"), Template: pod},
 	}, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 }
 
 // succeeded waits until the paths of a victim and of the pod that replaces it lead to each other. The namespace's
@@ -123,7 +123,7 @@ func TestReplacementIsLinked(t *testing.T) {
 	s := newStack(t, "")
 	s.addNodes(nodeSpec{name: "node-0"})
 	collector, err := programs.Collect(t.Context(), s.dir)
-	s.no(err)
+	s.must(err)
 	t.Cleanup(func() { collector.Kill() })
 	s.up(harness.UpConfig{
 		Policy: s.file("policy.yaml", taintPolicy), Args: []string{"--descheduling-interval", "1s"},

@@ -98,7 +98,7 @@ func TestGatedPodWaitsForItsLastGate(t *testing.T) {
 	s.removeGates(ns, "gated", `[]`)
 	s.nodeOf(ns, "gated")
 	n, err := berth.Metric(t.Context(), "scheduler_schedule_attempts_total", `result="scheduled"`)
-	s.no(err)
+	s.must(err)
 	if n != 2 {
 		t.Errorf("%v placements, want 2: a place was taken back from a pod whose last gate had just gone", n)
 	}
@@ -110,13 +110,13 @@ func (s *stack) removeGates(ns, pod, left string) {
 	patch := `{"spec":{"schedulingGates":` + left + `}}`
 	_, err := s.client.CoreV1().Pods(ns).Patch(
 		s.Context(), pod, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	s.no(err)
+	s.must(err)
 }
 
 func (s *stack) noEvent(ns, pod, reason string) {
 	s.Helper()
 	events, err := s.client.EventsV1().Events(ns).List(s.Context(), metav1.ListOptions{})
-	s.no(err)
+	s.must(err)
 	for _, event := range events.Items {
 		if event.Regarding.Name == pod && event.Reason == reason {
 			s.Errorf("pod %s has an event %s: %s", pod, reason, event.Note)

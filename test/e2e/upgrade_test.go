@@ -24,8 +24,8 @@ const (
 	// steadily is how far apart pods arrive while versions change, and mostPods how many do at most.
 	steadily = 200 * time.Millisecond
 	mostPods = 6000
-	// moreOfLoad is how many of them have to be bound by each mix of versions.
-	moreOfLoad = 25
+	// bindsPerMix is how many of them have to be bound by each mix of versions.
+	bindsPerMix = 25
 	// resumeUpgraded bounds the time without a bind: each replacement starts a process, on a machine
 	// that runs everything.
 	resumeUpgraded = 10 * time.Second
@@ -66,7 +66,7 @@ func TestMixedVersionsUnderLoad(t *testing.T) {
 	s := newStack(t, sixtyNodes)
 	for name, p := range map[string]harness.Programs{"before": before, "after": after} {
 		result, err := p.Command(t.Context(), "version")
-		s.no(err)
+		s.must(err)
 		t.Logf("%s: %s", name, result.Stdout)
 	}
 	m := newMixed(s, before)
@@ -99,19 +99,19 @@ func TestMixedVersionsUnderLoad(t *testing.T) {
 	m.works("all are new again")
 	arrived := stop()
 	s.bound(m.namespace, arrived, recoveredWithin)
-	silence := m.seen.Silence(began, time.Now())
+	gap := m.seen.LongestGap(began, time.Now())
 	t.Logf("%d pods, %d processes started, %s the longest time without a bind", arrived, m.started,
-		silence.Round(time.Millisecond))
-	if silence > resumeUpgraded {
-		t.Errorf("no bind for %s, want one within %s", silence, resumeUpgraded)
+		gap.Round(time.Millisecond))
+	if gap > resumeUpgraded {
+		t.Errorf("no bind for %s, want one within %s", gap, resumeUpgraded)
 	}
 	_, err := m.seen.Count()
-	s.no(err)
+	s.must(err)
 	s.boundAtMostOnce(m.namespace)
 	s.audit()
 	result, err := before.Command(
 		t.Context(), "check", "--kubeconfig", s.cluster.Kubeconfig, "--etcd-endpoints", m.etcdURL)
-	s.no(err)
+	s.must(err)
 	if result.Code != 0 {
 		t.Errorf("berth check of the earlier version: exit code %d\n%s%s", result.Code, result.Stdout, result.Stderr)
 	}
@@ -138,7 +138,7 @@ func newMixed(s *stack, version harness.Programs) *mixed {
 	s.bound("moved", 10, placedWithin)
 	var err error
 	m.seen, err = harness.WatchBinds(s.Context(), s.client, m.namespace)
-	s.no(err)
+	s.must(err)
 	return m
 }
 
@@ -156,7 +156,7 @@ func (m *mixed) add(service string, version harness.Programs) {
 		cfg.Args = []string{"--policy", m.policy, "--descheduling-interval", "1s"}
 	}
 	member, err := version.Run(m.Context(), cfg)
-	m.no(err)
+	m.must(err)
 	m.members[cfg.Name] = member
 	m.running[service] = append(m.running[service], cfg.Name)
 	m.stopAtEnd(member)
@@ -167,7 +167,7 @@ func (m *mixed) replace(service string, version harness.Programs) {
 	m.Helper()
 	for _, old := range m.running[service] {
 		m.add(service, version)
-		m.no(m.members[old].Stop(m.Context()))
+		m.must(m.members[old].Stop(m.Context()))
 		m.running[service] = m.running[service][1:]
 	}
 }
@@ -195,7 +195,7 @@ func (m *mixed) load() (stop func() int) {
 	})
 	return func() int {
 		cancel()
-		m.no(group.Wait())
+		m.must(group.Wait())
 		return int(arrived.Load())
 	}
 }
@@ -206,8 +206,8 @@ func (m *mixed) works(mix string) {
 	m.Log(mix)
 	m.mixes++
 	count, err := m.seen.Count()
-	m.no(err)
-	m.no(m.seen.Wait(m.Context(), count+moreOfLoad, placedWithin))
+	m.must(err)
+	m.must(m.seen.Wait(m.Context(), count+bindsPerMix, placedWithin))
 	m.preempts()
 	m.deschedules()
 	m.registersAgain()
@@ -238,7 +238,7 @@ func (m *mixed) deschedules() {
 		m.Helper()
 		_, err := m.client.CoreV1().Nodes().Patch(m.Context(), victim.Spec.NodeName, types.StrategicMergePatchType,
 			[]byte(`{"spec":{"taints":`+taints+`}}`), metav1.PatchOptions{})
-		m.no(err)
+		m.must(err)
 	}
 	taint(`[{"key":"away","effect":"NoSchedule"}]`)
 	m.eventually(recoveredWithin, victim.Name+" is moved", func(ctx context.Context) (string, error) {
@@ -280,7 +280,7 @@ func (m *mixed) registersAgain() {
 	ns := m.stack.namespace(fmt.Sprintf("again-%d", m.mixes))
 	m.create(newPod(ns, "before", "1", here...))
 	m.nodeOf(ns, "before")
-	m.no(m.client.CoreV1().Nodes().Delete(m.Context(), name, metav1.DeleteOptions{}))
+	m.must(m.client.CoreV1().Nodes().Delete(m.Context(), name, metav1.DeleteOptions{}))
 	m.addNodes(spec)
 	m.create(newPods(ns, "after", room, "1", here...)...)
 	placed := m.bound(ns, room, placedWithin)

@@ -67,7 +67,7 @@ func TestBalanceByActualUse(t *testing.T) {
 		"the API server does not serve metrics.k8s.io: actual usage is unknown", "node usage is unknown",
 	} {
 		s.eventually(placedWithin, "the log says that "+line, func(context.Context) (string, error) {
-			return s.unsaid(line)
+			return s.notLogged(line)
 		})
 	}
 	asked := s.serveMetrics(ns, busy)
@@ -86,7 +86,7 @@ func TestBalanceByActualUse(t *testing.T) {
 		return fmt.Sprintf("%v, metrics asked for %d times", on, asked.Load()), nil
 	})
 	s.eventually(placedWithin, "the log says that somebody answers", func(context.Context) (string, error) {
-		return s.unsaid("metrics.k8s.io answers")
+		return s.notLogged("metrics.k8s.io answers")
 	})
 	s.eventually(placedWithin, "an event tells of the eviction", func(ctx context.Context) (string, error) {
 		list, err := s.client.EventsV1().Events(ns).List(ctx, metav1.ListOptions{})
@@ -94,9 +94,9 @@ func TestBalanceByActualUse(t *testing.T) {
 			return "", err
 		}
 		for _, e := range list.Items {
-			said := strings.Join([]string{e.Type, e.Reason, e.Action, e.ReportingController, e.Note}, " ")
+			reported := strings.Join([]string{e.Type, e.Reason, e.Action, e.ReportingController, e.Note}, " ")
 			const want = "Normal LowNodeUtilization Descheduled sigs.k8s.io.descheduler pod eviction from node-0 "
-			if strings.HasPrefix(said, want) {
+			if strings.HasPrefix(reported, want) {
 				return "", nil
 			}
 		}
@@ -104,8 +104,8 @@ func TestBalanceByActualUse(t *testing.T) {
 	})
 }
 
-// unsaid is why a line is not in Berth's log; empty if it is.
-func (s *stack) unsaid(line string) (string, error) {
+// notLogged is why a line is not in Berth's log; empty if it is.
+func (s *stack) notLogged(line string) (string, error) {
 	raw, err := os.ReadFile(filepath.Join(s.dir, "berth.log"))
 	if err != nil || strings.Contains(string(raw), line) {
 		return "", err
@@ -133,14 +133,14 @@ func (s *stack) serveMetrics(namespace string, busy map[string]bool) (asked *ato
 	}))
 	s.Cleanup(server.Close)
 	at, err := url.Parse(server.URL)
-	s.no(err)
+	s.must(err)
 	port, err := strconv.Atoi(at.Port())
-	s.no(err)
+	s.must(err)
 	_, err = s.client.CoreV1().Services("default").Create(s.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "metrics"},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
 	}, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
 		"metadata": map[string]any{"name": "v1beta1.metrics.k8s.io"},
@@ -150,10 +150,10 @@ func (s *stack) serveMetrics(namespace string, busy map[string]bool) (asked *ato
 			"service":               map[string]any{"namespace": "default", "name": "metrics", "port": port},
 		},
 	})
-	s.no(err)
+	s.must(err)
 	api := s.client.CoreV1().RESTClient()
 	const services = "/apis/apiregistration.k8s.io/v1/apiservices"
-	s.no(api.Post().AbsPath(services).Body(body).Do(s.Context()).Error())
+	s.must(api.Post().AbsPath(services).Body(body).Do(s.Context()).Error())
 	s.Cleanup(func() {
 		kit.Stop(s.T, func(ctx context.Context) error {
 			return api.Delete().AbsPath(services + "/v1beta1.metrics.k8s.io").Do(ctx).Error()

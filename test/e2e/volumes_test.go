@@ -35,7 +35,7 @@ func TestVolumes(t *testing.T) {
 	}{
 		{"volumes of nodes", localVolumes},
 		{"volumes that are made for a node", madeVolumes},
-		{"volumes that cannot be made", unmadeVolumes},
+		{"volumes that cannot be made", failedVolumes},
 		{"claims for one pod", claimForOne},
 		{"a claim that comes later", lateClaim},
 		{"an ephemeral volume", ephemeralVolume},
@@ -58,7 +58,7 @@ func (s *stack) provisioner() {
 		"provision", "--dir", s.cluster.Dir, "--name", diskProvisioner)
 	cmd.Stderr = os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	s.no(cmd.Start())
+	s.must(cmd.Start())
 	s.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
@@ -70,7 +70,7 @@ func (s *stack) class(name, provisioner string, mode storagev1.VolumeBindingMode
 	_, err := s.client.StorageV1().StorageClasses().Create(s.Context(), &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner, VolumeBindingMode: &mode, Parameters: parameters,
 	}, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 }
 
 func claimSpec(class string, mode corev1.PersistentVolumeAccessMode) corev1.PersistentVolumeClaimSpec {
@@ -87,7 +87,7 @@ func (s *stack) claim(ns, name, class string, mode corev1.PersistentVolumeAccess
 	_, err := s.client.CoreV1().PersistentVolumeClaims(ns).Create(s.Context(), &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: claimSpec(class, mode),
 	}, metav1.CreateOptions{})
-	s.no(err)
+	s.must(err)
 }
 
 // withClaim has a pod use a claim, named like the pod if name is empty.
@@ -122,7 +122,7 @@ func (s *stack) claimsSuit(pods []corev1.Pod) {
 				continue
 			}
 			volume, err := s.client.CoreV1().PersistentVolumes().Get(s.Context(), claim.Spec.VolumeName, metav1.GetOptions{})
-			s.no(err)
+			s.must(err)
 			if other, taken := owners[volume.Name]; taken {
 				s.Errorf("pods %s and %s have volume %s", other, pod.Name, volume.Name)
 			}
@@ -152,7 +152,7 @@ func (s *stack) claimsOf(pod *corev1.Pod) (claims []*corev1.PersistentVolumeClai
 			continue
 		}
 		claim, err := s.client.CoreV1().PersistentVolumeClaims(pod.Namespace).Get(s.Context(), name, metav1.GetOptions{})
-		s.no(err)
+		s.must(err)
 		claims = append(claims, claim)
 	}
 	return claims
@@ -179,7 +179,7 @@ func localVolumes(s *stack, ns string) {
 				}},
 			},
 		}, metav1.CreateOptions{})
-		s.no(err)
+		s.must(err)
 	}
 	pods := newPods(ns, "p", nodes*each, "10m", selecting(lab, ns), withClaim(""))
 	for _, p := range pods {
@@ -202,7 +202,7 @@ func madeVolumes(s *stack, ns string) {
 }
 
 // The provisioner gives the claim back, and the reservation is released.
-func unmadeVolumes(s *stack, ns string) {
+func failedVolumes(s *stack, ns string) {
 	s.diskNodes(ns, 2)
 	s.class("unmade", diskProvisioner, storagev1.VolumeBindingWaitForFirstConsumer, map[string]string{"fail": "yes"})
 	s.claim(ns, "c", "unmade", corev1.ReadWriteOnce)
@@ -217,7 +217,7 @@ func unmadeVolumes(s *stack, ns string) {
 		}
 		return "", nil
 	})
-	s.no(s.client.CoreV1().Pods(ns).Delete(s.Context(), "p-0000", metav1.DeleteOptions{}))
+	s.must(s.client.CoreV1().Pods(ns).Delete(s.Context(), "p-0000", metav1.DeleteOptions{}))
 }
 
 // Twenty pods want one claim that is for one pod; four shards decide. The pod that has it is removed, again and
@@ -241,7 +241,7 @@ func claimForOne(s *stack, ns string) {
 			s.Fatalf("%d pods have the claim that is for one", len(pods))
 		}
 		var now int64
-		s.no(s.client.CoreV1().Pods(ns).Delete(s.Context(), pods[0].Name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
+		s.must(s.client.CoreV1().Pods(ns).Delete(s.Context(), pods[0].Name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
 		s.eventually(placedWithin, "the pod is gone", func(ctx context.Context) (string, error) {
 			for _, p := range s.pods(ns) {
 				if p.UID == pods[0].UID {

@@ -25,18 +25,18 @@ func volumes(l *lab) {
 	})
 	l.next() // the claims
 	l.next() // claims of 5Gi and of 50Gi
-	l.standsOn("database", "volumes-b")
+	l.runsOn("database", "volumes-b")
 	l.pending(named("archive"), 1, "0/3 nodes are available: 3 node(s) did not have enough free storage.")
 	l.next() // more disks
-	l.standsOn("archive", "volumes-a")
+	l.runsOn("archive", "volumes-a")
 
 	l.next() // a local volume
-	l.standsOn("pinned", "volumes-a")
+	l.runsOn("pinned", "volumes-a")
 	l.next() // its node is closed
 	l.pending(named("pinned"), 1, "0/3 nodes are available: "+
 		"1 node(s) were unschedulable, 2 node(s) didn't match PersistentVolume's node affinity.")
 	l.next()
-	l.standsOn("pinned", "volumes-a")
+	l.runsOn("pinned", "volumes-a")
 
 	l.next() // two slots for three
 	scratch := labelled("app=scratch")
@@ -53,11 +53,11 @@ func volumes(l *lab) {
 	l.node("second")
 
 	l.next() // a zone
-	l.standsOn("zonal", "volumes-a")
+	l.runsOn("zonal", "volumes-a")
 }
 
-// standsOn waits until a pod is bound and checks where.
-func (l *lab) standsOn(pod, node string) {
+// runsOn waits until a pod is bound and checks where.
+func (l *lab) runsOn(pod, node string) {
 	l.Helper()
 	if got := l.node(pod); got != node {
 		l.Errorf("%s stands on %s, want %s", pod, got, node)
@@ -70,7 +70,7 @@ func devices(l *lab) {
 	l.next() // the devices
 	l.devicesWith(4, "published", func(resourcev1.Device) bool { return true })
 	l.next() // a large one, or a small one
-	l.standsOn("picky", "dra-a")
+	l.runsOn("picky", "dra-a")
 	l.node("modest")
 	l.models(map[string]string{"picky": "gpu/large", "modest": "gpu/small"})
 	l.next()
@@ -87,7 +87,7 @@ func devices(l *lab) {
 	l.claimsGone()
 
 	l.next() // one claim, two pods
-	l.standsOn("reader", l.node("writer"))
+	l.runsOn("reader", l.node("writer"))
 	l.next()
 	l.next() // tainted devices
 	l.devicesWith(5, "tainted", func(d resourcev1.Device) bool { return len(d.Taints) > 0 })
@@ -95,7 +95,7 @@ func devices(l *lab) {
 	l.node("tolerant")
 	l.pending(named("healthy"), 1, "0/2 nodes are available: 2 cannot allocate all claims.")
 	l.next()
-	l.standsOn("healthy", "dra-b")
+	l.runsOn("healthy", "dra-b")
 	l.allocated(2)
 }
 
@@ -138,7 +138,7 @@ func (l *lab) devicesWith(n int, what string, like func(resourcev1.Device) bool)
 func (l *lab) allocated(n int) map[string]resourcev1.DeviceRequestAllocationResult {
 	l.Helper()
 	list, err := l.client.ResourceV1().ResourceClaims(l.namespaceName()).List(l.Context(), metav1.ListOptions{})
-	l.no(err)
+	l.must(err)
 	owners := map[string]string{}
 	results := map[string]resourcev1.DeviceRequestAllocationResult{}
 	for _, claim := range list.Items {
@@ -178,6 +178,6 @@ func (l *lab) models(want map[string]string) {
 func (l *lab) pod(name string) *corev1.Pod {
 	l.Helper()
 	pod, err := l.client.CoreV1().Pods(l.namespaceName()).Get(l.Context(), name, metav1.GetOptions{})
-	l.no(err)
+	l.must(err)
 	return pod
 }

@@ -155,7 +155,7 @@ func (l *lab) byZone(pods []corev1.Pod) map[string]int {
 func (l *lab) zones() map[string]string {
 	l.Helper()
 	list, err := l.client.CoreV1().Nodes().List(l.Context(), metav1.ListOptions{})
-	l.no(err)
+	l.must(err)
 	zones := map[string]string{}
 	for _, node := range list.Items {
 		if zone := node.Labels[corev1.LabelTopologyZone]; zone != "" {
@@ -179,7 +179,7 @@ func (l *lab) events(pod string) []corev1.Event {
 	list, err := l.client.CoreV1().Events(metav1.NamespaceAll).List(l.Context(), metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("involvedObject.name", pod).String(),
 	})
-	l.no(err)
+	l.must(err)
 	return list.Items
 }
 
@@ -187,7 +187,7 @@ func (l *lab) events(pod string) []corev1.Event {
 func (l *lab) now() string {
 	l.Helper()
 	list, err := l.client.CoreV1().Pods(metav1.NamespaceAll).List(l.Context(), metav1.ListOptions{})
-	l.no(err)
+	l.must(err)
 	return list.ResourceVersion
 }
 
@@ -197,7 +197,7 @@ func (l *lab) firstDeleted(since string) *corev1.Pod {
 	ctx, cancel := context.WithTimeout(l.Context(), within)
 	defer cancel()
 	stream, err := l.client.CoreV1().Pods(metav1.NamespaceAll).Watch(ctx, metav1.ListOptions{ResourceVersion: since})
-	l.no(err)
+	l.must(err)
 	defer stream.Stop()
 	for event := range stream.ResultChan() {
 		pod, ok := event.Object.(*corev1.Pod)

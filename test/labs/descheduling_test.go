@@ -20,23 +20,23 @@ import (
 	"github.com/berth-scheduler/berth/test/observe"
 )
 
-// stands waits until the pods with a label are distributed over nodes as wanted, and none is missing.
-func (l *lab) stands(selector string, want map[string]int) []corev1.Pod {
+// distributed waits until the pods with a label are distributed over nodes as wanted, and none is missing.
+func (l *lab) distributed(selector string, want map[string]int) []corev1.Pod {
 	l.Helper()
-	var standing []corev1.Pod
+	var remaining []corev1.Pod
 	what := fmt.Sprintf("pods with %s stand %v", selector, want)
 	l.eventually(within, what, func(ctx context.Context) (string, error) {
 		pods, err := l.pods(ctx, metav1.ListOptions{LabelSelector: selector})
 		if err != nil {
 			return "", err
 		}
-		standing = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
-		if got := byNode(standing); !maps.Equal(got, want) {
+		remaining = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
+		if got := byNode(remaining); !maps.Equal(got, want) {
 			return fmt.Sprint(got), nil
 		}
 		return "", nil
 	})
-	return standing
+	return remaining
 }
 
 // planned runs the next block and checks how many pods its first plan has to evict.
@@ -82,7 +82,7 @@ func utilization(l *lab) {
 	l.next()
 	l.schedulable(6)
 	l.next()
-	first := l.stands("app=web", map[string]int{full: 60})
+	first := l.distributed("app=web", map[string]int{full: 60})
 	was := map[string]bool{}
 	for _, p := range first {
 		was[p.Name] = true
@@ -132,23 +132,23 @@ func newNode(l *lab) {
 	l.next()
 	l.schedulable(2)
 	l.next()
-	l.stands("app=web", map[string]int{"new-node-0": 6})
+	l.distributed("app=web", map[string]int{"new-node-0": 6})
 	l.planned(0)
 	l.contains(l.next(), "all 2 nodes are at or below the thresholds", "node new-node-0 is under: cpu 15% (20% to 50%)",
 		"no pod considered has a constraint of [DoNotSchedule], which `constraints` of the policy requires; some have others")
 	l.planned(3)
-	l.stands("app=web", map[string]int{"new-node-0": 3, "new-node-1": 3})
+	l.distributed("app=web", map[string]int{"new-node-0": 3, "new-node-1": 3})
 }
 
 func strategyDuplicates(l *lab) {
 	l.next()
 	l.schedulable(3)
 	l.next()
-	l.stands("app=web", map[string]int{"strategy-duplicates-0": 6})
+	l.distributed("app=web", map[string]int{"strategy-duplicates-0": 6})
 	l.next()
 	l.uncordoned("strategy-duplicates-1", "strategy-duplicates-2")
 	l.planned(4)
-	l.stands("app=web", map[string]int{
+	l.distributed("app=web", map[string]int{
 		"strategy-duplicates-0": 2, "strategy-duplicates-1": 2, "strategy-duplicates-2": 2,
 	})
 	l.planned(0)
@@ -159,11 +159,11 @@ func strategyNodeAffinity(l *lab) {
 	l.next()
 	l.schedulable(2)
 	l.next()
-	l.stands("app in (web, plain)", map[string]int{from: 3})
+	l.distributed("app in (web, plain)", map[string]int{from: 3})
 	l.planned(0)
 	l.planned(2)
-	l.stands("app=web", map[string]int{to: 2})
-	l.stands("app=plain", map[string]int{from: 1})
+	l.distributed("app=web", map[string]int{to: 2})
+	l.distributed("app=plain", map[string]int{from: 1})
 	l.next()
 	l.bound(labelled("app=plain"), 0) // berth check would find it where it may not be
 }
@@ -173,12 +173,12 @@ func strategyAntiAffinity(l *lab) {
 	l.next()
 	l.schedulable(2)
 	l.next()
-	l.stands("app in (web, batch)", map[string]int{from: 3})
+	l.distributed("app in (web, batch)", map[string]int{from: 3})
 	l.next()
 	l.uncordoned(to)
 	l.planned(2)
-	l.stands("app=web", map[string]int{to: 2})
-	l.stands("app=batch", map[string]int{from: 1})
+	l.distributed("app=web", map[string]int{to: 2})
+	l.distributed("app=batch", map[string]int{from: 1})
 }
 
 func strategyTaints(l *lab) {
@@ -186,22 +186,22 @@ func strategyTaints(l *lab) {
 	l.next()
 	l.schedulable(2)
 	l.next()
-	l.stands("app in (web, tolerant)", map[string]int{from: 3})
+	l.distributed("app in (web, tolerant)", map[string]int{from: 3})
 	l.planned(0)
 	l.planned(2)
-	l.stands("app=web", map[string]int{to: 2})
-	l.stands("app=tolerant", map[string]int{from: 1})
+	l.distributed("app=web", map[string]int{to: 2})
+	l.distributed("app=tolerant", map[string]int{from: 1})
 }
 
 func strategyTopology(l *lab) {
 	l.next()
 	l.schedulable(1)
 	l.next()
-	l.stands("app=web", map[string]int{"strategy-topology-0": 6})
+	l.distributed("app=web", map[string]int{"strategy-topology-0": 6})
 	l.next()
 	l.schedulable(2)
 	l.planned(3)
-	l.stands("app=web", map[string]int{"strategy-topology-0": 3, "strategy-topology-1": 3})
+	l.distributed("app=web", map[string]int{"strategy-topology-0": 3, "strategy-topology-1": 3})
 }
 
 func strategyRestarts(l *lab) {
@@ -322,24 +322,24 @@ func runModes(l *lab) {
 	l.next()
 	l.schedulable(2)
 	l.next()
-	l.stands("app=web", map[string]int{left: 2})
+	l.distributed("app=web", map[string]int{left: 2})
 	l.planned(2)
-	l.stands("app=web", map[string]int{right: 2})
-	thrice := l.planned(2)
-	if n := strings.Count(thrice, " 0 to evict"); n != 2 {
-		l.Errorf("of three cycles %d had nothing to do, want 2:\n%s", n, thrice)
+	l.distributed("app=web", map[string]int{right: 2})
+	output := l.planned(2)
+	if n := strings.Count(output, " 0 to evict"); n != 2 {
+		l.Errorf("of three cycles %d had nothing to do, want 2:\n%s", n, output)
 	}
-	l.stands("app=web", map[string]int{left: 2})
-	l.no(l.berth.Stop(l.Context()))
+	l.distributed("app=web", map[string]int{left: 2})
+	l.must(l.berth.Stop(l.Context()))
 	l.up(l.left[0])
 	l.skip()
 	l.next()
-	l.stands("app=web", map[string]int{right: 2})
+	l.distributed("app=web", map[string]int{right: 2})
 	l.contains(l.next(), "descheduling is paused since ", " by alice: upgrade")
 	l.pause(5 * time.Second) // some cycles
-	l.stands("app=web", map[string]int{right: 2})
+	l.distributed("app=web", map[string]int{right: 2})
 	l.next()
-	l.stands("app=web", map[string]int{left: 2})
+	l.distributed("app=web", map[string]int{left: 2})
 	l.contains(l.next(), "descheduler/v1alpha1", "apiVersion: descheduler/v1alpha2", "RemovePodsViolatingNodeTaints")
 }
 
@@ -372,7 +372,7 @@ func rolloutSafe(l *lab) {
 	})
 	l.rounds(4*time.Second, 20)
 	found, err := o.Findings()
-	l.no(err)
+	l.must(err)
 	for _, f := range found {
 		if f.Kind == observe.BudgetExceeded {
 			l.Errorf("%s: %s", f.Kind, f.Text)
@@ -387,7 +387,7 @@ func (l *lab) noneDuringRollout(name string) {
 	l.Helper()
 	const behind = 5 * time.Second
 	d, err := l.client.AppsV1().Deployments(l.namespaceName()).Get(l.Context(), name, metav1.GetOptions{})
-	l.no(err)
+	l.must(err)
 	over := time.Now()
 	for _, c := range d.Status.Conditions {
 		if c.Type == appsv1.DeploymentProgressing && c.Reason == "NewReplicaSetAvailable" {
@@ -395,7 +395,7 @@ func (l *lab) noneDuringRollout(name string) {
 		}
 	}
 	sets, err := l.client.AppsV1().ReplicaSets(l.namespaceName()).List(l.Context(), labelled("app="+name))
-	l.no(err)
+	l.must(err)
 	old := map[string]bool{}
 	for i := range sets.Items {
 		if rs := &sets.Items[i]; *rs.Spec.Replicas == 0 {
@@ -465,18 +465,18 @@ type going struct {
 func dryRun(l *lab) {
 	const retired = "dry-run-0"
 	read := func(output string) (g going) {
-		l.no(json.Unmarshal([]byte(output), &g))
+		l.must(json.Unmarshal([]byte(output), &g))
 		return g
 	}
 	l.next()
 	l.schedulable(3)
 	l.next()
-	l.stands("app=web", map[string]int{retired: 8})
+	l.distributed("app=web", map[string]int{retired: 8})
 	l.budgetAllows("web", 3)
 	l.next()
 	l.contains(l.planned(3), "5 stay", "its disruption budget allows no disruption")
 	dry := read(l.next())
-	l.stands("app=web", map[string]int{retired: 8})
+	l.distributed("app=web", map[string]int{retired: 8})
 	if asks := l.decided(events.DecisionEvict); len(asks) > 0 {
 		l.Errorf("a dry run asked for %d evictions", len(asks))
 	}

@@ -67,7 +67,7 @@ func newLab(t *testing.T, cluster *harness.Cluster, work, name string) *lab {
 		kubeconfig: filepath.Join(work, "kubeconfig"), cluster: cluster, client: cluster.Client,
 		limit: within, left: blocks(read(t, "labs", name, "README.md")),
 	}
-	l.no(os.MkdirAll(work, 0o755))
+	l.must(os.MkdirAll(work, 0o755))
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(cluster.Tails())
@@ -98,8 +98,8 @@ func (l *lab) fleet() {
 	})
 }
 
-// no ends the lab on an error.
-func (l *lab) no(err error) {
+// must ends the lab on an error.
+func (l *lab) must(err error) {
 	l.Helper()
 	if err != nil {
 		l.Fatal(err)
@@ -112,14 +112,14 @@ func (l *lab) namespaceName() string { return "lab-" + filepath.Base(l.folder) }
 // namespace makes a namespace and the kubeconfig that leads to it.
 func (l *lab) namespace(name string) {
 	l.Helper()
-	l.no(harness.CreateNamespace(l.Context(), l.client, harness.Namespace(name)))
+	l.must(harness.CreateNamespace(l.Context(), l.client, harness.Namespace(name)))
 	kit.AtEnd(l.T, func(ctx context.Context) error {
 		return l.client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
 	})
 	config, err := clientcmd.LoadFromFile(l.cluster.Kubeconfig)
-	l.no(err)
+	l.must(err)
 	config.Contexts[config.CurrentContext].Namespace = name
-	l.no(clientcmd.WriteToFile(*config, l.kubeconfig))
+	l.must(clientcmd.WriteToFile(*config, l.kubeconfig))
 }
 
 // up starts the scheduler as a block says, and stops it at the end of the lab.
@@ -151,7 +151,7 @@ func (l *lab) up(b block) {
 		Kubeconfig: l.cluster.Kubeconfig, DataDir: filepath.Join(l.work, "data"), LogDir: l.work,
 		Config: config, Args: args,
 	})
-	l.no(err)
+	l.must(err)
 	l.berth = started
 	kit.AtEnd(l.T, func(ctx context.Context) error {
 		err := started.Stop(ctx)
@@ -167,7 +167,7 @@ func (l *lab) up(b block) {
 	history, err := programs.Record(l.Context(), harness.HistoryConfig{
 		Kubeconfig: l.cluster.Kubeconfig, DataDir: filepath.Join(l.work, "data"), Dir: l.work, Name: "record",
 	})
-	l.no(err)
+	l.must(err)
 	kit.AtEnd(l.T, func(ctx context.Context) error { return l.replay(ctx, history) })
 }
 
@@ -248,7 +248,7 @@ func (l *lab) audit() {
 		return
 	}
 	result, err := programs.Command(l.Context(), "check", "--kubeconfig", l.cluster.Kubeconfig)
-	l.no(err)
+	l.must(err)
 	if result.Code != 0 {
 		l.Errorf("berth check: exit code %d\n%s%s", result.Code, result.Stdout, result.Stderr)
 	}
@@ -257,5 +257,5 @@ func (l *lab) audit() {
 // eventually ends the lab when something stays missing.
 func (l *lab) eventually(limit time.Duration, what string, check func(context.Context) (string, error)) {
 	l.Helper()
-	l.no(harness.Eventually(l.Context(), limit, what, check))
+	l.must(harness.Eventually(l.Context(), limit, what, check))
 }

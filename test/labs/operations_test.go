@@ -26,7 +26,7 @@ func (l *lab) watchBinds() *harness.Binds {
 	l.Helper()
 	l.limit = operationsLimit
 	seen, err := harness.WatchBinds(l.Context(), l.client, l.namespaceName())
-	l.no(err)
+	l.must(err)
 	return seen
 }
 
@@ -38,10 +38,10 @@ func haKill(l *lab) {
 	l.schedulable(60)
 	for i, service := range []string{"scheduler", "binder", "queue"} {
 		l.next() // the burst
-		l.no(seen.Wait(l.Context(), i*burst+some, operationsLimit))
+		l.must(seen.Wait(l.Context(), i*burst+some, operationsLimit))
 		killed := time.Now()
 		l.next() // the kill
-		l.no(seen.Wait(l.Context(), (i+1)*burst, operationsLimit))
+		l.must(seen.Wait(l.Context(), (i+1)*burst, operationsLimit))
 		l.resumed(seen, service+" killed", killed, resumeWithin)
 	}
 	l.next() // berth check
@@ -51,11 +51,11 @@ func haKill(l *lab) {
 func (l *lab) resumed(seen *harness.Binds, what string, since time.Time, limit time.Duration) {
 	l.Helper()
 	now := time.Now()
-	silence, wait := seen.Silence(since, now), seen.LongestWait(since, now)
+	gap, wait := seen.LongestGap(since, now), seen.LongestWait(since, now)
 	l.Logf("%s: %s without a bind, %s the longest wait of a pod", what,
-		silence.Round(time.Millisecond), wait.Round(time.Millisecond))
-	if silence > limit {
-		l.Errorf("%s: no bind for %s, want one within %s", what, silence, limit)
+		gap.Round(time.Millisecond), wait.Round(time.Millisecond))
+	if gap > limit {
+		l.Errorf("%s: no bind for %s, want one within %s", what, gap, limit)
 	}
 }
 
@@ -68,10 +68,10 @@ func scaleShards(l *lab) {
 	l.next() // 3000 pods
 	began := time.Now()
 	for i := range 2 {
-		l.no(seen.Wait(l.Context(), 200+400*i, operationsLimit))
+		l.must(seen.Wait(l.Context(), 200+400*i, operationsLimit))
 		l.next() // another process
 	}
-	l.no(seen.Wait(l.Context(), many, operationsLimit))
+	l.must(seen.Wait(l.Context(), many, operationsLimit))
 	l.resumed(seen, "from one shard to four", began, scaledWithin)
 
 	lost, won := total(l, l.next())
@@ -81,7 +81,7 @@ func scaleShards(l *lab) {
 	}
 	began = time.Now()
 	l.next() // back to two
-	l.no(seen.Wait(l.Context(), many+more, operationsLimit))
+	l.must(seen.Wait(l.Context(), many+more, operationsLimit))
 	l.resumed(seen, "from four shards to two", began, scaledWithin)
 }
 
@@ -95,7 +95,7 @@ func total(l *lab, output string) (conflicts, others int) {
 			l.Fatalf("no metric: %q", line)
 		}
 		value, err := strconv.ParseFloat(fields[len(fields)-1], 64)
-		l.no(err)
+		l.must(err)
 		if strings.Contains(line, "berth_conflicts_total") {
 			conflicts += int(value)
 		} else {
@@ -115,10 +115,10 @@ func upgrade(l *lab) {
 	l.next()
 	l.schedulable(60)
 	l.next()
-	l.no(seen.Wait(l.Context(), some, operationsLimit))
+	l.must(seen.Wait(l.Context(), some, operationsLimit))
 	began := time.Now()
 	l.next() // replace everything
-	l.no(seen.Wait(l.Context(), steady, operationsLimit))
+	l.must(seen.Wait(l.Context(), steady, operationsLimit))
 	l.resumed(seen, "every process replaced", began, scaledWithin)
 	l.next() // berth check
 }

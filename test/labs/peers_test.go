@@ -27,16 +27,16 @@ func (l *lab) peers(config, policy, interval string) {
 		peer, err := l.cluster.StartPeer(l.Context(), harness.PeerConfig{
 			Name: fmt.Sprintf("kube-scheduler-%d", i), Config: config,
 		})
-		l.no(err)
+		l.must(err)
 		kit.AtEnd(l.T, peer.Stop)
 	}
 	if policy == "" {
 		return
 	}
 	every, err := time.ParseDuration(interval)
-	l.no(err)
+	l.must(err)
 	peer, err := l.cluster.StartPeer(l.Context(), harness.PeerConfig{Policy: policy, Interval: every})
-	l.no(err)
+	l.must(err)
 	kit.AtEnd(l.T, peer.Stop)
 }
 
@@ -44,9 +44,9 @@ func (l *lab) peers(config, policy, interval string) {
 func (l *lab) split(config string) []string {
 	l.Helper()
 	content, err := os.ReadFile(config)
-	l.no(err)
+	l.must(err)
 	var document map[string]any
-	l.no(yaml.Unmarshal(content, &document))
+	l.must(yaml.Unmarshal(content, &document))
 	profiles, ok := document["profiles"].([]any)
 	if !ok {
 		l.Fatalf("%s: no profiles", config)
@@ -55,9 +55,9 @@ func (l *lab) split(config string) []string {
 	for i, profile := range profiles {
 		document["profiles"] = []any{profile}
 		content, err := yaml.Marshal(document)
-		l.no(err)
+		l.must(err)
 		file := filepath.Join(l.work, fmt.Sprintf("profile-%d.yaml", i))
-		l.no(os.WriteFile(file, content, 0o600))
+		l.must(os.WriteFile(file, content, 0o600))
 		files = append(files, file)
 	}
 	return files

@@ -117,8 +117,8 @@ func (l *lab) evictedByTaint(before []corev1.Pod) {
 			l.Errorf("%s has an event %s by %s: %s", evicted.Name, event.Reason, by, event.Message)
 		}
 	}
-	goes := func(pod corev1.Pod) bool { return pod.Spec.NodeName == "taints-busy" }
-	want := uids(slices.DeleteFunc(before, goes))
+	tainted := func(pod corev1.Pod) bool { return pod.Spec.NodeName == "taints-busy" }
+	want := uids(slices.DeleteFunc(before, tainted))
 	got := uids(l.bound(labelled("app=plain"), len(want)))
 	if !got.Equal(want) || want.Has(evicted.UID) {
 		l.Errorf("plain: %v are left after %s went, want %v", got, evicted.UID, want)

@@ -182,7 +182,7 @@ func (l *lab) attempts() float64 {
 		return 0
 	}
 	n, err := l.berth.Metric(l.Context(), "scheduler_schedule_attempts_total", `result="unschedulable"`)
-	l.no(err)
+	l.must(err)
 	return n
 }
 
@@ -219,7 +219,7 @@ func (l *lab) output(want string) {
 // restart stops Berth and starts it again as the README's first block did.
 func (l *lab) restart() {
 	l.Helper()
-	l.no(l.berth.Stop(l.Context()))
+	l.must(l.berth.Stop(l.Context()))
 	l.up(l.first)
 }
 
@@ -277,7 +277,7 @@ func (l *lab) running(which metav1.ListOptions, want ...string) {
 func (l *lab) waiting(which metav1.ListOptions, want ...string) {
 	l.Helper()
 	pods, err := l.pods(l.Context(), which)
-	l.no(err)
+	l.must(err)
 	var got []string
 	for i := range pods {
 		if scheduled(&pods[i]).Reason == corev1.PodReasonSchedulingGated {

@@ -33,7 +33,7 @@ func (l *lab) upstream() bool { return *scheduler == kubeScheduler }
 func (l *lab) observe() *observe.Observer {
 	l.Helper()
 	o, err := observe.Start(l.Context(), l.client)
-	l.no(err)
+	l.must(err)
 	return o
 }
 
@@ -41,7 +41,7 @@ func (l *lab) observe() *observe.Observer {
 func (l *lab) evicted(o *observe.Observer) []string {
 	l.Helper()
 	evictions, err := o.Evictions()
-	l.no(err)
+	l.must(err)
 	var names []string
 	for _, e := range evictions {
 		names = append(names, e.Name)
@@ -75,11 +75,11 @@ func (l *lab) clean(o *observe.Observer) {
 	})
 }
 
-// wrong checks that the observer has found something of a kind, as it must of kube-scheduler.
-func (l *lab) wrong(o *observe.Observer, kind observe.Kind) {
+// wantFinding checks that the observer has found something of a kind, as it must of kube-scheduler.
+func (l *lab) wantFinding(o *observe.Observer, kind observe.Kind) {
 	l.Helper()
 	found, err := o.Findings()
-	l.no(err)
+	l.must(err)
 	for _, f := range found {
 		l.Logf("%s: %s", f.Kind, f.Text)
 	}
@@ -93,15 +93,15 @@ func (l *lab) stays(name string) string {
 	l.Helper()
 	l.pause(quiet)
 	pods, err := l.pods(l.Context(), named(name))
-	l.no(err)
+	l.must(err)
 	if len(pods) != 1 || pods[0].Spec.NodeName != "" {
 		l.Fatalf("%s does not wait: %+v", name, pods)
 	}
 	return scheduled(&pods[0]).Message
 }
 
-// says waits until a pod that is not bound has all parts in its message.
-func (l *lab) says(name string, parts ...string) {
+// hasMessage waits until a pod that is not bound has all parts in its message.
+func (l *lab) hasMessage(name string, parts ...string) {
 	l.Helper()
 	l.eventually(within, fmt.Sprintf("%s says %q", name, parts), func(ctx context.Context) (string, error) {
 		pods, err := l.pods(ctx, named(name))
@@ -118,9 +118,9 @@ func (l *lab) says(name string, parts ...string) {
 	})
 }
 
-// told waits for an event about a pod that contains a text. Its condition may have a newer message already: the pod
+// hasEvent waits for an event about a pod that contains a text. Its condition may have a newer message already: the pod
 // is tried again at once.
-func (l *lab) told(name, part string) {
+func (l *lab) hasEvent(name, part string) {
 	l.Helper()
 	l.eventually(within, fmt.Sprintf("an event of %s says %q", name, part), func(ctx context.Context) (string, error) {
 		all, err := l.client.EventsV1().Events(l.namespaceName()).List(ctx, metav1.ListOptions{})
@@ -190,8 +190,9 @@ func affinityVictim(l *lab) {
 		return
 	}
 	l.Logf("report says at once: %s", atOnce)
-	l.says("report", `Required affinity ("app=store" by kubernetes.io/hostname) needs pod lab-affinity-victim/store on `+
-		`node affinity-victim-1, which has priority 10 and would have to go for this one (priority 100): raise its priority`)
+	l.hasMessage("report",
+		`Required affinity ("app=store" by kubernetes.io/hostname) needs pod lab-affinity-victim/store on `+
+			`node affinity-victim-1, which has priority 10 and would have to go for this one (priority 100): raise its priority`)
 	l.stays("report")
 	l.wantEvicted(o, "batch")
 	l.clean(o)
@@ -281,7 +282,7 @@ func gracefulIntruder(l *lab) {
 	l.leaving("slower")
 	l.next()
 	if !l.upstream() {
-		l.told("patient", "boss")
+		l.hasEvent("patient", "boss")
 		l.nominated("boss", "graceful-intruder-2")
 		l.nominated("patient", "")
 		l.leaving("slower")
@@ -331,7 +332,7 @@ func disruptionBudget(l *lab) {
 	l.next()
 	if l.upstream() {
 		l.pause(quiet)
-		l.wrong(o, observe.BudgetExceeded)
+		l.wantFinding(o, observe.BudgetExceeded)
 		return
 	}
 	l.bound(labelled("app=urgent"), 2)
@@ -364,7 +365,7 @@ func priorityInflation(l *lab) {
 		parts = append(parts, "Preemption cannot help: on the 1 node(s) where pods are in the way, all are as important as "+
 			"this one (priority 1000).")
 	}
-	l.says("high-5", parts...)
+	l.hasMessage("high-5", parts...)
 	const refused = `pods "high-6" is forbidden: exceeded quota: high-priority, requested: pods=1, used: pods=5, ` +
 		`limited: pods=5`
 	if said := l.next(); !strings.Contains(said, refused) {

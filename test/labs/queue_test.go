@@ -49,7 +49,7 @@ func gates(l *lab) {
 func (l *lab) gated() {
 	l.Helper()
 	pods, err := l.pods(l.Context(), named("gated"))
-	l.no(err)
+	l.must(err)
 	if len(pods) != 1 {
 		l.Fatalf("%d pods, want one", len(pods))
 	}

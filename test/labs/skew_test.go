@@ -53,7 +53,7 @@ func (s *skew) place(uid, zone string) string {
 }
 
 // The test of the test: one pod too many is found when it comes, and not before.
-func TestSkewIsFoundAtTheMomentItHappens(t *testing.T) {
+func TestSkewIsFoundWhenItHappens(t *testing.T) {
 	s := newSkew("a", "b", "c")
 	for i, step := range []struct {
 		uid, zone string
@@ -97,17 +97,17 @@ func (l *lab) decided(kind events.DecisionKind) []decision {
 	log := l.openLog(ctx)
 	defer log.Close()
 	last, err := log.Last(ctx, eventlog.Decisions)
-	l.no(err)
+	l.must(err)
 	reader, err := log.Read(ctx, eventlog.Decisions, 1)
-	l.no(err)
+	l.must(err)
 	defer reader.Close()
 	var all []decision
 	for read := uint64(0); read < last; {
 		records, err := reader.Next(ctx)
-		l.no(err)
+		l.must(err)
 		for _, record := range records {
 			d, err := events.DecodeDecision(record)
-			l.no(err)
+			l.must(err)
 			if read = record.Sequence; d.Kind == kind {
 				all = append(all, decision{d, record.Time})
 			}
@@ -120,12 +120,12 @@ func (l *lab) decided(kind events.DecisionKind) []decision {
 func (l *lab) openLog(ctx context.Context) *jetstream.Log {
 	l.Helper()
 	raw, err := os.ReadFile(filepath.Join(l.work, "data", "endpoints.json"))
-	l.no(err)
+	l.must(err)
 	var at struct{ NATS, NATSUser, NATSPass string }
-	l.no(json.Unmarshal(raw, &at))
+	l.must(json.Unmarshal(raw, &at))
 	log, err := jetstream.Open(ctx, jetstream.Config{
 		URLs: []string{at.NATS}, User: at.NATSUser, Password: at.NATSPass, Name: "labs", Logger: slog.Default(),
 	})
-	l.no(err)
+	l.must(err)
 	return log
 }

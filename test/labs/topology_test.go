@@ -13,15 +13,15 @@ func podAffinity(l *lab) {
 	l.next()
 	l.bound(labelled("security"), 3)
 	l.next()
-	l.standsIn("first", "zone-b")
+	l.runsInZone("first", "zone-b")
 	l.next()
-	l.standsIn("second", "zone-a")
+	l.runsInZone("second", "zone-a")
 	l.next()
 	l.pending(named("lonely"), 1, "0/6 nodes are available: 6 node(s) didn't match pod affinity rules.")
 }
 
-// standsIn checks the zone of a pod once it is bound.
-func (l *lab) standsIn(pod, zone string) {
+// runsInZone checks the zone of a pod once it is bound.
+func (l *lab) runsInZone(pod, zone string) {
 	l.Helper()
 	l.counted(pod, l.byZone(l.bound(named(pod), 1)), map[string]int{zone: 1})
 }

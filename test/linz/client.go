@@ -217,7 +217,7 @@ func (c *client) place(ctx context.Context, n int) error {
 	first := c.rng.IntN(len(c.site.nodes))
 	for i := range 1 + c.rng.IntN(2) {
 		node := c.site.nodes[(first+i)%len(c.site.nodes)]
-		view, err := c.picture()
+		view, err := c.view()
 		if err != nil {
 			return err
 		}
@@ -327,7 +327,7 @@ func (c *client) operation(txn ledger.Txn) operation {
 		case cmp.Revision == 0:
 			in.compares[i] = 0
 		default:
-			in.compares[i] = contentOf(c.stood(cmp.Key))
+			in.compares[i] = contentOf(c.compared(cmp.Key))
 		}
 	}
 	for _, put := range txn.Puts {
@@ -343,8 +343,8 @@ func (c *client) operation(txn ledger.Txn) operation {
 	return in
 }
 
-// stood is the value at the revision that the client compares with.
-func (c *client) stood(key string) []byte {
+// compared is the value at the revision that the client compares with.
+func (c *client) compared(key string) []byte {
 	if value, ok := c.taken[key]; ok {
 		return value
 	}

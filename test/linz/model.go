@@ -26,8 +26,8 @@ func contentOf(value []byte) content {
 	return content(h.Sum64() | 1)
 }
 
-// picture is the state of a round's keys, by their index.
-type picture [keysPerRound]content
+// ledgerState is the state of a round's keys, by their index.
+type ledgerState [keysPerRound]content
 
 // operation is the input of one step: a transaction, a read of all keys, or the end of a lease.
 type operation struct {
@@ -58,15 +58,15 @@ type answer struct {
 
 // model is the specification against which porcupine checks a history.
 var model = porcupine.Model{
-	Init:  func() any { return picture{} },
+	Init:  func() any { return ledgerState{} },
 	Equal: func(a, b any) bool { return a == b },
 	Step: func(state, input, output any) (bool, any) {
-		return step(state.(picture), input.(operation), output.(answer))
+		return step(state.(ledgerState), input.(operation), output.(answer))
 	},
 	DescribeOperation: func(input, output any) string { return describe(input.(operation), output.(answer)) },
 }
 
-func step(p picture, in operation, out answer) (bool, picture) {
+func step(p ledgerState, in operation, out answer) (bool, ledgerState) {
 	switch in.kind {
 	case opRead:
 		return out.unknown || p.shows(out.seen), p
@@ -91,7 +91,7 @@ func step(p picture, in operation, out answer) (bool, picture) {
 	return true, p
 }
 
-func (p picture) shows(seen map[int]content) bool {
+func (p ledgerState) shows(seen map[int]content) bool {
 	for key, c := range seen {
 		if p[key] != c {
 			return false

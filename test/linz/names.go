@@ -12,8 +12,8 @@ import (
 // next is a number that no client has had, and higher than all.
 func (c *client) next() uint64 { return c.versions.Add(1) }
 
-// picture is the client's view of the ledger.
-func (c *client) picture() (*replica.View, error) {
+// view is the client's view of the ledger.
+func (c *client) view() (*replica.View, error) {
 	var kvs []ledger.KV
 	for _, kv := range c.known {
 		kvs = append(kvs, kv)
@@ -42,7 +42,7 @@ func (c *client) admit(ctx context.Context, v *replica.View, node string, rv uin
 
 // collect is T16 of some document, which is emptied first, as if all its pods were bound.
 func (c *client) collect(ctx context.Context) error {
-	v, err := c.picture()
+	v, err := c.view()
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (c *client) collect(ctx context.Context) error {
 // checkNames: after a read of everything, at most one document of a name takes placements, and it is that of the
 // name's present node.
 func (c *client) checkNames() {
-	v, err := c.picture()
+	v, err := c.view()
 	if err != nil {
 		c.broken = append(c.broken, err.Error())
 		return

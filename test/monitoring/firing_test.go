@@ -142,8 +142,8 @@ func jetStream(used string) string {
 		nats_varz_jetstream_config_max_storage{job="berth-nats",namespace="a",pod="nats-0",server_id="nats-0"} 100x240`
 }
 
-// plays are series, by alert, on which it fires and on which it is silent.
-var plays = map[string]struct{ fires, silent []string }{
+// alertSeries are series, by alert, on which it fires and on which it is silent.
+var alertSeries = map[string]struct{ fires, silent []string }{
 	"BerthCertificateExpires": {
 		fires: []string{expires(20), expires(3)}, silent: []string{expires(22), ""},
 	},
@@ -224,7 +224,7 @@ func TestAlertsFire(t *testing.T) {
 			unplayed[q.where] = true
 		}
 	}
-	for alert, c := range plays {
+	for alert, c := range alertSeries {
 		delete(unplayed, alert)
 		for i, lines := range slices.Concat(c.fires, c.silent) {
 			found, err := evaluate(t.Context(), engine, parseHistory(t, lines), exprs[alert])

@@ -201,7 +201,7 @@ func (a *Account) Findings() []Finding {
 		}
 		c := claims[0]
 		found = append(found, Finding{EvictedForNothing, fmt.Sprintf("%s was evicted from %s for %s, which %s",
-			a.name(victim), c.node, a.name(c.preemptor), a.fate(c.preemptor))})
+			a.name(victim), c.node, a.name(c.preemptor), a.status(c.preemptor))})
 	}
 	return found
 }
@@ -236,7 +236,7 @@ func (a *Account) name(uid string) string {
 	return "a pod that was never seen"
 }
 
-func (a *Account) fate(uid string) string {
+func (a *Account) status(uid string) string {
 	switch p, known := a.pods[uid]; {
 	case !known:
 		return "was never seen"

@@ -148,7 +148,7 @@ func TestWhoIsEvictedForTwo(t *testing.T) {
 	s.want(t, Finding{EvictedTwice, "v was evicted for 2 pods"})
 }
 
-func TestExcusedPodsAreNobodysVictims(t *testing.T) {
+func TestExcusedPodsAreNoVictims(t *testing.T) {
 	s := newScene(t)
 	s.bound("mine", "mine", "n", 10)
 	s.Excuse("ns", "mine")

@@ -33,7 +33,7 @@ var binders = []revert{
 			"case effect.Refused:\n\t\tf.task.Pause(env.Now)",
 		}},
 		fails: []failing{
-			{"services/binder", "TestRefusedFenceIsReported"}, {ofBinder, "TestRefusedFenceIsToldOfUntilItEnds"},
+			{"services/binder", "TestRefusedFenceIsReported"}, {ofBinder, "TestRefusedFenceIsReportedUntilItEnds"},
 		},
 	},
 	{
@@ -62,14 +62,14 @@ var binders = []revert{
 	{
 		bug: 63, taken: "A bind that was refused, and whose pod could not be read, may have been carried out.",
 		edits: []edit{{ofBinds + "/reservation.go", `r.unsure = r.unsure || !in.Refused`, `r.unsure = true`}},
-		fails: []failing{{ofBinder, "TestBindOfAnotherBinderIsToldOfOnce"}},
+		fails: []failing{{ofBinder, "TestBindOfAnotherBinderIsReportedOnce"}},
 	},
 	{
 		bug: 72, taken: "That the API server has dropped extendedResourceClaimStatus goes unnoticed.",
 		edits: []edit{{
 			ofCalls + "/mappings.go", `case obj.Status.ExtendedResourceClaimStatus == nil:`, `case false:`,
 		}},
-		fails: []failing{{ofCalls, "TestPodIsToldOfItsClaim"}},
+		fails: []failing{{ofCalls, "TestStatusNamesTheClaim"}},
 	},
 	{
 		bug: 75, taken: "An eviction begins however long ago the ledger showed its claim.",
@@ -117,7 +117,7 @@ var binders = []revert{
 			`return false && wanted || !v.MayAct(uid) ||`,
 		}},
 		fails: []failing{
-			{ofBinder, "TestEvictionOfAPlanThatIsGivenUpIsMoot"}, {ofBinder, "TestNobodyIsEvictedForAPodThatIsDeleted"},
+			{ofBinder, "TestEvictionOfAPlanThatIsGivenUpIsMoot"}, {ofBinder, "TestNoPodIsEvictedForADeletedPod"},
 		},
 	},
 	{
@@ -151,6 +151,6 @@ var binders = []revert{
 			ofEvictions + "/order.go", `v.evictions[key]; ok && !e.done {`,
 			`v.evictions[key]; ok && !e.done && e.op == 0 {`,
 		}},
-		fails: []failing{{ofBinder, "TestOutcomeThatIsHeardBeforeTheClaimIsMade"}},
+		fails: []failing{{ofBinder, "TestOutcomeThatArrivesBeforeTheClaimIsMade"}},
 	},
 }

@@ -8,7 +8,7 @@ const (
 	ofBinder   = "services/binder/decide"
 )
 
-// ledger are fixes of what transactions demand, and of the picture that members have of the ledger.
+// ledger are fixes of what transactions demand, and of the view that members have of the ledger.
 var ledger = []revert{
 	{
 		bug: 31, taken: "The first document of a node no longer compares whom the node's name stands for.",
@@ -128,7 +128,7 @@ var ledger = []revert{
 	{
 		bug: 82, taken: "Pods that are claimed from another budget count as free.",
 		edits: []edit{{"pkg/ledger/view/budgets.go", `if claimed {`, `if claimed && false {`}},
-		fails: []failing{{"pkg/ledger/view", "TestRoomBesideClaimsFromAnotherBudget"}},
+		fails: []failing{{"pkg/ledger/view", "TestRoomWithClaimsFromAnotherBudget"}},
 	},
 	{
 		bug: 89, taken: "What reservations were decided on does not say how far Kubernetes was.",

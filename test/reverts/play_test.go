@@ -18,8 +18,8 @@ import (
 const (
 	// within bounds one test.
 	within = "5m"
-	// beside is how many subtests run at once: those that wait for what does not come wait together.
-	beside = "32"
+	// parallel is how many subtests run at once: those that wait for what does not come wait together.
+	parallel = "32"
 )
 
 // player runs tests of the repository, with and without fixes.
@@ -119,7 +119,7 @@ func testsOf(pkg string) (names []string) {
 func (p *player) run(t *testing.T, pkg, names string, flags ...string) string {
 	t.Helper()
 	args := append([]string{
-		"test", "-vet=off", "-count=1", "-parallel", beside, "-timeout", within, "-run", "^(" + names + ")$",
+		"test", "-vet=off", "-count=1", "-parallel", parallel, "-timeout", within, "-run", "^(" + names + ")$",
 	}, flags...)
 	cmd := exec.CommandContext(t.Context(), "go", append(args, "./"+pkg)...)
 	cmd.Dir = p.top

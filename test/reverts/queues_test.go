@@ -58,7 +58,7 @@ var others = []revert{
 		fails: []failing{
 			{"pkg/descheduling/plan", "TestOwnersOfAnotherNamespaceDoNotCount"},
 			{"pkg/descheduling/plan", "TestPodOfAnotherNamespaceHasNotComeBack"},
-			{"pkg/descheduling/plan", "TestMovesTellNothingOfAnotherNamespace"},
+			{"pkg/descheduling/plan", "TestMovesRevealNothingOfAnotherNamespace"},
 		},
 	},
 	{

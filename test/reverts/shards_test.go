@@ -14,7 +14,7 @@ var shards = []revert{
 		bug: 1, taken: "A decision is committed on whatever revision its node's document has.",
 		edits: []edit{{ofReserve + "/reserve.go", `return now == p.Basis ||`, `return true || now == p.Basis ||`}},
 		fails: []failing{
-			{ofShards, "TestShardsNeverOvercommit"}, {ofShards, "TestPickedWhileAPromotionPicksAnew"},
+			{ofShards, "TestShardsNeverOvercommit"}, {ofShards, "TestPickedWhileAPromotionPicksAgain"},
 		},
 	},
 	{
@@ -167,6 +167,6 @@ var shards = []revert{
 	{
 		bug: 77, taken: "Decisions stand although a place that they counted as free has come back.",
 		edits: []edit{{ofReserve + "/reserve.go", `if r.Life.PlaceReturnedSince(&a.Pick) {`, `if false {`}},
-		fails: []failing{{ofShards, "TestOustedPlaceThatComesBackCountsAgain"}},
+		fails: []failing{{ofShards, "TestDisplacedPlaceThatComesBackCountsAgain"}},
 	},
 }

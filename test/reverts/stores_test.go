@@ -12,7 +12,7 @@ var stores = []revert{
 		edits: []edit{{
 			"pkg/ledger/etcd/continuity.go", `if h.GetClusterId() != c.mu.id || h.GetRevision() < seen {`, `if false {`,
 		}},
-		fails: []failing{{ofEtcd, "TestStoreThatBeganAnew"}},
+		fails: []failing{{ofEtcd, "TestReplacedStoreIsDetected"}},
 	},
 	{
 		bug: 36, taken: "What the store had at a revision is not compared with what was read of it.",
@@ -20,14 +20,14 @@ var stores = []revert{
 			"pkg/ledger/etcd/continuity.go", `if had != nil && had.ModRevision == witness.ModRevision && bytes.`,
 			`if true || bytes.`,
 		}},
-		fails: []failing{{ofEtcd, "TestStoreThatBeganAnew"}},
+		fails: []failing{{ofEtcd, "TestReplacedStoreIsDetected"}},
 	},
 	{
 		bug: 36, taken: "A ledger that is empty, although there are facts, goes on.",
 		edits: []edit{{
 			"services/queue/decide/generation.go", `case g.Revision == 0 && !s.Claimed && s.FactsPublished:`, `case false:`,
 		}},
-		fails: []failing{{ofQueue, "TestLostLedgerBeginsAnew"}},
+		fails: []failing{{ofQueue, "TestLostLedgerBeginsTheNextGeneration"}},
 	},
 	{
 		bug: 36, taken: "The history of the ledger is not compared with the ledger.",
@@ -35,14 +35,14 @@ var stores = []revert{
 			{"services/queue/decide/generation.go", `case s.Recorded > s.Revision:`, `case false:`},
 			{"services/queue/decide/generation.go", `case s.Contradicted:`, `case false && s.Contradicted:`},
 		},
-		fails: []failing{{ofQueue, "TestRestoredLedgerBeginsAnew"}},
+		fails: []failing{{ofQueue, "TestRestoredLedgerBeginsTheNextGeneration"}},
 	},
 	{
 		bug: 36, taken: "What the history of the ledger says last is not compared with the ledger.",
 		edits: []edit{
 			{"services/queue/decide/generation.go", `case s.Contradicted:`, `case false && s.Contradicted:`},
 		},
-		fails: []failing{{ofQueue, "TestRestoredLedgerThatWentOnBeginsAnew"}},
+		fails: []failing{{ofQueue, "TestRestoredLedgerThatAdvancedBeginsTheNextGeneration"}},
 	},
 	{
 		bug: 37, taken: "A reader of the facts gets past no record that it cannot read.",
@@ -100,7 +100,7 @@ var stores = []revert{
 		bug: 64, taken: "The API server is not compared with the facts that no picture was made of.",
 		edits: []edit{{"services/queue/generation/controller.go", `case ofNow && at < published:`,
 			`case false && ofNow && at < published:`}},
-		fails: []failing{{ofQueue, "TestKubernetesThatWentBackWithoutAPictureOfTheFacts"}},
+		fails: []failing{{ofQueue, "TestKubernetesThatWentBackWithoutASnapshotOfTheFacts"}},
 	},
 	{
 		bug: 93, taken: "The queue goes on at the end of a log of decisions that has lost what was read.",

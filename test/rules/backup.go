@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// minRoom is how many files a package must have for its arrows to be measured: a small one is read whole.
-const minRoom = 10
+// minFiles is how many files a package must have for its arrows to be measured: a small one is read whole.
+const minFiles = 10
 
 // backByPackage returns the share of each package's arrows that runs back up, in percent. An arrow runs from a file to
 // another of the same package of which it uses a name. The files are put in the order that has the fewest arrows back
@@ -18,7 +18,7 @@ func backByPackage(repo *Repo) map[string]quantity {
 	_, byDir := packages(repo)
 	for dir, files := range byDir {
 		files = slices.DeleteFunc(slices.Clone(files), func(f *GoFile) bool { return !shipped(f) })
-		if len(files) >= minRoom {
+		if len(files) >= minFiles {
 			all[dir] = quantity{path: files[0].Path, line: 1, n: int(backShare(files))}
 		}
 	}
@@ -27,7 +27,7 @@ func backByPackage(repo *Repo) map[string]quantity {
 
 // backShare returns the share of a package's arrows that runs back up, in percent.
 func backShare(files []*GoFile) float64 {
-	g := arrows(files)
+	g := dependencies(files)
 	total := 0
 	for _, to := range g {
 		total += len(to)
@@ -35,9 +35,9 @@ func backShare(files []*GoFile) float64 {
 	return share100(back(g, order(g)), total)
 }
 
-// arrows returns for each file the files of which it uses a top-level name, or a method of which only one type of the
-// package has that name.
-func arrows(files []*GoFile) []map[int]bool {
+// dependencies returns for each file the files of which it uses a top-level name, or a method of which only one type of
+// the package has that name.
+func dependencies(files []*GoFile) []map[int]bool {
 	names, methods := definitions(files)
 	g := make([]map[int]bool, len(files))
 	for i, f := range files {
@@ -141,7 +141,7 @@ func order(g []map[int]bool) []int {
 	for moved := true; moved; {
 		moved = false
 		for _, v := range slices.Clone(list) {
-			moved = sift(g, list, v) || moved
+			moved = moveFile(g, list, v) || moved
 		}
 	}
 	return list
@@ -192,8 +192,8 @@ func degrees(g []map[int]bool, among map[int]bool, v int) (out, in int) {
 	return out, in
 }
 
-// sift moves a file to its best place; false if that is where it is.
-func sift(g []map[int]bool, list []int, v int) bool {
+// moveFile moves a file to its best place; false if that is where it is.
+func moveFile(g []map[int]bool, list []int, v int) bool {
 	at := slices.Index(list, v)
 	rest := slices.Delete(slices.Clone(list), at, at+1)
 	best, bestCost, cost := at, 0, 0

@@ -15,13 +15,13 @@ type ban struct {
 	names, except []string
 	// applies reports whether the ban holds in a file.
 	applies func(*GoFile) bool
-	// spared reports whether one use is fine after all. Optional.
-	spared func(*Repo, *GoFile, callSite) bool
+	// exempt reports whether one use is fine after all. Optional.
+	exempt func(*Repo, *GoFile, callSite) bool
 }
 
 var bans = []ban{
 	{
-		rule: "sleep", pkg: "time", names: []string{"Sleep"}, applies: everywhere, spared: inBubble,
+		rule: "sleep", pkg: "time", names: []string{"Sleep"}, applies: everywhere, exempt: inBubble,
 		why: "a sleep is too short on a slow machine and too long on a fast one: wait for the event " +
 			"(channel, watch, wait.Poll*), or use the fake clock of testing/synctest",
 	},
@@ -42,10 +42,10 @@ var bans = []ban{
 		why: "leaving the process skips every deferred clean-up: return an error to main",
 	},
 	{
-		rule: "seed", pkg: "math/rand", names: globalRandom, applies: everywhere, spared: drawsSeed, why: seedWhy,
+		rule: "seed", pkg: "math/rand", names: globalRandom, applies: everywhere, exempt: drawsSeed, why: seedWhy,
 	},
 	{
-		rule: "seed", pkg: "math/rand/v2", names: globalRandom, applies: everywhere, spared: drawsSeed, why: seedWhy,
+		rule: "seed", pkg: "math/rand/v2", names: globalRandom, applies: everywhere, exempt: drawsSeed, why: seedWhy,
 	},
 }
 
@@ -165,7 +165,7 @@ func (b ban) check(repo *Repo) []Finding {
 		}
 		for _, site := range repo.calls(file, b.pkg) {
 			named := len(b.names) == 0 || slices.Contains(b.names, site.name)
-			if named && (b.spared == nil || !b.spared(repo, file, site)) {
+			if named && (b.exempt == nil || !b.exempt(repo, file, site)) {
 				found = append(found, Finding{
 					Path: file.Path, Line: site.line, Detail: fmt.Sprintf("%s.%s", b.pkg, site.name),
 				})

@@ -152,7 +152,7 @@ func checkOutside(repo *Repo) []Finding {
 	var found []Finding
 	for _, file := range repo.Go {
 		for _, imp := range repo.imports(file) {
-			if border := borderOf(imp.path); border != nil && !border.allows(file) {
+			if border := edgeOf(imp.path); border != nil && !border.allows(file) {
 				found = append(found, Finding{
 					Path: file.Path, Line: imp.line,
 					Detail: imp.path + " imported here", Why: border.why,
@@ -163,8 +163,8 @@ func checkOutside(repo *Repo) []Finding {
 	return found
 }
 
-// borderOf returns the first edge that speaks of an import path.
-func borderOf(importPath string) *edge {
+// edgeOf returns the first edge that speaks of an import path.
+func edgeOf(importPath string) *edge {
 	for i, e := range edges {
 		if within(importPath, e.prefix) {
 			if withinAny(importPath, e.except) {

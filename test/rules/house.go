@@ -60,7 +60,7 @@ func House(repo *Repo) []Measure {
 	}
 	slices.Sort(h.lengths)
 	slices.Sort(h.branches)
-	return append(h.functions(), append(h.rooms(), h.comments()...)...)
+	return append(h.functions(), append(h.packages(), h.comments()...)...)
 }
 
 func (h *house) functions() []Measure {
@@ -77,7 +77,7 @@ func (h *house) functions() []Measure {
 	}
 }
 
-func (h *house) rooms() []Measure {
+func (h *house) packages() []Measure {
 	embedded := share100(h.embedded, h.structs)
 	return []Measure{
 		{Name: "embedded unexported structs, per 100 structs", Value: embedded, Standard: 6},
@@ -97,7 +97,7 @@ func (h *house) comments() []Measure {
 	for _, p := range phrases {
 		m = append(m, Measure{
 			Name:  p.name + ", per 1,000 comment lines",
-			Value: 1000 * float64(h.spoken[p.name]) / float64(max(1, h.commented)), Standard: p.standard,
+			Value: 1000 * float64(h.phraseCounts[p.name]) / float64(max(1, h.commented)), Standard: p.standard,
 			AtLeast: p.atLeast, Debt: p.debt,
 		})
 	}
@@ -133,7 +133,7 @@ type house struct {
 	wide, structs, embedded int
 	lines, commented        int
 	exported, documented    int
-	spoken                  map[string]int
+	phraseCounts            map[string]int
 }
 
 func (h *house) read(f *GoFile) {
@@ -166,12 +166,12 @@ func (h *house) read(f *GoFile) {
 
 // listen counts phrases in a comment.
 func (h *house) listen(text string) {
-	if h.spoken == nil {
-		h.spoken = map[string]int{}
+	if h.phraseCounts == nil {
+		h.phraseCounts = map[string]int{}
 	}
 	text = strings.ReplaceAll(text, "\n", " ")
 	for _, p := range phrases {
-		h.spoken[p.name] += len(p.form.FindAllString(text, -1))
+		h.phraseCounts[p.name] += len(p.form.FindAllString(text, -1))
 	}
 }
 

@@ -72,8 +72,8 @@ func (z *Z) F(a, b bool) int {
 	}
 }
 
-// TestArrowsThatRunBackUp plants a package in which each file uses the next one and some use the one before.
-func TestArrowsThatRunBackUp(t *testing.T) {
+// TestDependenciesThatRunBackUp plants a package in which each file uses the next one and some use the one before.
+func TestDependenciesThatRunBackUp(t *testing.T) {
 	const files = 10
 	for _, test := range []struct {
 		name  string

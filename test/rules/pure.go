@@ -22,8 +22,8 @@ var clockNames = []string{
 // zero Logger discards everything.
 var silentLogging = []string{"Logger"}
 
-// pureRoom is a part of the repository whose code only computes.
-type pureRoom struct {
+// pureArea is a part of the repository whose code only computes.
+type pureArea struct {
 	// name is how messages call it.
 	name string
 	// has reports whether a file belongs to it.
@@ -32,14 +32,14 @@ type pureRoom struct {
 	may []string
 }
 
-// decisionRooms match the folders of the services that decide: services/*/decide and the folders below them.
-const decisionRooms = "services/*/decide"
+// decisionDirs match the folders of the services that decide: services/*/decide and the folders below them.
+const decisionDirs = "services/*/decide"
 
-// pureRooms are the decision cores. Test files may do anything.
-var pureRooms = []pureRoom{
+// pureAreas are the decision cores. Test files may do anything.
+var pureAreas = []pureArea{
 	{
 		name: "decide",
-		has:  func(f *GoFile) bool { return withinPattern(f.Dir, decisionRooms) },
+		has:  func(f *GoFile) bool { return withinPattern(f.Dir, decisionDirs) },
 	},
 	{
 		name: "pkg/placement",
@@ -86,34 +86,34 @@ func pureRules() []Rule {
 func checkPure(repo *Repo) []Finding {
 	var found []Finding
 	for _, file := range repo.Go {
-		room := roomOf(file)
-		if room == nil {
+		area := areaOf(file)
+		if area == nil {
 			continue
 		}
 		add := func(line int, detail string) {
 			found = append(found, Finding{Path: file.Path, Line: line, Detail: detail})
 		}
 		for _, imp := range repo.imports(file) {
-			if slices.Contains(pureImports, imp.path) && !slices.Contains(room.may, imp.path) {
-				add(imp.line, fmt.Sprintf("%s is pure and imports %s", room.name, imp.path))
+			if slices.Contains(pureImports, imp.path) && !slices.Contains(area.may, imp.path) {
+				add(imp.line, fmt.Sprintf("%s is pure and imports %s", area.name, imp.path))
 			}
 		}
 		for _, call := range repo.calls(file, "time") {
 			if slices.Contains(clockNames, call.name) {
-				add(call.line, fmt.Sprintf("%s is pure and uses time.%s", room.name, call.name))
+				add(call.line, fmt.Sprintf("%s is pure and uses time.%s", area.name, call.name))
 			}
 		}
 		for _, call := range repo.calls(file, "k8s.io/klog/v2") {
 			if !slices.Contains(silentLogging, call.name) {
-				add(call.line, fmt.Sprintf("%s is pure and uses klog.%s", room.name, call.name))
+				add(call.line, fmt.Sprintf("%s is pure and uses klog.%s", area.name, call.name))
 			}
 		}
 		ast.Inspect(file.AST, func(n ast.Node) bool {
 			switch n.(type) {
 			case *ast.GoStmt:
-				add(repo.line(n.Pos()), room.name+" is pure and starts a goroutine")
+				add(repo.line(n.Pos()), area.name+" is pure and starts a goroutine")
 			case *ast.SelectStmt, *ast.SendStmt, *ast.ChanType:
-				add(repo.line(n.Pos()), room.name+" is pure and uses a channel")
+				add(repo.line(n.Pos()), area.name+" is pure and uses a channel")
 			}
 			return true
 		})
@@ -121,13 +121,13 @@ func checkPure(repo *Repo) []Finding {
 	return found
 }
 
-func roomOf(f *GoFile) *pureRoom {
+func areaOf(f *GoFile) *pureArea {
 	if supportsTests(f) {
 		return nil
 	}
-	for i, room := range pureRooms {
-		if room.has(f) {
-			return &pureRooms[i]
+	for i, area := range pureAreas {
+		if area.has(f) {
+			return &pureAreas[i]
 		}
 	}
 	return nil

@@ -44,7 +44,7 @@ type Report struct {
 // All lists every rule in the order they are explained in CONTRIBUTING.md.
 func All() []Rule {
 	return slices.Concat(
-		edgeRules(), pureRules(), sizeRules(), roomRules(), callRules(), shapeRules(), wordRules(), releaseRules(),
+		edgeRules(), pureRules(), sizeRules(), packageRules(), callRules(), shapeRules(), wordRules(), releaseRules(),
 	)
 }
 

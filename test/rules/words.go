@@ -6,14 +6,14 @@ import (
 	"regexp"
 )
 
-// word is text that has no place in the repository.
-type word struct {
+// bannedText is text that has no place in the repository.
+type bannedText struct {
 	what string
 	form *regexp.Regexp
 }
 
-// words are spelled so that this file does not contain the words that it looks for.
-var words = []word{
+// bannedTexts are spelled so that this file does not contain the words that it looks for.
+var bannedTexts = []bannedText{
 	{"note to self", regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X|HA` + `CK)\b`)},
 	{"bare ticket number", regexp.MustCompile(`(?:^|[\s(\[])#` + `[0-9]+\b`)},
 	{"path of one machine", regexp.MustCompile(`(?:^|[^\w.$}/-])/(?:wo` + `rk|ro` + `ot|ho` + `me/\w+)/`)},
@@ -24,8 +24,8 @@ var words = []word{
 	},
 }
 
-// wordless are files that quote foreign text or list checksums.
-var wordless = map[string]bool{"go.sum": true, "LICENSE": true, "package-lock.json": true, "go.work.sum": true}
+// quotingFiles are files that quote foreign text or list checksums.
+var quotingFiles = map[string]bool{"go.sum": true, "LICENSE": true, "package-lock.json": true, "go.work.sum": true}
 
 func wordRules() []Rule {
 	return []Rule{{
@@ -39,19 +39,19 @@ func wordRules() []Rule {
 func checkWords(repo *Repo) []Finding {
 	var found []Finding
 	for _, file := range repo.Text {
-		if wordless[path.Base(file.Path)] {
+		if quotingFiles[path.Base(file.Path)] {
 			continue
 		}
 		for i, line := range file.Lines {
-			found = append(found, wordsIn(file.Path, i+1, line)...)
+			found = append(found, bannedTextsIn(file.Path, i+1, line)...)
 		}
 	}
 	return found
 }
 
-func wordsIn(name string, number int, line string) []Finding {
+func bannedTextsIn(name string, number int, line string) []Finding {
 	var found []Finding
-	for _, w := range words {
+	for _, w := range bannedTexts {
 		if match := w.form.FindString(line); match != "" {
 			found = append(found, Finding{Path: name, Line: number, Detail: fmt.Sprintf("%s: %q", w.what, match)})
 		}

@@ -214,7 +214,7 @@ func (b *binder) ask(what string, op effect.OpID, carry func() effect.Answered) 
 			b.w.tracef("%s %s: %s", b.member(), what, a.Result)
 			return a, b.w.broken()
 		},
-		told: func(result any, err error) error {
+		onResult: func(result any, err error) error {
 			a, ok := result.(effect.Answered)
 			if err != nil || !ok {
 				a = effect.Answered{Result: effect.Unknown, Problem: errUnknown.Error()}
@@ -235,7 +235,7 @@ func (b *binder) bind(e effect.Bind) {
 			w.tracef("%s bind %s to %s at %d: %d", b.member(), e.Pod.Name, e.NodeName, e.ResourceVersion, outcome)
 			return outcome, w.broken()
 		},
-		told: func(result any, err error) error {
+		onResult: func(result any, err error) error {
 			outcome, ok := result.(bindOutcome)
 			switch {
 			case err != nil || !ok:
@@ -245,7 +245,7 @@ func (b *binder) bind(e effect.Bind) {
 				return b.answer(effect.Answered{Op: e.Op, Result: effect.Done})
 			}
 			w.hit("bind: refused")
-			w.ambush(&b.proc, e.Pod.UID, e.NodeUID)
+			w.stallAfterRefusal(&b.proc, e.Pod.UID, e.NodeUID)
 			b.ask("read after bind", e.Op, func() effect.Answered { return w.lostBind(e, outcome) })
 			return nil
 		},
@@ -354,7 +354,7 @@ func (b *binder) readDoc(e effect.ReadDoc) {
 			d, err := docOf(kvs, e.NodeUID)
 			return effect.DocRead{Doc: d}, err
 		},
-		told: func(result any, err error) error {
+		onResult: func(result any, err error) error {
 			in, ok := result.(effect.DocRead)
 			if err != nil || !ok {
 				in = effect.DocRead{Problem: errUnknown.Error()}

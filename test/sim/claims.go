@@ -69,15 +69,15 @@ func claimOf(p *corev1.Pod) string {
 }
 
 // checkUsers is S14: of the pods that are bound or may yet be, one has a claim that is for one.
-func (o *oracle) checkUsers(stand []stands) {
-	users := map[string]stands{}
-	for _, s := range stand {
+func (o *oracle) checkUsers(all []podPlacement) {
+	users := map[string]podPlacement{}
+	for _, s := range all {
 		name := claimOf(s.pod)
 		if name == "" {
 			continue
 		}
 		other, taken := users[name]
-		if taken && !o.w.cluster.reunited(s) && !o.w.cluster.reunited(other) {
+		if taken && !o.w.cluster.boundBeforeReregistration(s) && !o.w.cluster.boundBeforeReregistration(other) {
 			o.w.note("S14", "claim %s is for one pod, and %s on %s and %s on %s have it",
 				name, other.pod.Name, other.node.Name, s.pod.Name, s.node.Name)
 		}
@@ -86,9 +86,9 @@ func (o *oracle) checkUsers(stand []stands) {
 }
 
 // claimTaken reports whether one of the bound pods uses the claim that pod p wants.
-func claimTaken(p *corev1.Pod, stand []stands) bool {
+func claimTaken(p *corev1.Pod, all []podPlacement) bool {
 	name := claimOf(p)
-	for _, s := range stand {
+	for _, s := range all {
 		if name != "" && claimOf(s.pod) == name {
 			return true
 		}

@@ -23,8 +23,8 @@ type cluster struct {
 	nodes  int
 	// rules: some pods have rules about pods on other nodes.
 	rules bool
-	// fickle: nodes are cordoned and pods changed all the time, so that much is fenced.
-	fickle bool
+	// churning: nodes are cordoned and pods changed all the time, so that much is fenced.
+	churning bool
 	// ranked: pods differ in priority. strict: only Berth evicts pods that budgets cover.
 	ranked, strict bool
 	// crowded: there are many pods from the start, and evictions are asked for all the time.
@@ -48,8 +48,8 @@ type amounts struct {
 	replicas int
 	// large counts the pods that are as large as documents and transactions.
 	large int
-	// swollen counts the objects that are larger than a message of the log.
-	swollen int
+	// oversized counts the objects that are larger than a message of the log.
+	oversized int
 }
 
 // restarting is the progress of the administrators who restart the shards.
@@ -71,8 +71,8 @@ const (
 
 func (c *cluster) populate(w *world) {
 	w.api.put(events.KindNamespace, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, UID: "ns-d"}})
-	c.lives, c.registered = map[string]int{}, map[types.UID]uint64{}
-	c.wish(w)
+	c.reregistrations, c.registered = map[string]int{}, map[types.UID]uint64{}
+	c.drawWorkload(w)
 	if c.family == equipped {
 		w.api.put(events.KindDeviceClass, &resourcev1.DeviceClass{
 			ObjectMeta: metav1.ObjectMeta{Name: deviceClass, UID: "class-" + deviceClass},
@@ -92,7 +92,7 @@ func (c *cluster) populate(w *world) {
 	}
 	c.replace(w, 100)
 	if c.family == massive {
-		c.mass(w)
+		c.fillOneNode(w)
 	}
 }
 
@@ -216,7 +216,7 @@ func (c *cluster) act(w *world) error {
 	}
 	c.reopen(w)
 	pods := w.api.pods()
-	if len(pods) == 0 || len(pods) < maxPods && !c.sparse() && w.chance(40) {
+	if len(pods) == 0 || len(pods) < maxPods && !c.fewArrivals() && w.chance(40) {
 		c.addPod(w)
 		return nil
 	}
@@ -242,7 +242,7 @@ func (c *cluster) act(w *world) error {
 		c.addLarge(w)
 		return nil
 	case c.family == sized && w.chance(8):
-		c.swell(w, uid)
+		c.enlarge(w, uid)
 		return nil
 	case c.family == registered && w.chance(45):
 		c.turnOver(w)
@@ -257,15 +257,15 @@ func (c *cluster) act(w *world) error {
 		}
 		return nil
 	}
-	c.anything(w, p)
+	c.anyEvent(w, p)
 	return nil
 }
 
-// anything draws an event that happens in every family, to a pod or elsewhere.
-func (c *cluster) anything(w *world, p *corev1.Pod) {
+// anyEvent draws an event that happens in every family, to a pod or elsewhere.
+func (c *cluster) anyEvent(w *world, p *corev1.Pod) {
 	uid := string(p.UID)
 	kind := w.rng.IntN(13)
-	if c.fickle && w.chance(50) {
+	if c.churning && w.chance(50) {
 		kind = []int{3, 6, 7, 7}[w.rng.IntN(4)]
 	}
 	switch kind {

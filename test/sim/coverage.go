@@ -13,9 +13,9 @@ var crashPoints = []string{
 	"T1", "T5", "T6", "T7", "T11", "T12", "T13", "T15", "T16", "bind", "fence", "condition", "claim", "settle",
 }
 
-// Wanted lists what a run can meet. In the long mode each must be met in at least one of a
+// CoverageGoals lists what a run can meet. In the long mode each must be met in at least one of a
 // hundred seeds.
-func Wanted() []string {
+func CoverageGoals() []string {
 	out := []string{
 		"hint lost", "hint repeated", "hint overtaken",
 		"facts delivered again", "decisions delivered again",
@@ -73,14 +73,14 @@ func Wanted() []string {
 // hit counts an event. Of crashes only the points that matter count: reads, and calls that a later life repeats
 // unchanged.
 func (w *world) hit(what string) {
-	if wantedSet[what] {
+	if coverageGoals[what] {
 		w.report.Hits[what]++
 	}
 }
 
-var wantedSet = func() map[string]bool {
+var coverageGoals = func() map[string]bool {
 	set := map[string]bool{}
-	for _, what := range Wanted() {
+	for _, what := range CoverageGoals() {
 		set[what] = true
 	}
 	return set

@@ -227,7 +227,7 @@ func (d *descheduler) ask(c *cycle, revision int64) {
 
 // change carries out a change of the ledger and passes told the revision at which it was committed, 0 if it has lost
 // a race. A transaction with an unknown outcome is sent again unchanged.
-func (d *descheduler) change(c *cycle, what string, change txns.Change, told func(revision int64) error) error {
+func (d *descheduler) change(c *cycle, what string, change txns.Change, applied func(revision int64) error) error {
 	txn, err := change.Txn()
 	if err != nil {
 		return d.w.breaks("%s: %s: %v", d.member(), what, err)
@@ -251,7 +251,7 @@ func (d *descheduler) change(c *cycle, what string, change txns.Change, told fun
 			if err != nil {
 				return d.w.breaks("%s: %s: %v", d.member(), what, err)
 			}
-			return told(revision)
+			return applied(revision)
 		})
 	}
 	send()

@@ -42,7 +42,7 @@ func (w *world) revoke(id int64) {
 }
 
 // transact sends a transaction. The coverage has its name and its outcome.
-func (w *world) transact(p *proc, what string, t ledger.Txn, told func(ledger.TxnResult, error) error) {
+func (w *world) transact(p *proc, what string, t ledger.Txn, onResult func(ledger.TxnResult, error) error) {
 	meant := committed{what: what, who: p, member: p.member(), txn: t}
 	if s := w.shardOf(p); s != nil {
 		meant.knew = s.known(what, t)
@@ -50,12 +50,12 @@ func (w *world) transact(p *proc, what string, t ledger.Txn, told func(ledger.Tx
 	c := &call{
 		who: p, to: toEtcd, what: what,
 		carry: func() (any, error) { return w.commit(meant) },
-		told: func(result any, err error) error {
+		onResult: func(result any, err error) error {
 			r, _ := result.(ledger.TxnResult)
 			if r.Succeeded {
 				p.answered = max(p.answered, r.Revision)
 			}
-			return told(r, err)
+			return onResult(r, err)
 		},
 	}
 	w.delay(c, t)
@@ -83,7 +83,7 @@ func (w *world) commit(meant committed) (ledger.TxnResult, error) {
 	w.tracef("%s %s: succeeded %t at %d", meant.member, what, r.Succeeded, r.Revision)
 	if r.Succeeded {
 		w.observe(&meant)
-		w.springs(what, p, t)
+		w.runAdverseEvents(what, p, t)
 	}
 	return r, w.broken()
 }

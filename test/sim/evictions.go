@@ -183,7 +183,7 @@ func (o *oracle) evicted(p *corev1.Pod) {
 	}
 	if ok && owner.Role == ledger.RoleReservation {
 		w.hit("victim of a preemption evicted")
-		w.overbid(owner.Priority)
+		w.outrankPreemptor(owner.Priority)
 		o.gone = append(o.gone, evicted{victim: uid, forPod: owner.PodUID, node: d.NodeName, plan: claim.Plan})
 		for _, before := range o.gone[:len(o.gone)-1] {
 			// In these runs each pod takes the capacity of one other pod. Plans on a cordoned node are abandoned,
@@ -195,8 +195,8 @@ func (o *oracle) evicted(p *corev1.Pod) {
 	}
 }
 
-// handedOn follows plans that go to a more important pod (T4).
-func (o *oracle) handedOn() {
+// followDisplaced follows plans that go to a more important pod (T4).
+func (o *oracle) followDisplaced() {
 	for i, g := range o.gone {
 		if _, owner, ok := o.truth.Plans().Owner(g.plan); ok && owner.PodUID != g.forPod {
 			o.gone[i].forPod = owner.PodUID
@@ -252,9 +252,9 @@ func (o *oracle) checkClaims() {
 	}
 }
 
-// wasted is I9, checked at the end of a run: a pod for which another pod was evicted has the place, or is deleted, or
-// gave the place to a more important pod.
-func (o *oracle) wasted() {
+// checkWastedEvictions is I9, checked at the end of a run: a pod for which another pod was evicted has the place, or is
+// deleted, or gave the place to a more important pod.
+func (o *oracle) checkWastedEvictions() {
 	for _, g := range o.gone {
 		p, exists := o.w.api.pod(g.forPod)
 		if !exists || p.Spec.NodeName == g.node || !o.w.cluster.strict {

@@ -47,8 +47,8 @@ const (
 	// returned: partitions go to another shard and come back, while something that was decided before
 	// waits, or is under way.
 	returned family = "returned"
-	// anew: the ledger's store is wiped, or restored from a backup.
-	anew family = "anew"
+	// storeReplaced: the ledger's store is wiped, or restored from a backup.
+	storeReplaced family = "anew"
 	// sized: some pods are as large as documents and transactions can be, or larger.
 	sized family = "sized"
 )
@@ -60,7 +60,7 @@ var families = []struct {
 }{
 	{contested, 16}, {succession, 16}, {refreshed, 7}, {massive, 6}, {restarted, 4}, {moved, 16}, {claimed, 5},
 	{equipped, 6}, {registered, 4}, {returned, 4},
-	{anew, 8}, {sized, sizedShare},
+	{storeReplaced, 8}, {sized, sizedShare},
 }
 
 // drawFamily returns the family of a run: the requested one, or else one drawn at random.
@@ -80,43 +80,43 @@ func (w *world) drawFamily() family {
 	return ordinary
 }
 
-// wish draws the wishes of the users of a run, within the limits of its family.
-func (c *cluster) wish(w *world) {
-	c.rules, c.fickle, c.ranked = w.chance(70), w.chance(40), w.chance(60)
+// drawWorkload draws the wishes of the users of a run, within the limits of its family.
+func (c *cluster) drawWorkload(w *world) {
+	c.rules, c.churning, c.ranked = w.chance(70), w.chance(40), w.chance(60)
 	c.nodesFirst, c.podsFirst = 2+w.rng.IntN(4), 4+w.rng.IntN(4)
 	switch {
 	case w.budgets:
-		c.rules, c.fickle, c.ranked, c.strict, c.podsFirst = false, false, true, true, maxPods
+		c.rules, c.churning, c.ranked, c.strict, c.podsFirst = false, false, true, true, maxPods
 		return
 	case c.full():
-		c.rules, c.fickle, c.ranked, c.lingering = false, false, true, true
+		c.rules, c.churning, c.ranked, c.lingering = false, false, true, true
 		c.nodesFirst, c.podsFirst = 3, maxPods
 	case c.family == refreshed:
-		c.rules, c.fickle, c.ranked = false, false, false
+		c.rules, c.churning, c.ranked = false, false, false
 		c.nodesFirst, c.podsFirst = 1+w.rng.IntN(2), 2
 	case c.family == restarted:
-		c.rules, c.fickle, c.ranked = false, false, false
+		c.rules, c.churning, c.ranked = false, false, false
 		c.nodesFirst, c.podsFirst = 4, 2
 	case c.family == moved:
-		c.rules, c.fickle, c.ranked = false, false, w.chance(50)
+		c.rules, c.churning, c.ranked = false, false, w.chance(50)
 		c.nodesFirst, c.podsFirst, c.replicas = 4, 0, 4+w.rng.IntN(2)
 	case c.family == claimed, c.family == equipped:
 		c.rules = false
 		c.nodesFirst, c.podsFirst = 3+w.rng.IntN(3), maxPods
 	case c.family == registered:
-		c.rules, c.fickle = false, false
+		c.rules, c.churning = false, false
 		c.nodesFirst, c.podsFirst = 2+w.rng.IntN(2), 6
-	case c.family == anew:
-		c.rules, c.fickle = false, w.chance(30)
+	case c.family == storeReplaced:
+		c.rules, c.churning = false, w.chance(30)
 		w.goesBack = w.chance(48)
 	case c.family == sized:
-		c.rules, c.fickle, c.ranked = false, false, false
+		c.rules, c.churning, c.ranked = false, false, false
 		c.nodesFirst, c.podsFirst = 3, 4
 	case c.family == returned:
-		c.rules, c.fickle = false, false
+		c.rules, c.churning = false, false
 		c.nodesFirst, c.podsFirst = 4+w.rng.IntN(2), maxPods
 	case c.family == massive:
-		c.rules, c.fickle, c.ranked = false, false, true
+		c.rules, c.churning, c.ranked = false, false, true
 		c.nodesFirst, c.podsFirst = 1, 2
 	}
 	c.crowded = c.ranked && (c.full() || c.family == ordinary && w.chance(60))
@@ -170,8 +170,8 @@ func (c *cluster) scale(w *world, p *corev1.Pod) {
 // moves: there is a descheduler.
 func (c *cluster) moves() bool { return c.family == moved || c.strict }
 
-// sparse: pods come only as the family has it.
-func (c *cluster) sparse() bool { return c.family == moved || c.family == restarted }
+// fewArrivals: pods come only as the family has it.
+func (c *cluster) fewArrivals() bool { return c.family == moved || c.family == restarted }
 
 // own makes a pod one of a controller's.
 func own(p *corev1.Pod, controller int) {
@@ -200,8 +200,8 @@ func (c *cluster) replace(w *world, percent int) {
 // crowd is more pods than a transaction can claim, with a budget each.
 const crowd = ledger.MaxTxnOps
 
-// mass fills a node with pods that run, and has one pod want all of it.
-func (c *cluster) mass(w *world) {
+// fillOneNode fills a node with pods that run, and has one pod want all of it.
+func (c *cluster) fillOneNode(w *world) {
 	n := c.newNode(crowd)
 	w.api.put(events.KindNode, n)
 	none := intstr.FromInt32(0)
@@ -246,35 +246,35 @@ func newBudget(app string, stay intstr.IntOrString) *policyv1.PodDisruptionBudge
 	}
 }
 
-// ambush is a harmful event right after a transaction, with its probability.
-type ambush struct {
+// adverseEvent is a harmful event right after a transaction, with its probability.
+type adverseEvent struct {
 	percent int
-	spring  func(w *world, p *proc, t ledger.Txn)
+	run     func(w *world, p *proc, t ledger.Txn)
 }
 
-// ambushes are those of each family, by transaction.
-var ambushes = map[family]map[string][]ambush{
+// adverseEvents are those of each family, by transaction.
+var adverseEvents = map[family]map[string][]adverseEvent{
 	contested: {
-		"T2":          {{12, forsaken}, {10, closedBudgets}},
-		"evict-mark":  {{10, forsaken}, {15, orphaned}, {10, closedBudgets}, {8, senderDies}},
-		"evict-claim": {{45, closedBudgets}, {15, senderDies}},
+		"T2":          {{12, preemptorDeleted}, {10, closedBudgets}},
+		"evict-mark":  {{10, preemptorDeleted}, {15, orphaned}, {10, closedBudgets}, {8, evictorCrashes}},
+		"evict-claim": {{45, closedBudgets}, {15, evictorCrashes}},
 	},
-	succession: {"T3": {{65, restless}}},
-	moved:      {"T12": {{45, rush}, {60, senderDies}}},
-	massive:    {"T2": {{20, forsaken}}, "evict-mark": {{30, forsaken}, {20, senderDies}}},
-	ordinary:   {"T11": {{40, unheard}}},
+	succession: {"T3": {{65, changing}}},
+	moved:      {"T12": {{45, outnumbered}, {60, evictorCrashes}}},
+	massive:    {"T2": {{20, preemptorDeleted}}, "evict-mark": {{30, preemptorDeleted}, {20, evictorCrashes}}},
+	ordinary:   {"T11": {{40, observedLate}}},
 	registered: {"T1": {{35, returns}}, "T15": {{25, returns}}},
 	returned:   {"T1": {{30, roundTrips}}},
 }
 
-// springs runs the event that follows right after a transaction has been carried out.
-func (w *world) springs(what string, p *proc, t ledger.Txn) {
+// runAdverseEvents runs the event that follows right after a transaction has been carried out.
+func (w *world) runAdverseEvents(what string, p *proc, t ledger.Txn) {
 	if !w.faults.on || w.cluster.strict {
 		return
 	}
-	for _, a := range ambushes[w.cluster.family][what] {
+	for _, a := range adverseEvents[w.cluster.family][what] {
 		if w.chance(a.percent) {
-			a.spring(w, p, t)
+			a.run(w, p, t)
 			return
 		}
 	}
@@ -297,9 +297,9 @@ func (w *world) placed(t ledger.Txn, held bool) []string {
 	return out
 }
 
-// forsaken: the pod for which others are to be evicted is deleted, and the process that evicts them observes that
-// late.
-func forsaken(w *world, p *proc, t ledger.Txn) {
+// preemptorDeleted: the pod for which others are to be evicted is deleted, and the process that evicts them observes
+// that late.
+func preemptorDeleted(w *world, p *proc, t ledger.Txn) {
 	for _, uid := range w.placed(t, true) {
 		w.tracef("pod %s, for which others are to go, is deleted", uid)
 		w.api.delete(uid)
@@ -324,8 +324,8 @@ func orphaned(w *world, p *proc, _ ledger.Txn) {
 	p.stall(1500+w.rng.IntN(3000), 1000+w.rng.IntN(2000))
 }
 
-// unheard: the others do not observe it for a while, and continue.
-func unheard(w *world, p *proc, _ ledger.Txn) {
+// observedLate: the others do not observe it for a while, and continue.
+func observedLate(w *world, p *proc, _ ledger.Txn) {
 	for _, s := range w.shards {
 		if &s.proc != p {
 			s.stall(0, 500+w.rng.IntN(3000))
@@ -374,16 +374,16 @@ func (c *cluster) reopen(w *world) {
 	}
 }
 
-// restless: the pods in these documents change whenever they are about to be bound.
-func restless(w *world, _ *proc, t ledger.Txn) {
+// changing: the pods in these documents change whenever they are about to be bound.
+func changing(w *world, _ *proc, t ledger.Txn) {
 	for _, uid := range w.placed(t, false) {
-		w.faults.restless[uid] = w.now + time.Duration(1000+w.rng.IntN(4000))*time.Millisecond
+		w.faults.changing[uid] = w.now + time.Duration(1000+w.rng.IntN(4000))*time.Millisecond
 	}
 }
 
-// rush: more important pods come than there is capacity for, given the place that has just been kept.
-func rush(w *world, _ *proc, _ ledger.Txn) {
-	room := w.api.free(w.oracle.standing())
+// outnumbered: more important pods come than there is capacity for, given the place that has just been kept.
+func outnumbered(w *world, _ *proc, _ ledger.Txn) {
+	room := w.api.free(w.oracle.placements())
 	for range min(room+1, maxPods) {
 		p := w.cluster.newPod(1)
 		p.Spec.Priority = &highest
@@ -392,22 +392,22 @@ func rush(w *world, _ *proc, _ ledger.Txn) {
 }
 
 // free is the remaining capacity of all nodes together, after the pods in stand.
-func (a *apiServer) free(stand []stands) int64 {
+func (a *apiServer) free(all []podPlacement) int64 {
 	left := int64(0)
 	for _, n := range a.nodes() {
 		left += room(n)
 	}
-	for _, s := range stand {
+	for _, s := range all {
 		left -= size(s.pod)
 	}
 	return max(left, 0)
 }
 
-// senderDies: the process that was to send the evictions dies first.
-func senderDies(_ *world, p *proc, _ ledger.Txn) { p.crash() }
+// evictorCrashes: the process that was to send the evictions dies first.
+func evictorCrashes(_ *world, p *proc, _ ledger.Txn) { p.crash() }
 
-// overbid: while a victim terminates, a pod more important than its preemptor comes.
-func (w *world) overbid(priority int32) {
+// outrankPreemptor: while a victim terminates, a pod more important than its preemptor comes.
+func (w *world) outrankPreemptor(priority int32) {
 	if w.cluster.family != succession || !w.faults.on || !w.chance(50) || priority >= highest {
 		return
 	}

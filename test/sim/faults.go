@@ -12,30 +12,30 @@ import (
 // faults is the present state of fault injection.
 type faults struct {
 	on bool
-	// wrongs is the number of faults per thousand steps. Some runs are calm, so that much is under way when a fault
+	// perThousand is the number of faults per thousand steps. Some runs are calm, so that much is under way when a fault
 	// occurs.
-	wrongs int
+	perThousand int
 	// slow is how likely a call stays under way when it could be carried out.
 	slow int
 	// leaderless is until when etcd has no leader.
 	leaderless time.Duration
 	// apiAway is the time until which the API server answers no call.
 	apiAway time.Duration
-	// restless are pods that change whenever they are about to be bound, and until when they do.
-	restless map[string]time.Duration
+	// changing are pods that change whenever they are about to be bound, and until when they do.
+	changing map[string]time.Duration
 }
 
 // begin draws the fault rates of a run.
 func (f *faults) begin(w *world) {
 	draw := func(of ...int) int { return of[w.rng.IntN(len(of))] }
-	f.on, f.restless = true, map[string]time.Duration{}
-	f.wrongs = draw(4, 10, 30)
+	f.on, f.changing = true, map[string]time.Duration{}
+	f.perThousand = draw(4, 10, 30)
 	f.slow = draw(0, 0, 70)
 	if w.cluster.family != ordinary {
 		// Other faults are rare, so that the situation of the family arises.
-		f.wrongs, f.slow = draw(4, 10), draw(0, 0, 30)
-		if w.cluster.sparse() {
-			f.wrongs = draw(1, 2, 4)
+		f.perThousand, f.slow = draw(4, 10), draw(0, 0, 30)
+		if w.cluster.fewArrivals() {
+			f.perThousand = draw(1, 2, 4)
 			return
 		}
 		late := 30
@@ -66,9 +66,9 @@ func (w *world) fault(percent int, what string) bool {
 
 // stepAny is one random step of the whole system.
 func (w *world) stepAny() error {
-	w.advance(time.Duration(w.rng.IntN(12_000)) * time.Microsecond * w.hurry())
-	if w.rng.IntN(1000) < w.faults.wrongs {
-		return w.do(w.goWrong)
+	w.advance(time.Duration(w.rng.IntN(12_000)) * time.Microsecond * w.timeFactor())
+	if w.rng.IntN(1000) < w.faults.perThousand {
+		return w.do(w.injectFault)
 	}
 	switch n := w.rng.IntN(100); {
 	case n < 64:
@@ -82,7 +82,7 @@ func (w *world) stepAny() error {
 	}
 	w.landAppends(20)
 	w.backUp()
-	if w.cluster.family == anew && w.chance(20) {
+	if w.cluster.family == storeReplaced && w.chance(20) {
 		w.restartAPI()
 	}
 	if w.chance(20) {
@@ -118,15 +118,15 @@ func (w *world) stepProcess() error {
 	return steps[w.rng.IntN(len(steps))]()
 }
 
-// goWrong draws one fault.
-func (w *world) goWrong() error {
-	wrongs := []func() error{
+// injectFault draws one fault.
+func (w *world) injectFault() error {
+	kinds := []func() error{
 		func() error { w.anyProcess().base().crash(); return nil },
 		w.pause, w.cutOff, w.drain, w.etcdLeaderChange,
 		w.compact, w.compactAPI, w.loseTail, w.trim, w.jump, w.jump,
 		w.stall, w.stall, w.giveAndTake, w.giveAndTake, w.rewrite, w.poison, w.loseStore,
 	}
-	return wrongs[w.rng.IntN(len(wrongs))]()
+	return kinds[w.rng.IntN(len(kinds))]()
 }
 
 // crash kills a process at once.
@@ -179,10 +179,10 @@ func (p *proc) stall(slow, blind int) {
 	p.w.tracef("%s gets nothing through until %s, and hears nothing until %s", p.member(), p.slow, p.blind)
 }
 
-// ambush is the worst sequence after a refused bind: the binder stalls right there, before it has read the pod again;
-// another binder takes over its partition, and cannot bind the pod either, because the pod changes all the time or
-// its node is no longer eligible. A complete fence happens before the first binder continues.
-func (w *world) ambush(p *proc, podUID, nodeUID string) {
+// stallAfterRefusal is the worst sequence after a refused bind: the binder stalls right there, before it has read the
+// pod again; another binder takes over its partition, and cannot bind the pod either, because the pod changes all the
+// time or its node is no longer eligible. A complete fence happens before the first binder continues.
+func (w *world) stallAfterRefusal(p *proc, podUID, nodeUID string) {
 	percent := 20
 	if w.cluster.full() || w.cluster.family == moved {
 		percent = 2 // other things are to happen here
@@ -199,7 +199,7 @@ func (w *world) ambush(p *proc, podUID, nodeUID string) {
 	p.stall(1500+w.rng.IntN(4000), 1000+w.rng.IntN(2000))
 	w.replace(p, podUID)
 	if w.chance(60) {
-		w.faults.restless[podUID] = p.slow
+		w.faults.changing[podUID] = p.slow
 		return
 	}
 	if n, ok := w.api.node(nodeUID); ok && !w.cluster.strict {
@@ -300,8 +300,8 @@ func (w *world) jump() error {
 	return nil
 }
 
-// heal ends all faults.
-func (w *world) heal() {
+// endFaults ends all faults.
+func (w *world) endFaults() {
 	w.faults = faults{}
 	w.cluster.reopen(w)
 	w.cluster.settled = true
@@ -311,7 +311,7 @@ func (w *world) heal() {
 	for _, p := range w.processes() {
 		b := p.base()
 		b.lag(0, 0)
-		b.troubles = troubles{}
+		b.interruptions = interruptions{}
 		if !b.up {
 			p.start()
 		}

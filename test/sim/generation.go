@@ -40,7 +40,7 @@ const (
 
 // backUp makes a backup of the store, and of Kubernetes, as administrators do now and then.
 func (w *world) backUp() {
-	if w.cluster.family != anew {
+	if w.cluster.family != storeReplaced {
 		return
 	}
 	if w.chance(10) {
@@ -53,10 +53,10 @@ func (w *world) backUp() {
 
 // loseStore replaces the ledger's store by an empty one, or by its content of some time ago.
 func (w *world) loseStore() error {
-	if w.cluster.family != anew || w.doubtful || w.losses > 1 || w.goesBack && w.restores == 0 {
+	if w.cluster.family != storeReplaced || w.doubtful || w.losses > 1 || w.goesBack && w.restores == 0 {
 		return nil
 	}
-	if w.goesBack && (w.tells() || w.chance(40)) {
+	if w.goesBack && (w.restoreUnobserved() || w.chance(40)) {
 		return nil // that run is about something else
 	}
 	underWay := func(c *call) bool { return c.to == toEtcd && !c.done }
@@ -87,9 +87,9 @@ func (w *world) loseStore() error {
 	return o.truth.Reset(kvs, revision)
 }
 
-// notices: a process learns that the store is not the one that it has worked with. It closes the generation and
-// restarts.
-func (p *proc) notices() {
+// noticeReplacedStore: a process learns that the store is not the one that it has worked with. It closes the generation
+// and restarts.
+func (p *proc) noticeReplacedStore() {
 	w := p.w
 	w.hit("store found to have begun anew")
 	w.tracef("%s finds that the store began anew", p.member())
@@ -149,9 +149,9 @@ func (q *queueReplica) claim() error {
 	return err
 }
 
-// sound reports whether the ledger is what members have relied upon, and advances its next generation if not. unused
-// is an epoch of facts later than any used so far; factsAfter is the generation's epoch of facts.
-func (q *queueReplica) sound(unused uint64) (factsAfter uint64, sound bool, err error) {
+// checkGeneration reports whether the ledger is what members have relied upon, and advances its next generation if not.
+// unused is an epoch of facts later than any used so far; factsAfter is the generation's epoch of facts.
+func (q *queueReplica) checkGeneration(unused uint64) (factsAfter uint64, sound bool, err error) {
 	w := q.w
 	switch {
 	case w.down(&q.proc, toEtcd), w.down(&q.proc, toAPI):
@@ -206,14 +206,15 @@ func (q *queueReplica) compared(g identity.Generation) (wentBack string, known b
 	versions, been := q.w.versions(), q.facts.Seen()
 	for _, kind := range versionedKinds {
 		at, served := versions[kind]
-		told, counted := been.Versions[events.Kind(kind)], view.Reached(kind)
+		published, counted := been.Versions[events.Kind(kind)], view.Reached(kind)
 		if q.w.mutant.usableFacts {
-			told, _ = q.facts.Snapshot().Position().Progress(events.Kind(kind))
+			published, _ = q.facts.Snapshot().Position().Progress(events.Kind(kind))
 		}
 		switch {
 		case !served:
-		case been.Epoch > g.FactsAfter && at < told:
-			wentBack = fmt.Sprintf("the API server has %ss at resourceVersion %d, and the log of facts at %d", kind, at, told)
+		case been.Epoch > g.FactsAfter && at < published:
+			wentBack = fmt.Sprintf("the API server has %ss at resourceVersion %d, and the log of facts at %d",
+				kind, at, published)
 		case at < counted:
 			wentBack = fmt.Sprintf("the API server has %ss at resourceVersion %d, and the ledger rests on %d",
 				kind, at, counted)

@@ -27,8 +27,8 @@ func laterField(value uint64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(nil, laterNumber, protowire.VarintType), value)
 }
 
-// keepsLater are the values that members write again and again.
-func keepsLater(key string) bool {
+// isRewritten are the values that members write again and again.
+func isRewritten(key string) bool {
 	return isDoc(key) || strings.HasPrefix(key, ledger.PrefixBudget) || isExclusive(key) || key == ledger.KeyFloor
 }
 
@@ -91,7 +91,7 @@ func addLater(kv ledger.KV, field []byte) ([]byte, error) {
 // a later version writes them again.
 func (o *oracle) checkLater(events []ledger.Event) {
 	for _, ev := range events {
-		if !keepsLater(ev.Key) {
+		if !isRewritten(ev.Key) {
 			continue
 		}
 		known := laterFields{}

@@ -70,7 +70,7 @@ func sameOwner(a, b *corev1.Pod) bool {
 }
 
 // checkKept is S13: the kept places of a node fit on it together with the pods that are bound there.
-func (o *oracle) checkKept(stand []stands) {
+func (o *oracle) checkKept(all []podPlacement) {
 	kept := map[string]int64{}
 	for _, p := range o.places {
 		kept[p.node] += size(p.victim)
@@ -80,7 +80,7 @@ func (o *oracle) checkKept(stand []stands) {
 		if used == 0 {
 			continue
 		}
-		for _, s := range stand {
+		for _, s := range all {
 			if s.node.Name == n.Name {
 				used += size(s.pod)
 			}

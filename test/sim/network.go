@@ -23,8 +23,8 @@ const (
 
 func (d dependency) String() string { return [...]string{"etcd", "api", "log"}[d] }
 
-// call is one request on its way. carry carries it out, told receives the result; each runs as a step of its own, so
-// that anything may happen in between.
+// call is one request on its way. carry carries it out, onResult receives the result; each runs as a step of its own,
+// so that anything may happen in between.
 type call struct {
 	who  *proc
 	life int
@@ -33,8 +33,8 @@ type call struct {
 	// store is the ledger's when it was sent.
 	store *mem.Store
 
-	carry func() (any, error)
-	told  func(result any, err error) error
+	carry    func() (any, error)
+	onResult func(result any, err error) error
 
 	done   bool
 	result any
@@ -80,7 +80,7 @@ func (w *world) stepCall() error {
 		return nil
 	case c.done:
 		w.drop(i)
-		return c.told(c.result, c.err)
+		return c.onResult(c.result, c.err)
 	}
 	return w.carryOut(i, c)
 }
@@ -101,7 +101,7 @@ func (w *world) afterDeath(i int, c *call) error {
 		return nil
 	}
 	w.hit("crash during " + c.what)
-	return c.unheard()
+	return c.runUnanswered()
 }
 
 // arriveElsewhere handles a call to a store that no longer exists: its sender finds that out, or the call reaches the
@@ -110,12 +110,12 @@ func (w *world) arriveElsewhere(i int, c *call) error {
 	w.drop(i)
 	if !c.done && w.chance(70) {
 		w.hit("transaction carried out by a store that began anew")
-		if err := c.unheard(); err != nil {
+		if err := c.runUnanswered(); err != nil {
 			return err
 		}
 	}
 	if c.alive() {
-		c.who.notices()
+		c.who.noticeReplacedStore()
 	}
 	return w.broke
 }
@@ -131,27 +131,27 @@ func (w *world) arriveLate(i int, c *call) error {
 		return nil
 	}
 	w.hit("late " + c.to.String() + " call carried out")
-	return c.unheard()
+	return c.runUnanswered()
 }
 
-// unheard carries out a call whose answer no process awaits.
-func (c *call) unheard() error {
+// runUnanswered carries out a call whose answer no process awaits.
+func (c *call) runUnanswered() error {
 	if _, err := c.carry(); errors.Is(err, errBroken) {
 		return err
 	}
 	return nil
 }
 
-// dies reports whether the caller dies at this very point: the more rarely such a call is made,
+// crashesDuring reports whether the caller dies at this very point: the more rarely such a call is made,
 // the likelier.
-func (w *world) dies(c *call) bool {
+func (w *world) crashesDuring(c *call) bool {
 	percent := max(1, rare[c.what])
 	if !w.faults.on || !w.chance(percent) {
 		return false
 	}
 	if w.chance(33) {
 		// It has been carried out, and its sender is no longer there to receive the answer.
-		_ = c.unheard() // the oracle notes violations
+		_ = c.runUnanswered() // the oracle notes violations
 		c.done = true
 	}
 	c.who.crash()
@@ -170,17 +170,17 @@ func (w *world) carryOut(i int, c *call) error {
 	if w.faults.on && w.chance(w.faults.slow) {
 		return nil // not yet
 	}
-	if w.dies(c) {
+	if w.crashesDuring(c) {
 		return w.afterDeath(i, c)
 	}
 	unreachable := w.down(c.who, c.to)
 	switch {
 	case unreachable && w.chance(50), w.fault(3, "request to "+c.to.String()+" lost"):
 		w.drop(i)
-		return c.told(nil, errUnknown)
+		return c.onResult(nil, errUnknown)
 	case unreachable, w.fault(w.lateness(c), "request to "+c.to.String()+" late"):
 		c.late = true
-		return c.told(nil, errUnknown)
+		return c.onResult(nil, errUnknown)
 	}
 	result, err := c.carry()
 	if errors.Is(err, errBroken) {
@@ -188,14 +188,14 @@ func (w *world) carryOut(i int, c *call) error {
 	}
 	if w.fault(4, "answer of "+c.to.String()+" lost") {
 		w.drop(i)
-		return c.told(nil, errUnknown)
+		return c.onResult(nil, errUnknown)
 	}
 	c.done, c.result, c.err = true, result, err
 	if w.faults.on && w.chance(30) {
 		return nil
 	}
 	w.drop(i)
-	return c.told(result, err)
+	return c.onResult(result, err)
 }
 
 // lateness returns how many percent of calls like c arrive after their caller has given up.

@@ -18,8 +18,8 @@ import (
 type inventory struct {
 	// away are nodes that were deleted and may come back, and since when.
 	away []awayNode
-	// lives counts the registrations of each name after the first.
-	lives map[string]int
+	// reregistrations counts the registrations of each name after the first.
+	reregistrations map[string]int
 	// registered is the resourceVersion at which each node came that has registered again, by UID.
 	registered map[types.UID]uint64
 }
@@ -77,8 +77,8 @@ func (c *cluster) registerAgain(w *world, n *corev1.Node) {
 func (c *cluster) comeBack(w *world, i int) {
 	n := c.away[i].node.DeepCopy()
 	c.away = slices.Delete(c.away, i, i+1)
-	c.lives[n.Name]++
-	n.UID = types.UID(fmt.Sprintf("node-%s-%d", n.Name, c.lives[n.Name]))
+	c.reregistrations[n.Name]++
+	n.UID = types.UID(fmt.Sprintf("node-%s-%d", n.Name, c.reregistrations[n.Name]))
 	n.Spec.Unschedulable = false
 	w.hit("node registered again")
 	for _, p := range w.api.pods() {
@@ -138,9 +138,11 @@ func (c *cluster) podGC(w *world, percent int) {
 	}
 }
 
-// reunited reports whether a pod was bound to a node of this name before the node registered again. No process could
-// foresee a conflict between such a pod and the pods placed in the meantime.
-func (c *cluster) reunited(s stands) bool { return s.since < c.registered[s.node.UID] }
+// boundBeforeReregistration reports whether a pod was bound to a node of this name before the node registered again. No
+// process could foresee a conflict between such a pod and the pods placed in the meantime.
+func (c *cluster) boundBeforeReregistration(s podPlacement) bool {
+	return s.since < c.registered[s.node.UID]
+}
 
 // lagFacts leaves some readers of the facts without new ones for a while; they continue to read the ledger.
 func (w *world) lagFacts(percent int) {
@@ -165,14 +167,14 @@ func returns(w *world, _ *proc, t ledger.Txn) {
 		w.lagFacts(50)
 		w.cluster.registerAgain(w, n)
 		if w.chance(50) {
-			w.cluster.contend(w)
+			w.cluster.fillCapacity(w)
 		}
 		return
 	}
 }
 
-// contend creates as many pods as there is capacity for, so that free capacity is wanted at once.
-func (c *cluster) contend(w *world) {
+// fillCapacity creates as many pods as there is capacity for, so that free capacity is wanted at once.
+func (c *cluster) fillCapacity(w *world) {
 	for range 3 {
 		if len(w.api.pods()) < maxPods+4 {
 			c.addPod(w)

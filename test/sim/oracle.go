@@ -35,7 +35,7 @@ type oracle struct {
 	// boundAt is the resourceVersion at which each pod was bound.
 	boundAt map[string]uint64
 	// committedAt and markedAt are when each entry came into Committed and into Fencing.
-	committedAt, markedAt map[ledger.Token]moment
+	committedAt, markedAt map[ledger.Token]timePoint
 	// seen is the state that check has looked at.
 	seenRV       uint64
 	seenRevision int64
@@ -47,8 +47,8 @@ type oracle struct {
 	places map[ledger.Token]keptPlace
 }
 
-// moment is a time, and the API server's resourceVersion then.
-type moment struct {
+// timePoint is a time, and the API server's resourceVersion then.
+type timePoint struct {
 	at time.Duration
 	rv uint64
 }
@@ -69,7 +69,7 @@ func newOracle(w *world) (*oracle, error) {
 	o := &oracle{w: w, truth: replica.NewView(), boundAt: map[string]uint64{}, closed: map[string]map[string]uint64{},
 		places: map[ledger.Token]keptPlace{}, promised: newPromises(), rooms: newRooms(),
 		resized: map[string]bool{}, since: map[uint64]uint64{},
-		committedAt: map[ledger.Token]moment{}, markedAt: map[ledger.Token]moment{}}
+		committedAt: map[ledger.Token]timePoint{}, markedAt: map[ledger.Token]timePoint{}}
 	return o, o.truth.Reset(nil, w.store.Revision())
 }
 
@@ -90,7 +90,7 @@ func (w *world) observe(c *committed) {
 		w.note("form", "ledger: %v", err)
 		return
 	}
-	o.handedOn()
+	o.followDisplaced()
 	for _, d := range changes.Docs {
 		if d.After.NodeUID != "" {
 			o.checkDoc(d)
@@ -121,7 +121,7 @@ func (o *oracle) checkDoc(d replica.DocChange) {
 	}
 	for _, e := range d.After.Entries {
 		before, _ := d.Before.Find(e.PodUID)
-		switch now := (moment{w.now, w.api.rv}); {
+		switch now := (timePoint{w.now, w.api.rv}); {
 		case e.Token == before.Token && e.State == before.State:
 		case e.State == ledger.Committed:
 			o.committedAt[e.Token] = now
@@ -163,7 +163,7 @@ func versionOf(p *corev1.Pod) uint64 {
 
 // postBinding carries out a bind. S2 and I3: it succeeds only for an existing entry.
 func (w *world) postBinding(who *binder, e effect.Bind) bindOutcome {
-	if w.now < w.faults.restless[e.Pod.UID] {
+	if w.now < w.faults.changing[e.Pod.UID] {
 		w.cluster.touch(w, e.Pod.UID)
 	}
 	outcome := w.api.bind(e, w.mutant.ignoreVersion)
@@ -191,36 +191,36 @@ func (o *oracle) check() error {
 		return w.broke
 	}
 	o.seenRV, o.seenRevision = w.api.rv, o.truth.Revision()
-	stand := o.standing()
-	o.checkRoom(stand)
-	o.checkKept(stand)
+	all := o.placements()
+	o.checkRoom(all)
+	o.checkKept(all)
 	o.checkClaims()
-	o.checkUsers(stand)
+	o.checkUsers(all)
 	o.checkDevices()
 	if w.cluster.rules {
-		o.checkApart(stand)
+		o.checkApart(all)
 	}
 	return w.broke
 }
 
-// stands is a pod that is bound, or may yet be, since a resourceVersion.
-type stands struct {
+// podPlacement is a pod that is bound, or may yet be, since a resourceVersion.
+type podPlacement struct {
 	pod   *corev1.Pod
 	node  *corev1.Node
 	since uint64
 }
 
-// standing lists all of them: an unbound pod once for each of its reservations.
-func (o *oracle) standing() []stands {
+// placements lists all of them: an unbound pod once for each of its reservations.
+func (o *oracle) placements() []podPlacement {
 	nodes := map[string]*corev1.Node{}
 	for _, n := range o.w.api.nodes() {
 		nodes[n.Name] = n
 	}
 	reserved := o.promised.reservations()
-	var out []stands
+	var out []podPlacement
 	add := func(p *corev1.Pod, name string, since uint64) {
 		if n := nodes[name]; n != nil && p.Status.Phase != corev1.PodSucceeded {
-			out = append(out, stands{p, n, since})
+			out = append(out, podPlacement{p, n, since})
 		}
 	}
 	for _, p := range o.w.api.pods() {
@@ -243,18 +243,18 @@ func size(p *corev1.Pod) int64 {
 }
 
 // checkApart is S7 for required anti-affinity, in both directions.
-func (o *oracle) checkApart(stand []stands) {
-	for _, s := range stand {
+func (o *oracle) checkApart(all []podPlacement) {
+	for _, s := range all {
 		for _, t := range repelled(s.pod) {
-			o.checkRepelled(s, t, stand)
+			o.checkRepelled(s, t, all)
 		}
 	}
 }
 
-func (o *oracle) checkRepelled(s stands, t corev1.PodAffinityTerm, stand []stands) {
-	for _, other := range stand {
+func (o *oracle) checkRepelled(s podPlacement, t corev1.PodAffinityTerm, all []podPlacement) {
+	for _, other := range all {
 		if other.pod != s.pod && matches(t.LabelSelector, other.pod) && together(t.TopologyKey, s.node, other.node) &&
-			!o.w.cluster.reunited(s) && !o.w.cluster.reunited(other) {
+			!o.w.cluster.boundBeforeReregistration(s) && !o.w.cluster.boundBeforeReregistration(other) {
 			o.w.note("S7", "pod %s on %s repels %s on %s", s.pod.Name, s.node.Name, other.pod.Name, other.node.Name)
 		}
 	}
@@ -311,23 +311,23 @@ func (o *oracle) unfinished() error {
 			return fmt.Errorf("L2, L6: node %s still has the %s of pod %s (%s)", d.NodeName, e.Role, e.PodUID, e.State)
 		}
 	}
-	if err := o.untold(); err != nil {
+	if err := o.factsDiffer(); err != nil {
 		return err
 	}
 	if err := o.leaked(); err != nil {
 		return err
 	}
-	stand := o.standing()
-	o.wasted()
+	all := o.placements()
+	o.checkWastedEvictions()
 	for _, p := range o.w.api.pods() {
-		c, told := conditionOf(p)
+		c, explained := conditionOf(p)
 		switch {
 		case p.Spec.NodeName != "" || p.DeletionTimestamp != nil || len(p.Spec.SchedulingGates) > 0:
-		case immense(p) && told && c.Status == corev1.ConditionFalse:
-		case !told || c.Status != corev1.ConditionFalse || c.Reason != corev1.PodReasonUnschedulable:
+		case unplaceable(p) && explained && c.Status == corev1.ConditionFalse:
+		case !explained || c.Status != corev1.ConditionFalse || c.Reason != corev1.PodReasonUnschedulable:
 			return fmt.Errorf("L1: pod %s is neither bound nor told why not (%v)", p.Name, c)
 		default:
-			if node := o.fits(p, stand); node != "" {
+			if node := o.fits(p, all); node != "" {
 				return fmt.Errorf("L1: pod %s waits (%s), and %s has room", p.Name, c.Message, node)
 			}
 		}
@@ -336,13 +336,14 @@ func (o *oracle) unfinished() error {
 }
 
 // fits names a node that a pod without rules could go to.
-func (o *oracle) fits(p *corev1.Pod, stand []stands) string {
-	ruled := len(p.Spec.Containers[0].Ports) > 0 || p.Spec.Affinity != nil || len(p.Spec.TopologySpreadConstraints) > 0
-	if ruled || claimTaken(p, stand) {
+func (o *oracle) fits(p *corev1.Pod, all []podPlacement) string {
+	constrained := len(p.Spec.Containers[0].Ports) > 0 ||
+		p.Spec.Affinity != nil || len(p.Spec.TopologySpreadConstraints) > 0
+	if constrained || claimTaken(p, all) {
 		return ""
 	}
 	used, closed := map[string]int64{}, map[string]bool{}
-	for _, s := range stand {
+	for _, s := range all {
 		used[s.node.Name] += size(s.pod)
 		for _, t := range repelled(s.pod) {
 			if matches(t.LabelSelector, p) {
@@ -359,8 +360,8 @@ func (o *oracle) fits(p *corev1.Pod, stand []stands) string {
 	return ""
 }
 
-// untold returns an error if the facts do not match the API server (I4).
-func (o *oracle) untold() error {
+// factsDiffer returns an error if the facts do not match the API server (I4).
+func (o *oracle) factsDiffer() error {
 	want := map[string]uint64{}
 	for _, p := range o.w.api.pods() {
 		rv, err := strconv.ParseUint(p.ResourceVersion, 10, 64)

@@ -35,8 +35,9 @@ func (w *world) poison() error {
 	return nil
 }
 
-// holed reports whether a fact behind the beginning of the round cannot be read. All facts are published again then.
-func (q *queueReplica) holed() bool {
+// hasUnreadable reports whether a fact behind the beginning of the round cannot be read. All facts are published again
+// then.
+func (q *queueReplica) hasUnreadable() bool {
 	at, there := q.facts.Snapshot().Position().Hole()
 	return there && at > q.round.behind
 }

@@ -30,7 +30,7 @@ type proc struct {
 	// draining: it has been asked to stop.
 	draining bool
 
-	troubles
+	interruptions
 	// lagFacts and lagLedger are how likely one look at a stream finds nothing new.
 	lagFacts, lagLedger int
 	// skew and drift are its clock's: drift is per mille.
@@ -43,8 +43,8 @@ type proc struct {
 	lease
 }
 
-// troubles are the moments until which something is wrong with a process.
-type troubles struct {
+// interruptions are the moments until which something is wrong with a process.
+type interruptions struct {
 	// stopped: it does not run.
 	stopped time.Duration
 	// blind: its streams are silent, slow: its calls do not get through; its lease lives.
@@ -101,7 +101,7 @@ func (p *proc) keep() {
 	case w.down(p, toEtcd):
 		return
 	case p.store != w.store:
-		p.notices()
+		p.noticeReplacedStore()
 		return
 	case p.registering:
 		return

@@ -66,7 +66,7 @@ func (p *promises) put(key string, value []byte) error {
 	case key == ledger.KeyFloor:
 		var f ledgerpb.Floor
 		err := proto.Unmarshal(value, &f)
-		p.floor = waters(f.GetHighWater())
+		p.floor = highWaters(f.GetHighWater())
 		return err
 	case key == identity.KeyGeneration:
 		var g ledgerpb.Generation
@@ -77,7 +77,7 @@ func (p *promises) put(key string, value []byte) error {
 	return nil
 }
 
-func waters(list []*ledgerpb.HighWater) map[string]uint64 {
+func highWaters(list []*ledgerpb.HighWater) map[string]uint64 {
 	out := map[string]uint64{}
 	for _, hw := range list {
 		out[hw.GetKind()] = hw.GetResourceVersion()
@@ -159,7 +159,7 @@ func (o *oracle) checkDeleted(docs []*ledgerpb.NodeDoc) {
 		if n := len(d.GetEntries()); n > 0 {
 			o.w.note("S12", "the document of node %s was deleted with %d entries", d.GetNodeUid(), n)
 		}
-		for kind, rv := range waters(d.GetHighWater()) {
+		for kind, rv := range highWaters(d.GetHighWater()) {
 			if o.promised.floor[kind] < rv {
 				o.w.note("S12", "the document of node %s was deleted with high-water %d of %ss, the floor has %d",
 					d.GetNodeUid(), rv, kind, o.promised.floor[kind])

@@ -33,11 +33,11 @@ type queueReplica struct {
 	holds    *queueintake.Holds
 	caughtUp bool
 	tick     time.Time
-	reign
+	leadership
 }
 
-// reign is one leadership.
-type reign struct {
+// leadership is one leadership.
+type leadership struct {
 	// candidate is the session for which this replica has put its key.
 	candidate int64
 	running   bool
@@ -89,7 +89,7 @@ func (q *queueReplica) start() {
 	q.folder = feed.NewFolder()
 	q.facts, q.holds = queueintake.NewFacts(), queueintake.NewHolds()
 	q.caughtUp, q.tick = false, time.Time{}
-	q.reign = reign{}
+	q.leadership = leadership{}
 }
 
 func (q *queueReplica) steps() []func() error {
@@ -125,7 +125,7 @@ func (q *queueReplica) step(in queuecore.Input) error {
 // brought to a node, an event has missed.
 func (q *queueReplica) counted(n queuecore.Counted) {
 	w := q.w
-	if w.healed > 0 && w.now > w.healed+flushAfter && n.Caught > 0 {
+	if w.faultsEnded > 0 && w.now > w.faultsEnded+flushAfter && n.Caught > 0 {
 		w.note("I6", "%s: a pod was parked although it fitted, until it was flushed", q.member())
 	}
 }
@@ -234,7 +234,7 @@ func (q *queueReplica) candidacy() string { return electionPrefix + strconv.Form
 
 func (q *queueReplica) depose(why string) error {
 	q.w.hit("queue deposed: " + why)
-	q.reign = reign{}
+	q.leadership = leadership{}
 	return q.step(queuecore.StepDown{})
 }
 
@@ -253,26 +253,26 @@ func (q *queueReplica) stalled() bool {
 // one. Nil: neither yet.
 func (q *queueReplica) settle() (*state.Snapshot, queuecommit.Base, error) {
 	w := q.w
-	picture := q.facts.Snapshot()
-	if _, there := picture.Position().Hole(); there {
-		return q.anew()
+	snapshot := q.facts.Snapshot()
+	if _, there := snapshot.Position().Hole(); there {
+		return q.republish()
 	}
-	base, err := queuecommit.Behind(w.ctx, w.log, picture.Position())
+	base, err := queuecommit.Behind(w.ctx, w.log, snapshot.Position())
 	var diverged *queuecommit.DivergedError
 	var undecodable *events.DecodeError
 	switch {
 	case errors.As(err, &undecodable):
-		return q.anew()
+		return q.republish()
 	case err == nil || !errors.As(err, &diverged):
-		return picture, base, err
+		return snapshot, base, err
 	case q.stalled():
-		return q.anew()
+		return q.republish()
 	}
 	return nil, queuecommit.Base{}, nil
 }
 
-// anew returns the empty snapshot of a round that publishes all facts again.
-func (q *queueReplica) anew() (*state.Snapshot, queuecommit.Base, error) {
+// republish returns the empty snapshot of a round that publishes all facts again.
+func (q *queueReplica) republish() (*state.Snapshot, queuecommit.Base, error) {
 	q.w.hit("facts told anew")
 	base, err := queuecommit.Anew(q.w.ctx, q.w.log)
 	base.Epoch = max(base.Epoch, q.facts.Snapshot().Position().Epoch)
@@ -285,18 +285,18 @@ func (q *queueReplica) openRound() error {
 	if w.down(&q.proc, toLog) {
 		return nil
 	}
-	picture, base, err := q.settle()
-	if err != nil || picture == nil {
+	snapshot, base, err := q.settle()
+	if err != nil || snapshot == nil {
 		return err
 	}
 	n := queuecommit.Round{Term: q.term, Number: q.rounds, Begun: q.clock()}
-	factsAfter, sound, err := q.sound(n.Epoch(base.Epoch))
+	factsAfter, sound, err := q.checkGeneration(n.Epoch(base.Epoch))
 	if err != nil || !sound {
 		return err
 	}
 	if factsAfter > 0 && base.Epoch <= factsAfter {
 		w.hit("facts told anew with a generation")
-		picture, base.Anew = state.New().Snapshot(), true
+		snapshot, base.Anew = state.New().Snapshot(), true
 	}
 	n.Begun, q.wentBack = q.clock(), ""
 	q.rounds, q.still = q.rounds+1, time.Time{}
@@ -310,7 +310,7 @@ func (q *queueReplica) openRound() error {
 	}
 	r.log = &factLog{Log: w.log, p: &q.proc}
 	r.writer = queuecommit.NewWriter(r.log, slog.New(slog.DiscardHandler), instant{}, base, r.epoch)
-	watches := queueintake.Round{Base: picture, Reached: w.reached(), Cause: q.cause}
+	watches := queueintake.Round{Base: snapshot, Reached: w.reached(), Cause: q.cause}
 	r.stores = watches.Stores(w.api.kinds, r.out, func(err error) { r.failed = err })
 	w.hit("round opened by " + q.cause)
 	w.tracef("%s opens a round behind fact %d, by %s, as epoch %d", q.member(), r.behind, q.cause, r.epoch)
@@ -358,7 +358,7 @@ func (q *queueReplica) stepWrite() error {
 
 // followed reports whether the log can be followed, to the replica's present knowledge.
 func (q *queueReplica) followed() bool {
-	if q.holed() || !q.holds.View().IsOpen() {
+	if q.hasUnreadable() || !q.holds.View().IsOpen() {
 		return false
 	}
 	last, err := q.w.log.Last(q.w.ctx, eventlog.Facts)

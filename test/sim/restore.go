@@ -21,8 +21,8 @@ type kubernetes struct {
 	// goesBack: Kubernetes is restored in this run, before the loss of the ledger's store, if that happens.
 	goesBack bool
 	kept     *keptAPI
-	// lives is how often the API server has been started again: connections end with each life.
-	lives    int
+	// restarts is how often the API server has been started again: connections end with each life.
+	restarts int
 	restores int
 	// begun is when a generation was opened on account of that.
 	begun time.Duration
@@ -66,7 +66,7 @@ func (w *world) apiAway() bool { return w.now < w.faults.apiAway }
 
 // restartAPI makes the API server unavailable for a moment; it comes back with its content, or with a backup of it.
 func (w *world) restartAPI() {
-	restores := w.goesBack && !w.doubtful && w.restores == 0 && w.toldSince(w.kept)
+	restores := w.goesBack && !w.doubtful && w.restores == 0 && w.publishedSince(w.kept)
 	if w.apiAway() || !restores && w.chance(95) {
 		return
 	}
@@ -78,7 +78,7 @@ func (w *world) restartAPI() {
 		return // rather one that pods are waiting in which are bound by now
 	}
 	w.faults.apiAway = w.now + time.Duration(500+w.rng.IntN(4000))*time.Millisecond
-	w.lives++
+	w.restarts++
 	w.breakConnections()
 	if !restores {
 		w.tracef("the API server is restarted")
@@ -91,14 +91,14 @@ func (w *world) restartAPI() {
 	w.oracle.goBack()
 }
 
-// toldSince reports whether a queue has read the whole log of facts, and found resourceVersions later than a backup in
-// it. Otherwise no queue could notice that Kubernetes was restored.
-func (w *world) toldSince(b *keptAPI) bool {
+// publishedSince reports whether a queue has read the whole log of facts, and found resourceVersions later than a
+// backup in it. Otherwise no queue could notice that Kubernetes was restored.
+func (w *world) publishedSince(b *keptAPI) bool {
 	last, err := w.log.Last(w.ctx, eventlog.Facts)
 	return err == nil && b != nil && slices.ContainsFunc(w.queues, func(q *queueReplica) bool {
-		told := q.facts.Seen()
-		read := q.up && q.facts.Snapshot().Position().Sequence == last && told.Epoch > w.generation().FactsAfter
-		return read && told.Versions[events.KindPod] > b.api.rv
+		seen := q.facts.Seen()
+		read := q.up && q.facts.Snapshot().Position().Sequence == last && seen.Epoch > w.generation().FactsAfter
+		return read && seen.Versions[events.KindPod] > b.api.rv
 	})
 }
 
@@ -162,20 +162,22 @@ func (o *oracle) goBack() {
 	clear(o.places)
 }
 
-// hurry is by how much time passes faster: while a generation stays closed because Kubernetes went back, little
+// timeFactor is by how much time passes faster: while a generation stays closed because Kubernetes went back, little
 // happens that matters, and much is to happen once it is open.
-func (w *world) hurry() time.Duration {
+func (w *world) timeFactor() time.Duration {
 	if w.wentBack && !w.unseen {
 		return 5
 	}
 	return 1
 }
 
-// tells reports whether Kubernetes was restored and some process may not have observed its new state yet.
-func (w *world) tells() bool { return w.wentBack || w.begun > 0 && w.now < w.begun+aftermath }
+// restoreUnobserved reports whether Kubernetes was restored and some process may not have observed its new state yet.
+func (w *world) restoreUnobserved() bool {
+	return w.wentBack || w.begun > 0 && w.now < w.begun+faultsAfterRestore
+}
 
-// aftermath is how long things go wrong, at least, after a generation was opened because Kubernetes went back.
-const aftermath = 25 * time.Second
+// faultsAfterRestore is how long things go wrong, at least, after a generation was opened because Kubernetes went back.
+const faultsAfterRestore = 25 * time.Second
 
 // opened is when members may rely on the ledger again. What was bound in the time of doubt stays, also by the
 // names of nodes that are away.
@@ -205,11 +207,11 @@ func (w *world) behind() {
 
 func restoreMutants() []Mutant {
 	return []Mutant{{
-		Name: "facts-before-restore", expected: expected{rare: true, family: anew},
+		Name: "facts-before-restore", expected: expected{rare: true, family: storeReplaced},
 		Missing:  "after Kubernetes was restored the next generation lets members act on the facts of before",
 		switches: switches{factsBefore: true},
 	}, {
-		Name: "usable-facts", expected: expected{rare: true, family: anew},
+		Name: "usable-facts", expected: expected{rare: true, family: storeReplaced},
 		Missing:  "the queue does not compare the API server with facts behind an undecodable one, or of an open epoch",
 		switches: switches{usableFacts: true},
 	}}

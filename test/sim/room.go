@@ -85,9 +85,9 @@ func (o *oracle) believed(name, podUID string, c *committed) int64 {
 
 // checkRoom is S1 in its strict form: no other scheduler binds here. Every reservation of every document counts on
 // the node of its name.
-func (o *oracle) checkRoom(stand []stands) {
+func (o *oracle) checkRoom(all []podPlacement) {
 	used, names, there := map[string]int64{}, map[string][]string{}, map[string]bool{}
-	for _, s := range stand {
+	for _, s := range all {
 		used[s.node.Name] += size(s.pod)
 		names[s.node.Name] = append(names[s.node.Name], s.pod.Name)
 	}

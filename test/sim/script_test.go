@@ -69,7 +69,7 @@ func newScript(t *testing.T) *script {
 		t.Fatal(err)
 	}
 	s.w = w
-	w.cluster.lives, w.cluster.registered = map[string]int{}, map[types.UID]uint64{}
+	w.cluster.reregistrations, w.cluster.registered = map[string]int{}, map[types.UID]uint64{}
 	w.cluster.podsFirst, w.cluster.replicas = 0, 0
 	w.shards = w.shards[:2]
 	if err := w.untilTrue("start", warmUp*sweepTime, func() error {

@@ -22,12 +22,12 @@ type shard struct {
 	proc
 	streams
 	outbox
-	facts *feed.Folder
-	core  *shardcore.Core
-	beat  time.Time
-	more  bool
-	idle  bool
-	keeps keeper
+	facts  *feed.Folder
+	core   *shardcore.Core
+	beat   time.Time
+	more   bool
+	idle   bool
+	keeper keeper
 	// offers is the version of the nodes that it knew when it was offered each pod that it has not decided on since,
 	// and first the version that it knew when it first sent the transaction under way.
 	offers knowledge
@@ -36,7 +36,7 @@ type shard struct {
 
 // keeper does what pkg/membership.Keeper does, a step at a time.
 type keeper struct {
-	picture membership.Snapshot
+	ownership membership.Snapshot
 	// written is the revision of the last thing this keeper changed or learned.
 	written int64
 	// seen is when each live member was first seen.
@@ -68,7 +68,7 @@ func (s *shard) start() {
 		Home: func(members []string, nodeUID string) bool { return membership.Home(members, nodeUID) == s.member() },
 	})
 	s.beat, s.more, s.idle = time.Time{}, false, false
-	s.keeps = keeper{seen: map[string]time.Time{}}
+	s.keeper = keeper{seen: map[string]time.Time{}}
 	s.offers, s.first = knowledge{}, 0
 }
 
@@ -98,8 +98,8 @@ func (s *shard) step(in step.Input) error {
 	if out.Request != nil {
 		s.request(*out.Request)
 	}
-	if picture, moved := s.core.Ownership(); moved {
-		s.keeps.picture = picture
+	if ownership, moved := s.core.Ownership(); moved {
+		s.keeper.ownership = ownership
 	}
 	s.more, s.idle = out.More, out.Idle
 	if s.draining && s.idle && len(s.waiting) == 0 {
@@ -186,8 +186,8 @@ func (s *shard) known(what string, t ledger.Txn) knowledge {
 	return out
 }
 
-// forgetful: after a reset the shard's earlier facts are gone, and its next decisions may rest on older ones.
-func (s *shard) forgetful(b follow.Batch) {
+// resetOffers: after a reset the shard's earlier facts are gone, and its next decisions may rest on older ones.
+func (s *shard) resetOffers(b follow.Batch) {
 	if b.Reset {
 		for uid := range s.offers {
 			s.offers[uid] = 0
@@ -200,7 +200,7 @@ func (s *shard) stepFacts() error {
 	if err != nil || !ok {
 		return err
 	}
-	s.forgetful(b)
+	s.resetOffers(b)
 	steps, err := s.facts.FoldAll(b)
 	if err != nil {
 		return s.w.breaks("%s: %v", s.member(), err)
@@ -231,7 +231,7 @@ func (s *shard) stepBoth() error {
 		return err
 	}
 	if ok {
-		s.forgetful(f)
+		s.resetOffers(f)
 		if in.Facts, err = s.facts.FoldAll(f); err != nil {
 			return s.w.breaks("%s: %v", s.member(), err)
 		}
@@ -265,16 +265,16 @@ func (s *shard) drain() error {
 
 // stepKeeper takes the partitions that this shard should hold and releases the others.
 func (s *shard) stepKeeper() error {
-	k := &s.keeps
-	if k.waiting || k.picture.Revision == 0 || k.picture.Revision < k.written || !s.registered || s.draining {
+	k := &s.keeper
+	if k.waiting || k.ownership.Revision == 0 || k.ownership.Revision < k.written || !s.registered || s.draining {
 		return nil
 	}
 	if !s.w.leases.alive(s.id) || s.clock().Sub(k.looked) < keeperInterval {
 		return nil
 	}
 	k.looked = s.clock()
-	take, _ := membership.PlanPartitions(k.picture, k.picture.Members, s.member())
-	_, release := membership.PlanPartitions(k.picture, k.settled(s.clock()), s.member())
+	take, _ := membership.PlanPartitions(k.ownership, k.ownership.Members, s.member())
+	_, release := membership.PlanPartitions(k.ownership, k.settled(s.clock()), s.member())
 	switch {
 	case len(take) > 0:
 		return s.keep("T13", take[:min(len(take), keeperGroup)], func(p int32) (ledger.Txn, error) {
@@ -282,7 +282,7 @@ func (s *shard) stepKeeper() error {
 		})
 	case len(release) > 0:
 		return s.keep("T13 release", release[:min(len(release), keeperGroup)], func(p int32) (ledger.Txn, error) {
-			return roster.ReleasePartition(p, k.picture.Holders[p].Epoch)
+			return roster.ReleasePartition(p, k.ownership.Holders[p].Epoch)
 		})
 	}
 	return nil
@@ -290,7 +290,7 @@ func (s *shard) stepKeeper() error {
 
 func (k *keeper) settled(now time.Time) []string {
 	var out []string
-	for _, m := range k.picture.Members {
+	for _, m := range k.ownership.Members {
 		since, known := k.seen[m]
 		if !known {
 			since, k.seen[m] = now, now
@@ -315,7 +315,7 @@ func (s *shard) keep(what string, partitions []int32, build func(int32) (ledger.
 	if err != nil {
 		return fmt.Errorf("sim: %w", err)
 	}
-	k := &s.keeps
+	k := &s.keeper
 	k.waiting = true
 	s.w.transact(&s.proc, what, txn, func(r ledger.TxnResult, err error) error {
 		k.waiting = false
@@ -326,17 +326,17 @@ func (s *shard) keep(what string, partitions []int32, build func(int32) (ledger.
 			k.written = max(k.written, r.Revision)
 			return nil
 		}
-		return s.keepRest(what, partitions, txn, r)
+		return s.keepOtherPartitions(what, partitions, txn, r)
 	})
 	return nil
 }
 
-// keepRest continues without the partitions whose comparison failed.
-func (s *shard) keepRest(what string, partitions []int32, txn ledger.Txn, r ledger.TxnResult) error {
+// keepOtherPartitions continues without the partitions whose comparison failed.
+func (s *shard) keepOtherPartitions(what string, partitions []int32, txn ledger.Txn, r ledger.TxnResult) error {
 	epochs := map[string]int64{}
 	for _, kv := range r.Current {
 		epochs[kv.Key] = kv.CreateRevision
-		s.keeps.written = max(s.keeps.written, kv.ModRevision)
+		s.keeper.written = max(s.keeper.written, kv.ModRevision)
 	}
 	var rest []int32
 	for i, p := range partitions {

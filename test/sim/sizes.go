@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// largePorts are host ports of which those of one pod fill most of a document, and immensePorts those that no
+	// largePorts are host ports of which those of one pod fill most of a document, and tooManyPorts those that no
 	// document has room for.
-	largePorts, immensePorts = 2300, 5000
-	// largeTerms are rules of one pod that fit in a transaction, immenseTerms those that do not.
-	largeTerms, immenseTerms = 24, 2 * ledger.MaxTxnOps
-	// immenseApp begins the labels that rules of pods are about which can never be placed.
-	immenseApp = "immense-"
+	largePorts, tooManyPorts = 2300, 5000
+	// largeTerms are rules of one pod that fit in a transaction, tooManyTerms those that do not.
+	largeTerms, tooManyTerms = 24, 2 * ledger.MaxTxnOps
+	// unplaceableApp begins the labels that rules of pods are about which can never be placed.
+	unplaceableApp = "immense-"
 	// sizedShare is the share of seeds that are about sizes; with 0 they are played on demand (-family sized).
 	sizedShare = 0
 	// mostLarge is how many such pods there are in a run at most.
@@ -46,13 +46,13 @@ func (c *cluster) addLarge(w *world) {
 		ports(p, largePorts)
 		w.hit("pod that fills a document")
 	case 1:
-		ports(p, immensePorts)
+		ports(p, tooManyPorts)
 		w.hit("pod larger than a document")
 	case 2:
 		terms(p, "large-", largeTerms)
 		w.hit("pod with many rules")
 	default:
-		terms(p, immenseApp, immenseTerms)
+		terms(p, unplaceableApp, tooManyTerms)
 		w.hit("pod with more rules than a transaction takes")
 	}
 	w.tracef("pod %s has %d host ports and %d rules", p.Name, len(p.Spec.Containers[0].Ports), len(repelled(p)))
@@ -81,9 +81,9 @@ func terms(p *corev1.Pod, app string, n int) {
 	}}
 }
 
-// immense: no transaction can place the pod, even with enough capacity.
-func immense(p *corev1.Pod) bool {
-	return len(p.Spec.Containers[0].Ports) >= immensePorts || len(repelled(p)) >= immenseTerms
+// unplaceable: no transaction can place the pod, even with enough capacity.
+func unplaceable(p *corev1.Pod) bool {
+	return len(p.Spec.Containers[0].Ports) >= tooManyPorts || len(repelled(p)) >= tooManyTerms
 }
 
 // checkFailed is S19: no decision about a pod that is not too large fails because another is.
@@ -91,7 +91,7 @@ func (w *world) checkFailed(d events.Decision) {
 	if w.cluster.family != sized || d.Kind != events.DecisionFailed {
 		return
 	}
-	if p, ok := w.api.pod(d.Pod.UID); ok && !immense(p) {
+	if p, ok := w.api.pod(d.Pod.UID); ok && !unplaceable(p) {
 		w.note("S19", "pod %s failed, beside others that are too large: %s", p.Name, d.Message)
 	}
 }
@@ -109,7 +109,7 @@ func (o *oracle) checkTerms(changes []ledger.Event) {
 			continue
 		}
 		for _, part := range t.GetParts() {
-			if app := appOf(part); strings.HasPrefix(app, immenseApp) {
+			if app := appOf(part); strings.HasPrefix(app, unplaceableApp) {
 				o.w.note("S19", "a rule about %s is registered, for a pod that can never be placed", app)
 			}
 		}
@@ -126,22 +126,22 @@ func appOf(part *ledgerpb.TermPart) string {
 	return ""
 }
 
-// swollen is a label by which an object is larger than a message of the log.
-const swollen = "example.com/swollen"
+// oversized is a label by which an object is larger than a message of the log.
+const oversized = "example.com/oversized"
 
-// mostSwollen is the largest number of such large objects in a run: each is expensive to copy.
-const mostSwollen = 2
+// mostOversized is the largest number of such large objects in a run: each is expensive to copy.
+const mostOversized = 2
 
-// swell makes a node, or a pod, larger than a message of the log, with most of it in labels, so that these are cut.
-func (c *cluster) swell(w *world, podUID string) {
-	if !w.faults.on || c.swollen >= mostSwollen {
+// enlarge makes a node, or a pod, larger than a message of the log, with most of it in labels, so that these are cut.
+func (c *cluster) enlarge(w *world, podUID string) {
+	if !w.faults.on || c.oversized >= mostOversized {
 		return
 	}
-	c.swollen++
+	c.oversized++
 	long := strings.Repeat("x", eventlog.MaxMessage)
 	if nodes := w.api.nodes(); len(nodes) > 0 && w.chance(60) {
 		n := nodes[w.rng.IntN(len(nodes))].DeepCopy()
-		n.Labels[swollen] = long
+		n.Labels[oversized] = long
 		w.hit("node larger than a message")
 		w.tracef("node %s is larger than a message", n.Name)
 		w.api.put(events.KindNode, n)
@@ -149,31 +149,31 @@ func (c *cluster) swell(w *world, podUID string) {
 	}
 	w.hit("pod larger than a message")
 	w.tracef("pod %s is larger than a message", podUID)
-	w.api.changePod(podUID, func(p *corev1.Pod) bool { p.Labels[swollen] = long; return true })
+	w.api.changePod(podUID, func(p *corev1.Pod) bool { p.Labels[oversized] = long; return true })
 }
 
 // shrink has all objects fit into messages again at the end: pods can be placed, and on all nodes.
 func (c *cluster) shrink(w *world) {
-	if w.faults.on || c.swollen == 0 {
+	if w.faults.on || c.oversized == 0 {
 		return
 	}
-	c.swollen = 0
+	c.oversized = 0
 	for _, n := range w.api.nodes() {
-		if _, is := n.Labels[swollen]; is {
+		if _, is := n.Labels[oversized]; is {
 			n = n.DeepCopy()
-			delete(n.Labels, swollen)
+			delete(n.Labels, oversized)
 			w.api.put(events.KindNode, n)
 		}
 	}
 	for _, p := range w.api.pods() {
-		if _, is := p.Labels[swollen]; is {
-			w.api.changePod(string(p.UID), func(p *corev1.Pod) bool { delete(p.Labels, swollen); return true })
+		if _, is := p.Labels[oversized]; is {
+			w.api.changePod(string(p.UID), func(p *corev1.Pod) bool { delete(p.Labels, oversized); return true })
 		}
 	}
 }
 
-// checkTold is S20: no existing object is published as deleted, however large it is.
-func (w *world) checkTold(msgs []eventlog.Message) {
+// checkDeletions is S20: no existing object is published as deleted, however large it is.
+func (w *world) checkDeletions(msgs []eventlog.Message) {
 	if w.cluster.family != sized {
 		return
 	}
@@ -207,7 +207,7 @@ func sizeMutants() []Mutant {
 // registerFirst registers some of the rules of a pod that a shard has just been offered.
 func (s *shard) registerFirst(podUID string) {
 	p, ok := s.w.api.pod(podUID)
-	if !ok || !immense(p) || len(repelled(p)) == 0 {
+	if !ok || !unplaceable(p) || len(repelled(p)) == 0 {
 		return
 	}
 	var all []registry.RegisteredTerm

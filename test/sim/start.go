@@ -19,14 +19,14 @@ import (
 // shards, and pods come; they close a node on which nothing runs; they start the shards. They delete pods that are
 // too many.
 func (c *cluster) restart(w *world, p *corev1.Pod) {
-	told := func(q *queueReplica) bool {
+	caughtUp := func(q *queueReplica) bool {
 		at := q.facts.Snapshot().Position()
 		pods, _ := at.Progress(events.KindPod)
 		nodes, _ := at.Progress(events.KindNode)
 		return min(pods, nodes) >= c.awaited
 	}
 	switch {
-	case !slices.ContainsFunc(w.queues, told):
+	case !slices.ContainsFunc(w.queues, caughtUp):
 		return
 	case len(w.api.pods()) > maxPods/2:
 		w.api.delete(string(p.UID))
@@ -57,7 +57,7 @@ func (c *cluster) restart(w *world, p *corev1.Pod) {
 // closeEmpty closes one node on which nothing runs, and opens all others.
 func (c *cluster) closeEmpty(w *world) {
 	used, closed := map[string]bool{}, false
-	for _, s := range w.oracle.standing() {
+	for _, s := range w.oracle.placements() {
 		used[s.node.Name] = true
 	}
 	for _, n := range w.api.nodes() {
@@ -72,9 +72,9 @@ func (c *cluster) closeEmpty(w *world) {
 	}
 }
 
-// hesitates returns how many of the next facts a process gets at once: some of them. In a restarted run a shard gets
+// batchSize returns how many of the next facts a process gets at once: some of them. In a restarted run a shard gets
 // the facts up to the last node that was closed, and is cut off from the log then.
-func (p *proc) hesitates(records []eventlog.Record) int {
+func (p *proc) batchSize(records []eventlog.Record) int {
 	w := p.w
 	facts, upTo := len(records), 0
 	for upTo < facts && records[upTo].Sequence <= w.cluster.before {
@@ -97,8 +97,8 @@ func (o *oracle) begins(p *proc, b follow.Batch) {
 	}
 	_, again := o.closed[p.member()]
 	o.closed[p.member()] = map[string]uint64{}
-	if picture := o.w.logged(b); picture != nil && !again {
-		for n := range picture.Nodes() {
+	if snapshot := o.w.logged(b); snapshot != nil && !again {
+		for n := range snapshot.Nodes() {
 			if n.Object != nil && n.Object.Spec.Unschedulable {
 				o.closed[p.member()][n.UID] = n.ResourceVersion
 			}

@@ -126,7 +126,7 @@ func (s *streams) take(from uint64) (follow.Batch, bool, error) {
 	w := s.p.w
 	records, err := w.records(eventlog.Facts, from)
 	if err == nil && w.faults.on {
-		records = whole(records, s.p.hesitates(records))
+		records = whole(records, s.p.batchSize(records))
 	}
 	var facts []events.SequencedFact
 	if err == nil {
@@ -297,7 +297,7 @@ func (l *factLog) Append(
 	if w.mutant.append != nil {
 		last = w.mutant.append(last)
 	}
-	w.checkTold(msgs)
+	w.checkDeletions(msgs)
 	switch {
 	case !l.p.up, l.dies():
 		return 0, errUnknown

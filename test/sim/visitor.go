@@ -190,7 +190,7 @@ func plain(p *corev1.Pod) bool {
 
 // promisedOn is the largest possible use of a node, whatever the outcome of the promises there.
 func (w *world) promisedOn(n *corev1.Node) (used int64) {
-	for _, s := range w.oracle.standing() {
+	for _, s := range w.oracle.placements() {
 		if s.node.Name == n.Name {
 			used += size(s.pod)
 		}
@@ -241,7 +241,7 @@ func (w *world) rewrite() error {
 		return err
 	}
 	for _, kv := range kvs {
-		if !keepsLater(kv.Key) || !w.chance(40) {
+		if !isRewritten(kv.Key) || !w.chance(40) {
 			continue
 		}
 		w.cluster.tokens++

@@ -19,7 +19,7 @@ func (q *queueReplica) stepWatch() error {
 	}
 	kind := w.api.kinds[w.rng.IntN(len(w.api.kinds))]
 	at, listed := r.watched[kind]
-	if listed && r.connected[kind] != w.lives {
+	if listed && r.connected[kind] != w.restarts {
 		return q.resume(kind, at)
 	}
 	if listed && w.fault(1, "relist") {
@@ -65,7 +65,7 @@ func (q *queueReplica) watch(kind events.Kind, at uint64) error {
 		changes = changes[:1+w.rng.IntN(len(changes))]
 	}
 	for _, c := range changes {
-		if err := tell(store, c); err != nil {
+		if err := applyChange(store, c); err != nil {
 			return nil // the round has failed, and reports that
 		}
 		r.watched[kind] = c.rv
@@ -73,7 +73,7 @@ func (q *queueReplica) watch(kind events.Kind, at uint64) error {
 	return nil
 }
 
-func tell(store queueintake.KindStore, c apiChange) error {
+func applyChange(store queueintake.KindStore, c apiChange) error {
 	o := factOf(c.object)
 	defer store.UpdateResourceVersion(o.GetResourceVersion())
 	switch {
@@ -91,7 +91,7 @@ func (q *queueReplica) list(kind events.Kind) error {
 	if err := r.stores[kind].Replace(w.api.list(kind), strconv.FormatUint(rv, 10)); err != nil {
 		return nil // the round has failed, and reports that
 	}
-	r.watched[kind], r.connected[kind] = rv, w.lives
+	r.watched[kind], r.connected[kind] = rv, w.restarts
 	return nil
 }
 

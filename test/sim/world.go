@@ -34,7 +34,7 @@ type Options struct {
 
 // Report is the result of a run.
 type Report struct {
-	// Hits counts events, by name; see Wanted.
+	// Hits counts events, by name; see CoverageGoals.
 	Hits map[string]int
 	// Steps is how many there were, Virtual how long they took in the world's own time.
 	Steps   int
@@ -73,8 +73,8 @@ type findings struct {
 	report Report
 	broke  error
 	trace  func(string)
-	// healed is when the faults ended.
-	healed time.Duration
+	// faultsEnded is when the faults ended.
+	faultsEnded time.Duration
 	// refused are the documents of nodes as they stood when a bind to one was refused, by
 	// binder and node.
 	refused map[string]ledger.NodeDoc
@@ -121,9 +121,9 @@ const (
 	sweepTime = 100 * time.Millisecond
 	// flushAfter is when a parked pod is tried that nothing has woken.
 	flushAfter = 30 * time.Second
-	// healTime is how long it may take, without faults, until everything has come true: the
+	// recoveryTime is how long it may take, without faults, until everything has come true: the
 	// longest single wait there is, a flush, several times over.
-	healTime = 4 * flushAfter
+	recoveryTime = 4 * flushAfter
 )
 
 // Run plays one seed. The error is a broken promise, or reports that the simulation itself does not work.
@@ -148,14 +148,14 @@ func (w *world) play() error {
 		return err
 	}
 	w.faults.begin(w)
-	for n := w.faultySteps(); n > 0 || n > -3*moreSteps && w.tells(); n-- {
+	for n := w.faultySteps(); n > 0 || n > -3*moreSteps && w.restoreUnobserved(); n-- {
 		if err := w.stepAny(); err != nil {
 			return err
 		}
 	}
-	w.heal()
-	w.healed = w.now
-	return w.untilTrue("liveness", healTime, w.oracle.unfinished)
+	w.endFaults()
+	w.faultsEnded = w.now
+	return w.untilTrue("liveness", recoveryTime, w.oracle.unfinished)
 }
 
 // faultySteps is how many steps there are with faults.
@@ -166,7 +166,7 @@ func (w *world) faultySteps() int {
 		n += 2 * moreSteps // there are more processes, too
 	case w.cluster.full() || w.cluster.family == massive || w.cluster.family == restarted:
 		n += moreSteps // a pod that others go for takes its time
-	case w.cluster.family == anew:
+	case w.cluster.family == storeReplaced:
 		n += 2 * moreSteps // a generation stays closed for long
 	}
 	return n

@@ -70,8 +70,8 @@ func TestTheSameSourceGivesTheSameDigest(t *testing.T) {
 		t.Errorf("%d images: want %d", len(reports), len(architectures))
 	}
 	for _, r := range reports {
-		if r.Said != "" && !strings.Contains(r.Said, "65532") {
-			t.Errorf("the program ran as another user: %q", r.Said)
+		if r.Output != "" && !strings.Contains(r.Output, "65532") {
+			t.Errorf("the program ran as another user: %q", r.Output)
 		}
 	}
 	second, _, err := verify.Layout(build(t, newTree(t, standIn)))

@@ -122,8 +122,8 @@ func (f *flags) verify() error {
 	fmt.Println("index", digest)
 	for _, r := range reports {
 		fmt.Printf("  linux/%s %s %.1f MiB, %d modules\n", r.Arch, r.Digest, float64(r.Bytes)/(1<<20), r.Modules)
-		if r.Said != "" {
-			fmt.Printf("    ran without a shell, as user %d, in its own file system: %s\n", oci.User, r.Said)
+		if r.Output != "" {
+			fmt.Printf("    ran without a shell, as user %d, in its own file system: %s\n", oci.User, r.Output)
 		} else {
 			fmt.Printf("    not run: this machine has another architecture\n")
 		}

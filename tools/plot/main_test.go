@@ -27,7 +27,7 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-func TestLegendIsBesideThePlot(t *testing.T) {
+func TestLegendIsNextToThePlot(t *testing.T) {
 	p := Plot{Name: "x", Lines: []Line{{Name: "first", Points: [][2]float64{{0, 10}, {60, 5}}}}}
 	alone := drawn(t, p)
 	if strings.Contains(alone, "first") {

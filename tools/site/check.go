@@ -35,16 +35,16 @@ func (s Site) Check() ([]string, error) {
 	if pages[home] == nil {
 		return nil, errors.New("no index.html: want the directory of a built site")
 	}
-	var wrong []string
+	var problems []string
 	menu := map[string]bool{notFound: true}
 	for name, page := range pages {
 		if !page.policy {
-			wrong = append(wrong, name+": no Content-Security-Policy")
+			problems = append(problems, name+": no Content-Security-Policy")
 		}
 		for _, ref := range page.refs {
 			to, problem := s.follow(pages, name, ref)
 			if problem != "" {
-				wrong = append(wrong, fmt.Sprintf("%s: %s: %s", name, ref.target, problem))
+				problems = append(problems, fmt.Sprintf("%s: %s: %s", name, ref.target, problem))
 			}
 			if name == home && ref.menu {
 				menu[to] = true
@@ -53,11 +53,11 @@ func (s Site) Check() ([]string, error) {
 	}
 	for name := range pages {
 		if !menu[name] {
-			wrong = append(wrong, name+": not in the menu: want it in docs/README.md")
+			problems = append(problems, name+": not in the menu: want it in docs/README.md")
 		}
 	}
-	slices.Sort(wrong)
-	return slices.Compact(wrong), nil
+	slices.Sort(problems)
+	return slices.Compact(problems), nil
 }
 
 // follow returns the file of the site that a reference leads to, empty for one elsewhere, and its problem.

@@ -24,15 +24,15 @@ func checked(t *testing.T, pages map[string]string) []string {
 		files[name] = &fstest.MapFile{Data: []byte(content)}
 	}
 	root := fstest.MapFS{"pkg/state/doc.go": {}, "deploy/helm/Chart.yaml": {}}
-	wrong, err := Site{Files: files, Base: base, Root: root, Repository: "https://github.com/o/r"}.Check()
+	problems, err := Site{Files: files, Base: base, Root: root, Repository: "https://github.com/o/r"}.Check()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return wrong
+	return problems
 }
 
-func TestSoundSiteHasNoProblems(t *testing.T) {
-	wrong := checked(t, map[string]string{
+func TestValidSiteHasNoProblems(t *testing.T) {
+	problems := checked(t, map[string]string{
 		"index.html": top + `<a href="docs/install/#stores">x</a> <a href="https://example.org/none">y</a>
 			<a href="https://github.com/o/r/blob/main/pkg/state/doc.go#L1">z</a> <a href="mailto:a@example.com">m</a>
 			<a href="https://github.com/o/r/tree/main/deploy/helm/">h</a> <a href="https://github.com/o/r/issues">i</a>`,
@@ -40,13 +40,13 @@ func TestSoundSiteHasNoProblems(t *testing.T) {
 			<img src="../plots/a.svg"> <a href="../../">up</a> <button popovertarget="menu">Menu</button>`,
 		"404.html": top,
 	})
-	if len(wrong) > 0 {
-		t.Errorf("got\n%s\nwant none", strings.Join(wrong, "\n"))
+	if len(problems) > 0 {
+		t.Errorf("got\n%s\nwant none", strings.Join(problems, "\n"))
 	}
 }
 
 func TestProblemsAreFound(t *testing.T) {
-	wrong := checked(t, map[string]string{
+	problems := checked(t, map[string]string{
 		"index.html": top + `<a href="/berth/docs/none/">a</a> <a href="/docs/install/">b</a> <a href="#none">c</a>
 			<a href="docs/install/#none">d</a> <a href="/berth/docs">e</a> <a href="/berth/docs/lost/">menu only</a>
 			<a href="https://github.com/o/r/blob/main/pkg/gone.go">f</a> <a href="http://[">g</a>
@@ -71,8 +71,8 @@ func TestProblemsAreFound(t *testing.T) {
 		"index.html: https://github.com/o/r/blob/main/pkg/gone.go: no such file in the repository: pkg/gone.go",
 	}
 	slices.Sort(want)
-	if !slices.Equal(wrong, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(wrong, "\n"), strings.Join(want, "\n"))
+	if !slices.Equal(problems, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(problems, "\n"), strings.Join(want, "\n"))
 	}
 }
 

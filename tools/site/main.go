@@ -29,12 +29,12 @@ func mainErr(args []string) error {
 		return fmt.Errorf("--base: %q: want an absolute URL with a trailing slash", *base)
 	}
 	site := Site{Files: os.DirFS(*dir), Base: parsed, Root: os.DirFS(*root), Repository: *repository}
-	wrong, err := site.Check()
+	problems, err := site.Check()
 	if err != nil {
 		return fmt.Errorf("--site: %q: %w", *dir, err)
 	}
-	if len(wrong) > 0 {
-		return fmt.Errorf("%d problems:\n%s", len(wrong), strings.Join(wrong, "\n"))
+	if len(problems) > 0 {
+		return fmt.Errorf("%d problems:\n%s", len(problems), strings.Join(problems, "\n"))
 	}
 	return nil
 }

@@ -34,8 +34,8 @@ type World struct {
 	profile *placement.Profile
 	seed    uint64
 	serial  int
-	// lives counts the evictions of each pod and of the pods it replaces, by its name.
-	lives map[string]int
+	// evictions counts the evictions of each pod and of the pods it replaces, by its name.
+	evictions map[string]int
 }
 
 // Strategies that worlds are drawn for. All stands for the three together.
@@ -82,7 +82,7 @@ func Unbalanced(seed uint64) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &World{Now: Began, profile: profile, seed: seed, lives: map[string]int{}}
+	w := &World{Now: Began, profile: profile, seed: seed, evictions: map[string]int{}}
 	r := rand.New(rand.NewPCG(seed, 0))
 	w.Strategy = []string{Low, Duplicates, Spread, All}[r.IntN(4)]
 	away := w.drawNodes(r)
@@ -98,12 +98,12 @@ func Unbalanced(seed uint64) (*World, error) {
 	for _, i := range away {
 		w.Nodes[i].Spec.Unschedulable = false
 	}
-	w.forgetHomeless()
+	w.dropUnplaceable()
 	return w, nil
 }
 
-// forgetHomeless removes pods that fit nowhere, and lowers the replicas of their owners accordingly.
-func (w *World) forgetHomeless() {
+// dropUnplaceable removes pods that fit nowhere, and lowers the replicas of their owners accordingly.
+func (w *World) dropUnplaceable() {
 	w.Pods = slices.DeleteFunc(w.Pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == "" })
 	for _, s := range w.Sets {
 		var left int32
@@ -194,15 +194,15 @@ func (w *World) create(template *corev1.Pod, lives int) {
 		Phase: corev1.PodRunning, StartTime: &metav1.Time{Time: w.Now},
 		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
 	}
-	w.lives[p.Name] = lives
+	w.evictions[p.Name] = lives
 	w.Pods = append(w.Pods, p)
 }
 
-// Lives returns how often a pod and the pods it replaces have been evicted since Recount.
-func (w *World) Lives(name string) int { return w.lives[name] }
+// Evictions returns how often a pod and the pods it replaces have been evicted since Recount.
+func (w *World) Evictions(name string) int { return w.evictions[name] }
 
-// Recount resets the counts of Lives.
-func (w *World) Recount() { clear(w.lives) }
+// ResetEvictions resets the counts of Lives.
+func (w *World) ResetEvictions() { clear(w.evictions) }
 
 // Evict deletes pods by name, and places their replacements: on the node that is kept for the replacement of a
 // name, if there is one. Replacements that find no room while the victims terminate are tried again when the
@@ -214,7 +214,7 @@ func (w *World) Evict(names []string, kept map[string]string) error {
 			return fmt.Errorf("deschedulingtest: no pod %s", name)
 		}
 		w.Pods[i].DeletionTimestamp = &metav1.Time{Time: w.Now}
-		w.create(w.Pods[i], w.lives[name]+1)
+		w.create(w.Pods[i], w.evictions[name]+1)
 		w.Pods[len(w.Pods)-1].Spec.NodeName = kept[name]
 	}
 	if err := w.placeAll(); err != nil {
@@ -224,8 +224,8 @@ func (w *World) Evict(names []string, kept map[string]string) error {
 	return w.placeAll()
 }
 
-// Homeless returns the number of pods without a node.
-func (w *World) Homeless() (n int) {
+// Unplaced returns the number of pods without a node.
+func (w *World) Unplaced() (n int) {
 	for _, p := range w.Pods {
 		if p.Spec.NodeName == "" {
 			n++

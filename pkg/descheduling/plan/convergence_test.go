@@ -28,7 +28,7 @@ func TestConvergence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	moved, restless := 0, 0
+	moved, unsettled := 0, 0
 	for i := range uint64(*worlds) {
 		w, err := deschedulingtest.Unbalanced(first + i)
 		if err != nil {
@@ -37,22 +37,22 @@ func TestConvergence(t *testing.T) {
 		before := w.Imbalance()
 		moves, cycles := settle(t, w, profile)
 		moved += moves
-		if w.Imbalance() > before || w.Homeless() > 0 {
+		if w.Imbalance() > before || w.Unplaced() > 0 {
 			t.Errorf("seed %d: imbalance was %.1f and is %.1f, %d pods without a node",
-				first+i, before, w.Imbalance(), w.Homeless())
+				first+i, before, w.Imbalance(), w.Unplaced())
 		}
 		if cycles == patience {
-			restless++
+			unsettled++
 			t.Errorf("seed %d: %s does not come to rest", first+i, w.Strategy)
 		}
 		for _, p := range w.Pods {
-			if w.Lives(p.Name) > 1 {
-				t.Errorf("seed %d: %s: a pod moved %d times after the first cycle", first+i, w.Strategy, w.Lives(p.Name))
+			if w.Evictions(p.Name) > 1 {
+				t.Errorf("seed %d: %s: a pod moved %d times after the first cycle", first+i, w.Strategy, w.Evictions(p.Name))
 				break
 			}
 		}
 	}
-	t.Logf("%d clusters, %d moves, %d never at rest", *worlds, moved, restless)
+	t.Logf("%d clusters, %d moves, %d never at rest", *worlds, moved, unsettled)
 	if moved < *worlds {
 		t.Errorf("%d moves in %d clusters: nothing was unbalanced", moved, *worlds)
 	}
@@ -98,7 +98,7 @@ func settle(t *testing.T, w *deschedulingtest.World, profile *placement.Profile)
 		}
 		moves += len(names)
 		if cycles == 0 {
-			w.Recount()
+			w.ResetEvictions()
 		}
 	}
 	return moves, cycles

@@ -111,7 +111,7 @@ func TestLanding(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			in := input(t, policyOf(t, "berth: "+gentle+",", tt.evictor, tt.strategy), tt.objects...)
+			in := input(t, policyOf(t, "berth: "+noOwnerLimits+",", tt.evictor, tt.strategy), tt.objects...)
 			in.Pinned = tt.pinned
 			expect(t, in, tt.want)
 		})
@@ -145,7 +145,7 @@ func TestBudgets(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			objects := append(tt.budgets, node("a", tainted(corev1.TaintEffectNoSchedule)), node("b"))
-			in := input(t, policyOf(t, "berth: "+gentle+",", "", leaveTaints), append(objects, many(3, "a", "x")...)...)
+			in := input(t, policyOf(t, "berth: "+noOwnerLimits+",", "", leaveTaints), append(objects, many(3, "a", "x")...)...)
 			in.Claimed = func(string) int32 { return tt.claimed }
 			expect(t, in, tt.want)
 		})
@@ -210,15 +210,15 @@ func TestSystemNamespace(t *testing.T) {
 	expect(t, input(t, policyOf(t, "berth: {excludeNamespaces: []},", "", leaveTaints), objects...), "dns from a to b\n")
 }
 
-// story lists the decisions about pods of owner x before the cycle, and their ages.
-type story []struct {
+// pastDecisions lists the decisions about pods of owner x before the cycle, and their ages.
+type pastDecisions []struct {
 	pod   string
 	kind  events.DecisionKind
 	cycle uint64
 	ago   time.Duration
 }
 
-func (s story) history() *History {
+func (s pastDecisions) history() *History {
 	h := NewHistory()
 	for _, e := range s {
 		h.Observe(events.Decision{
@@ -230,47 +230,47 @@ func (s story) history() *History {
 
 // TestPauses checks that an owner rests after its pods were moved, longer every time, and waits for replacements.
 func TestPauses(t *testing.T) {
-	evictions := func(ago ...time.Duration) (s story) {
+	evictions := func(ago ...time.Duration) (s pastDecisions) {
 		for i, a := range ago {
 			for _, k := range []events.DecisionKind{events.DecisionEvict, events.DecisionEvicted} {
-				s = append(s, story{{fmt.Sprint("gone", i), k, uint64(i), a}}...)
+				s = append(s, pastDecisions{{fmt.Sprint("gone", i), k, uint64(i), a}}...)
 			}
 		}
 		return s
 	}
 	unready := pod("x-new", "b", "x", func(p *corev1.Pod) { p.Status.Conditions = nil })
 	const (
-		goes    = "x-a-0 from a to b\n"
+		move    = "x-a-0 from a to b\n"
 		resting = "kept 1: its owner is cooling down\n"
 		busy    = "kept 1: as many pods of its owner as may go at once are going\n"
 	)
 	for _, tt := range []struct {
 		name    string
-		story   story
+		past    pastDecisions
 		objects []state.APIObject
 		want    string
 	}{
-		{"nothing happened", nil, nil, goes},
+		{"nothing happened", nil, nil, move},
 		{"just now", evictions(59 * time.Second), nil, resting},
-		{"a minute ago", evictions(time.Minute), nil, goes},
+		{"a minute ago", evictions(time.Minute), nil, move},
 		{"twice", evictions(10*time.Minute, 119*time.Second), nil, resting},
-		{"twice, long enough ago", evictions(10*time.Minute, 2*time.Minute), nil, goes},
-		{"the first is forgotten", evictions(2*time.Hour+time.Minute, time.Minute), nil, goes},
+		{"twice, long enough ago", evictions(10*time.Minute, 2*time.Minute), nil, move},
+		{"the first is forgotten", evictions(2*time.Hour+time.Minute, time.Minute), nil, move},
 		{"not for ever", evictions(9*time.Hour, 8*time.Hour, 7*time.Hour, 6*time.Hour, 5*time.Hour, 4*time.Hour,
-			3*time.Hour, 2*time.Hour, time.Hour), nil, goes},
-		{"one is under way", story{{"x-b-0", events.DecisionEvict, 1, time.Minute}}, many(1, "b", "x"), busy},
-		{"it was lost", story{{"x-b-0", events.DecisionEvict, 1, InFlight}}, many(1, "b", "x"), goes},
-		{"it was refused", story{{"x-b-0", events.DecisionEvict, 1, time.Minute},
-			{"x-b-0", events.DecisionEvictRefused, 1, time.Minute}}, many(1, "b", "x"), goes},
+			3*time.Hour, 2*time.Hour, time.Hour), nil, move},
+		{"one is under way", pastDecisions{{"x-b-0", events.DecisionEvict, 1, time.Minute}}, many(1, "b", "x"), busy},
+		{"it was lost", pastDecisions{{"x-b-0", events.DecisionEvict, 1, InFlight}}, many(1, "b", "x"), move},
+		{"it was refused", pastDecisions{{"x-b-0", events.DecisionEvict, 1, time.Minute},
+			{"x-b-0", events.DecisionEvictRefused, 1, time.Minute}}, many(1, "b", "x"), move},
 		{"its replacement is not ready", evictions(2 * time.Minute), []state.APIObject{unready},
 			"kept 1: its owner's last replacements are not ready\n"},
-		{"nor will it be", evictions(time.Hour), []state.APIObject{unready}, goes},
-		{"nobody moved it", nil, []state.APIObject{unready}, goes},
+		{"nor will it be", evictions(time.Hour), []state.APIObject{unready}, move},
+		{"nobody moved it", nil, []state.APIObject{unready}, move},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			objects := append(tt.objects, node("a", tainted(corev1.TaintEffectNoSchedule)), node("b"), pod("x-a-0", "a", "x"))
 			in := input(t, policyOf(t, "", "", leaveTaints), objects...)
-			in.History = tt.story.history()
+			in.History = tt.past.history()
 			expect(t, in, tt.want)
 			in.History = in.History.Clone()
 			expect(t, in, tt.want)
@@ -289,9 +289,9 @@ func moved(ago time.Duration) *History {
 	return h
 }
 
-// TestYoungestTellsOldFromNew checks that a pod as old as the youngest that the ask knew is not a replacement, not
+// TestYoungestSeparatesOldFromNew checks that a pod as old as the youngest that the ask knew is not a replacement, not
 // even one created a second before the eviction; and that a younger one is, whatever the clocks are.
-func TestYoungestTellsOldFromNew(t *testing.T) {
+func TestYoungestSeparatesOldFromNew(t *testing.T) {
 	const since = 20 * time.Minute
 	for _, tt := range []struct {
 		name           string
@@ -371,9 +371,9 @@ func TestMovedThereAndBackWithinASecond(t *testing.T) {
 	}
 }
 
-// TestMovesTellTheYoungest checks that moves report the youngest pod of the owner, from which replacements are
+// TestMovesIdentifyTheYoungest checks that moves report the youngest pod of the owner, from which replacements are
 // recognised later.
-func TestMovesTellTheYoungest(t *testing.T) {
+func TestMovesIdentifyTheYoungest(t *testing.T) {
 	made := now.Add(-time.Hour)
 	in := input(t, policyOf(t, "", "", leaveTaints), node("a", tainted(corev1.TaintEffectNoSchedule)), node("b"),
 		pod("x-a-0", "a", "x"), pod("x-b-0", "b", "x", func(p *corev1.Pod) { p.CreationTimestamp = metav1.Time{Time: made} }))
@@ -387,7 +387,7 @@ func TestMovesTellTheYoungest(t *testing.T) {
 // owner is left alone for the longest pause.
 func TestCameBack(t *testing.T) {
 	const back = "kept 1: a replacement of its owner came back to the node it had left\n"
-	const goes = "x-a-0 from a to b\n"
+	const move = "x-a-0 from a to b\n"
 	made := func(ago time.Duration) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.CreationTimestamp = metav1.Time{Time: now.Add(-ago)} }
 	}
@@ -400,10 +400,10 @@ func TestCameBack(t *testing.T) {
 	}{
 		{"it came back", 20 * time.Minute, 20 * time.Minute, "a", back, 1},
 		{"by a clock that is behind", 20 * time.Minute, 20*time.Minute + returnSlack, "a", back, 1},
-		{"it had been there", 20 * time.Minute, 21 * time.Minute, "a", goes, 0},
-		{"it is one more", 20 * time.Minute, 9 * time.Minute, "a", goes, 0},
-		{"long ago", 61 * time.Minute, 61 * time.Minute, "a", goes, 1},
-		{"it went elsewhere", 20 * time.Minute, 20 * time.Minute, "b", goes, 0},
+		{"it had been there", 20 * time.Minute, 21 * time.Minute, "a", move, 0},
+		{"it is one more", 20 * time.Minute, 9 * time.Minute, "a", move, 0},
+		{"long ago", 61 * time.Minute, 61 * time.Minute, "a", move, 1},
+		{"it went elsewhere", 20 * time.Minute, 20 * time.Minute, "b", move, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := input(t, policyOf(t, "", "", leaveTaints), node("a", tainted(corev1.TaintEffectNoSchedule)), node("b"),
@@ -445,11 +445,12 @@ func TestMovedLately(t *testing.T) {
 				effect = tainted(corev1.TaintEffectNoSchedule)
 			}
 			crowd := many(9, "b", "x", func(p *corev1.Pod) { p.CreationTimestamp = metav1.Time{Time: now.Add(-tt.ago)} })
-			in := input(t, policyOf(t, "berth: "+gentle+",", "", tt.strategy), append(crowd, node("b", effect), node("c"))...)
+			in := input(t, policyOf(t, "berth: "+noOwnerLimits+",", "", tt.strategy),
+				append(crowd, node("b", effect), node("c"))...)
 			in.History = moved(tt.ago)
 			plan := Make(in)
 			if stays := len(plan.Moves) == 0; stays != tt.stay {
-				t.Errorf("they stay: %t, want %t\n%s", stays, tt.stay, picture(plan))
+				t.Errorf("they stay: %t, want %t\n%s", stays, tt.stay, summary(plan))
 			}
 		})
 	}

@@ -75,7 +75,7 @@ func TestRefusedEvictionsBecomeRare(t *testing.T) {
 // which another pod of it was evicted, and no longer rests once one has been.
 func TestAnotherEvictionEndsTheRestOfARefusedOne(t *testing.T) {
 	h := NewHistory()
-	tell := func(pod string, outcome events.DecisionKind, cycle uint64, ago time.Duration) {
+	addDecision := func(pod string, outcome events.DecisionKind, cycle uint64, ago time.Duration) {
 		for _, k := range []events.DecisionKind{events.DecisionEvict, outcome} {
 			h.Observe(events.Decision{
 				Kind: k, Attempt: 1, Pod: podRef(pod), Owner: "uid-x", FactSequence: cycle,
@@ -83,20 +83,20 @@ func TestAnotherEvictionEndsTheRestOfARefusedOne(t *testing.T) {
 		}
 	}
 	refusing := func() bool { return h.owners[ownerX].refusedLately(now) }
-	tell("1", events.DecisionEvictRefused, 1, 10*time.Minute)
-	tell("2", events.DecisionEvictRefused, 1, 10*time.Minute)
+	addDecision("1", events.DecisionEvictRefused, 1, 10*time.Minute)
+	addDecision("2", events.DecisionEvictRefused, 1, 10*time.Minute)
 	if refusing() {
 		t.Error("the owner rests after one cycle in which evictions were refused")
 	}
-	tell("3", events.DecisionEvictRefused, 2, time.Minute)
+	addDecision("3", events.DecisionEvictRefused, 2, time.Minute)
 	if !refusing() {
 		t.Error("the owner does not rest after two cycles in which evictions were refused")
 	}
 	if c := h.Clone(); !c.owners[ownerX].refusedLately(now) {
 		t.Error("a copy does not know of the refusals")
 	}
-	tell("4", events.DecisionEvicted, 3, 0)
-	tell("5", events.DecisionEvictRefused, 3, 0)
+	addDecision("4", events.DecisionEvicted, 3, 0)
+	addDecision("5", events.DecisionEvictRefused, 3, 0)
 	if refusing() {
 		t.Error("the owner rests although a pod of it was evicted in the same cycle")
 	}
@@ -165,7 +165,7 @@ func TestSurplusStays(t *testing.T) {
 	deleted := meta
 	deleted.DeletionTimestamp = &metav1.Time{Time: now}
 	const (
-		goes  = "x-a-0 from a to b\nx-a-1 from a to b\n"
+		both  = "x-a-0 from a to b\nx-a-1 from a to b\n"
 		stays = "kept 2: its owner has more pods than it wants and would make no other\n"
 	)
 	set := func(meta metav1.ObjectMeta, replicas int32) *appsv1.ReplicaSet {
@@ -176,7 +176,7 @@ func TestSurplusStays(t *testing.T) {
 		owner state.APIObject
 		want  string
 	}{
-		{"as many as it wants", set(meta, 2), goes},
+		{"as many as it wants", set(meta, 2), both},
 		{"scaled down", set(meta, 1), stays},
 		{"a StatefulSet that is scaled down",
 			&appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(1))}}, stays},

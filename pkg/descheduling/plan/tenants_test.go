@@ -88,12 +88,12 @@ func TestPodOfAnotherNamespaceHasNotComeBack(t *testing.T) {
 		pod("x-a-0", "a", "x"), posing)
 	in.History = moved(ago)
 	if p := Make(in); len(p.Returned) > 0 || len(p.Moves) != 2 {
-		t.Errorf("%d pods came back, want none:\n%s", len(p.Returned), picture(p))
+		t.Errorf("%d pods came back, want none:\n%s", len(p.Returned), summary(p))
 	}
 }
 
-// TestMovesTellNothingOfAnotherNamespace checks that the youngest pod of an owner is one in its namespace.
-func TestMovesTellNothingOfAnotherNamespace(t *testing.T) {
+// TestMovesRevealNothingOfAnotherNamespace checks that the youngest pod of an owner is one in its namespace.
+func TestMovesRevealNothingOfAnotherNamespace(t *testing.T) {
 	in := input(t, policyOf(t, "", "", leaveTaints), node("a", tainted(corev1.TaintEffectNoSchedule)), node("b"),
 		pod("x-a-0", "a", "x"), pod("new", "b", "x", in("evil"), func(p *corev1.Pod) {
 			p.CreationTimestamp = metav1.Time{Time: now.Add(time.Hour)}

@@ -18,8 +18,8 @@ import (
 
 var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-// gentle disables the limits on owners, as upstream has none.
-const gentle = "{cooldown: 0s, maxPerOwner: 100%, pauseDuringRollout: false, waitForReady: false}"
+// noOwnerLimits disables the limits on owners, as upstream has none.
+const noOwnerLimits = "{cooldown: 0s, maxPerOwner: 100%, pauseDuringRollout: false, waitForReady: false}"
 
 // policyOf returns a policy with one profile; strategies are "point/Name: {args}".
 func policyOf(t statetest.Fataler, top, evictor string, strategies ...string) *policy.Policy {
@@ -94,8 +94,8 @@ func pod(name, on, app string, change ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-// picture prints a plan, one item a line, in order.
-func picture(p Plan) string {
+// summary prints a plan, one item a line, in order.
+func summary(p Plan) string {
 	var b strings.Builder
 	for _, m := range p.Moves {
 		to := "anywhere"
@@ -119,7 +119,7 @@ func picture(p Plan) string {
 
 func expect(t statetest.Fataler, in Input, want string) {
 	t.Helper()
-	if got := picture(Make(in)); got != want {
+	if got := summary(Make(in)); got != want {
 		t.Fatalf("got:\n%swant:\n%s", got, want)
 	}
 }

@@ -45,7 +45,7 @@ func TestAccepted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			strictyamltest.Golden(t, file, strings.ReplaceAll(picture(p), filepath.Dir(file)+"/", ""))
+			strictyamltest.Golden(t, file, strings.ReplaceAll(summary(p), filepath.Dir(file)+"/", ""))
 		})
 	}
 }
@@ -125,8 +125,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// picture prints a policy, one item a line.
-func picture(p *Policy) string {
+// summary prints a policy, one item a line.
+func summary(p *Policy) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "nodes %q\nlimits per node %s, per namespace %s, total %s\ngrace period %s\nkinds %v\n",
 		p.Nodes, optional(p.Limits.PerNode), optional(p.Limits.PerNamespace), optional(p.Limits.Total),

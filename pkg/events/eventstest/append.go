@@ -210,7 +210,7 @@ const (
 func testConcurrentAppends(t *testing.T, target Target) {
 	size := func(w, i int) int { return 1 + (w+i)%3 + (w+i)%10/9*200 }
 	var mu sync.Mutex
-	told := map[string]uint64{} // by the last message of each append
+	reported := map[string]uint64{} // by the last message of each append
 	total := 0
 	var group sync.WaitGroup
 	for w := range writers {
@@ -229,7 +229,7 @@ func testConcurrentAppends(t *testing.T, target Target) {
 					return
 				}
 				mu.Lock()
-				told[msgs[len(msgs)-1].Header.Get(eventlog.HeaderUID)] = last
+				reported[msgs[len(msgs)-1].Header.Get(eventlog.HeaderUID)] = last
 				mu.Unlock()
 			}
 		})
@@ -251,8 +251,8 @@ func testConcurrentAppends(t *testing.T, target Target) {
 		next[w][1]++
 		if part == size(w, i)-1 {
 			next[w] = [2]int{i + 1, 0}
-			if told[id] != record.Sequence {
-				t.Fatalf("append %d-%d was told last sequence %d, it is %d", w, i, told[id], record.Sequence)
+			if reported[id] != record.Sequence {
+				t.Fatalf("append %d-%d was told last sequence %d, it is %d", w, i, reported[id], record.Sequence)
 			}
 		}
 	}

@@ -106,12 +106,12 @@ func testBusNotStored(t *testing.T, target Target) {
 		t.Fatal(err)
 	}
 	// Another subscription proves that the message has passed before the subscription under test.
-	heard := make(chan string, 10)
-	subscribe(t, target.Bus, "work.request", func(data []byte) { heard <- string(data) })
+	received := make(chan string, 10)
+	subscribe(t, target.Bus, "work.request", func(data []byte) { received <- string(data) })
 	if err := target.Bus.Publish("work.request", []byte("after")); err != nil {
 		t.Fatal(err)
 	}
-	if got := <-heard; got != "after" {
+	if got := <-received; got != "after" {
 		t.Errorf("heard %q", got)
 	}
 }

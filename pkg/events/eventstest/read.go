@@ -218,8 +218,8 @@ func RunRestart(t *testing.T, target Target, restart func(t *testing.T)) {
 	if err := target.Snapshots.Put(within(t), eventlog.Facts, 7, []byte("snapshot")); err != nil {
 		t.Fatal(err)
 	}
-	heard := make(chan string, 1)
-	subscribe(t, target.Bus, "a.b", func(data []byte) { heard <- string(data) })
+	received := make(chan string, 1)
+	subscribe(t, target.Bus, "a.b", func(data []byte) { received <- string(data) })
 	r := mustRead(t, target.Log, eventlog.Facts, 1)
 	checkRecords(t, take(t, r, 10), 1, messages(1, 10))
 	for n := range uint64(2) {
@@ -232,7 +232,7 @@ func RunRestart(t *testing.T, target Target, restart func(t *testing.T)) {
 	if err := target.Bus.Publish("a.b", []byte("after")); err != nil {
 		t.Fatal(err)
 	}
-	if got := <-heard; got != "after" {
+	if got := <-received; got != "after" {
 		t.Errorf("heard %q", got)
 	}
 }

@@ -563,8 +563,8 @@ func TestAnAnswerThatIsStoredIsNotRead(t *testing.T) {
 			}
 			l := open(t, jetstream.Config{URLs: []string{n.url()}, Logger: quiet})
 			header := eventlog.Header{{Key: "a", Value: "b"}}
-			words := eventlog.Message{Subject: "decisions.0.bound", Header: header, Data: []byte("forged")}
-			if _, err := l.Append(t.Context(), eventlog.Decisions, eventlog.AnySequence, []eventlog.Message{words}); err != nil {
+			msg := eventlog.Message{Subject: "decisions.0.bound", Header: header, Data: []byte("forged")}
+			if _, err := l.Append(t.Context(), eventlog.Decisions, eventlog.AnySequence, []eventlog.Message{msg}); err != nil {
 				t.Fatal(err)
 			}
 			const forged = "facts.node.0.1"
@@ -592,7 +592,7 @@ func TestAnAnswerThatIsStoredIsNotRead(t *testing.T) {
 					t.Errorf("got %v, want a record without contents", r)
 				}
 			}
-			whole, err := l.About(t.Context(), eventlog.Decisions, eventlog.Query{Filter: words.Subject}, 0)
+			whole, err := l.About(t.Context(), eventlog.Decisions, eventlog.Query{Filter: msg.Subject}, 0)
 			if err != nil || len(whole) != 1 || string(whole[0].Data) != "forged" || whole[0].Header.Get("a") != "b" {
 				t.Errorf("got %v, %v, want the record that was appended", whole, err)
 			}

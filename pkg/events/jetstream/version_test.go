@@ -32,7 +32,7 @@ func TestOldServerIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- greet(listener, "2.11.9") }()
+	go func() { done <- serveClient(listener, "2.11.9") }()
 	url := "nats://" + listener.Addr().String()
 	_, err = Open(t.Context(), Config{URLs: []string{url}})
 	want := "jetstream: NATS server " + url + ": " + url + " has version 2.11.9, want 2.12.0 or later"
@@ -47,8 +47,8 @@ func TestOldServerIsRefused(t *testing.T) {
 	}
 }
 
-// greet welcomes one client, answers its pings, and returns when it disconnects.
-func greet(listener net.Listener, version string) error {
+// serveClient welcomes one client, answers its pings, and returns when it disconnects.
+func serveClient(listener net.Listener, version string) error {
 	conn, err := listener.Accept()
 	if err != nil {
 		return err

@@ -25,9 +25,9 @@ type reading struct {
 	from   int
 }
 
-// stands reports whether the log still holds everything that the reader has returned, and the record that it must
+// intact reports whether the log still holds everything that the reader has returned, and the record that it must
 // read next has not been trimmed.
-func (m *model) stands(r *reading) bool {
+func (m *model) intact(r *reading) bool {
 	next := r.from + len(r.seen)
 	return next > m.trimmed && next <= len(m.subjects)+1
 }
@@ -79,14 +79,14 @@ func TestModel(t *testing.T) {
 
 func appendBoth(ctx context.Context, t *rapid.T, log *memlog.Log, m *model) {
 	expect := eventlog.AnySequence
-	stands := true
+	holds := true
 	if rapid.Bool().Draw(t, "fenced") {
 		last := len(m.subjects)
 		expect = eventlog.Tail{Sequence: uint64(max(0, last+rapid.IntRange(-1, 1).Draw(t, "off by")))}
-		stands = expect.Sequence == uint64(last)
+		holds = expect.Sequence == uint64(last)
 		if last > 0 && rapid.Bool().Draw(t, "by subject") {
 			expect.Subject = m.subjects[last-1-rapid.IntRange(0, min(last-1, 2)).Draw(t, "subject of")]
-			stands = stands && last > m.trimmed && expect.Subject == m.subjects[last-1]
+			holds = holds && last > m.trimmed && expect.Subject == m.subjects[last-1]
 		}
 	}
 	var msgs []eventlog.Message
@@ -95,7 +95,7 @@ func appendBoth(ctx context.Context, t *rapid.T, log *memlog.Log, m *model) {
 	}
 	last, err := log.Append(ctx, eventlog.Facts, expect, msgs)
 	var wrong *eventlog.ErrWrongSequence
-	if !stands {
+	if !holds {
 		if !errors.As(err, &wrong) || wrong.Actual != uint64(len(m.subjects)) {
 			t.Fatalf("append behind %v: %v, last is %d", expect, err, len(m.subjects))
 		}
@@ -111,7 +111,7 @@ func appendBoth(ctx context.Context, t *rapid.T, log *memlog.Log, m *model) {
 
 func nextBoth(ctx context.Context, t *rapid.T, m *model, r *reading, lost bool) {
 	next := r.from + len(r.seen)
-	if m.stands(r) && !lost && next == len(m.subjects)+1 {
+	if m.intact(r) && !lost && next == len(m.subjects)+1 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
 		cancel() // nothing to read: Next would block
@@ -119,7 +119,7 @@ func nextBoth(ctx context.Context, t *rapid.T, m *model, r *reading, lost bool) 
 	records, err := r.reader.Next(ctx)
 	var gap *eventlog.ErrGap
 	switch {
-	case lost || !m.stands(r):
+	case lost || !m.intact(r):
 		if !errors.As(err, &gap) {
 			t.Fatalf("reader at %d got %d records and %v, want a gap", next, len(records), err)
 		}

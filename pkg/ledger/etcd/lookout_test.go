@@ -96,7 +96,7 @@ func TestSilentServersAreLeft(t *testing.T) {
 	}
 }
 
-func TestNobodyIsLeftWhereAllAreSilent(t *testing.T) {
+func TestServersAreKeptWhereAllAreSilent(t *testing.T) {
 	a, b := newHanging(t), newHanging(t)
 	a.hangs.Store(true)
 	b.hangs.Store(true)

@@ -106,9 +106,9 @@ func indexOf(t rapid.TB, pods ...*state.Pod) *guard.Index {
 	return x
 }
 
-// story formats uses without the hashes: "compare c zone-a, put m *".
-func story(uses []registry.GuardUse) string {
-	var words []string
+// formatUses formats uses without the hashes: "compare c zone-a, put m *".
+func formatUses(uses []registry.GuardUse) string {
+	var parts []string
 	for _, u := range uses {
 		_, domain, part, _ := registry.ParseGuard(u.Key)
 		did := ""
@@ -118,9 +118,9 @@ func story(uses []registry.GuardUse) string {
 		if u.Put {
 			did += "put "
 		}
-		words = append(words, fmt.Sprintf("%s%s %s", did, part, domain))
+		parts = append(parts, fmt.Sprintf("%s%s %s", did, part, domain))
 	}
-	return strings.Join(words, ", ")
+	return strings.Join(parts, ", ")
 }
 
 const zone, host = corev1.LabelTopologyZone, corev1.LabelHostname
@@ -167,7 +167,7 @@ func TestAt(t *testing.T) {
 	} {
 		concern := indexOf(t, c.known...).Of(c.pod, rulesOf(t, c.pod), guard.Namespace{Known: true})
 		d := concern.At(c.to)
-		if got := story(d.Uses); got != c.want || len(d.Missing) != c.missing || d.Carried != c.carried {
+		if got := formatUses(d.Uses); got != c.want || len(d.Missing) != c.missing || d.Carried != c.carried {
 			t.Errorf("%s: %q, %d terms missing and %d carried, want %q, %d and %d",
 				c.name, got, len(d.Missing), d.Carried, c.want, c.missing, c.carried)
 		}

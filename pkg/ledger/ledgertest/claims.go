@@ -59,7 +59,7 @@ func victim(nodeUID, podUID string, budgets ...string) txns.NodeEntry {
 	}}
 }
 
-func room(b ledger.BudgetDoc, allowed int32) txns.BudgetRoom {
+func budgetRoom(b ledger.BudgetDoc, allowed int32) txns.BudgetRoom {
 	b.UID = budgetUID
 	b.Namespace = "ns"
 	b.Name = "pdb"
@@ -72,11 +72,11 @@ func (s *shard) nomination(f api, docs []ledger.NodeDoc, victims ...txns.NodeEnt
 	e.Priority = 100
 	f.pods[e.PodUID] = 0 // pending
 	return txns.Nomination{
-		Authority: s.mandate(e), Hold: txns.NodeEntry{NodeUID: "a", Entry: e}, Docs: docs, Victims: victims, Facts: f,
+		Authority: s.authority(e), Hold: txns.NodeEntry{NodeUID: "a", Entry: e}, Docs: docs, Victims: victims, Facts: f,
 	}
 }
 
-func (s *shard) mandate(entries ...ledger.Entry) txns.Authority {
+func (s *shard) authority(entries ...ledger.Entry) txns.Authority {
 	m := txns.Authority{Epochs: map[int32]int64{}}
 	for _, e := range entries {
 		m.Epochs[e.Partition()] = s.epochs[e.Partition()]
@@ -102,8 +102,8 @@ func changeTxn(t *testing.T, c txns.Change) ledger.Txn {
 	return txn
 }
 
-// carry commits a change and checks its effect on every document.
-func carry(t *testing.T, h Harness, c txns.Change) int64 {
+// commitChange commits a change and checks its effect on every document.
+func commitChange(t *testing.T, h Harness, c txns.Change) int64 {
 	t.Helper()
 	before := ledgerOf(t, h)
 	r := mustCommit(t, h.Store, changeTxn(t, c))
@@ -133,8 +133,8 @@ func carry(t *testing.T, h Harness, c txns.Change) int64 {
 	return r
 }
 
-// loses commits a change that must fail, and returns what it lost.
-func loses(t *testing.T, h Harness, c txns.Change) txns.Outcome {
+// wantConflict commits a change that must fail, and returns what it lost.
+func wantConflict(t *testing.T, h Harness, c txns.Change) txns.Outcome {
 	t.Helper()
 	r := commit(t, h.Store, changeTxn(t, c))
 	if r.Succeeded {
@@ -147,13 +147,13 @@ func loses(t *testing.T, h Harness, c txns.Change) txns.Outcome {
 	return lost
 }
 
-// rivals commits two changes that were made on the same view, the first before the second: the second must fail and
-// report a document that changed.
-func rivals(t *testing.T, h Harness, first, second txns.Change) txns.Outcome {
+// commitConflicting commits two changes that were made on the same view, the first before the second: the second must
+// fail and report a document that changed.
+func commitConflicting(t *testing.T, h Harness, first, second txns.Change) txns.Outcome {
 	t.Helper()
-	carry(t, h, first)
+	commitChange(t, h, first)
 	before, _ := list(t, h.Store, "")
-	lost := loses(t, h, second)
+	lost := wantConflict(t, h, second)
 	if lost.Applied || len(lost.Docs)+len(lost.Budgets)+len(lost.Exclusives)+len(lost.Plans) == 0 {
 		t.Errorf("lost %+v, want a document that changed", lost)
 	}
@@ -190,9 +190,9 @@ func nominated(t *testing.T, h Harness) (*shard, txns.Nomination) {
 	n := s.nomination(running(100, "v", "w", "keeper"), []ledger.NodeDoc{node("a"), node("b"), node("c")},
 		victim("a", "v"), victim("b", "w", budgetUID))
 	n.Keepers = []txns.NodeEntry{{NodeUID: "c", Entry: ledger.Entry{PodUID: "keeper", Namespace: "ns", Name: "keeper"}}}
-	n.Budgets = []txns.BudgetRoom{room(ledger.BudgetDoc{}, 1)}
+	n.Budgets = []txns.BudgetRoom{budgetRoom(ledger.BudgetDoc{}, 1)}
 	c, err := txns.Nominate(n)
-	carry(t, h, built(t, c, err))
+	commitChange(t, h, built(t, c, err))
 	return s, n
 }
 
@@ -226,8 +226,8 @@ func mark(t *testing.T, h Harness, plan string, victims ...string) (txns.Change,
 	return txns.MarkEvicting(e)
 }
 
-// abortion returns T8 of a plan as the view shows it.
-func abortion(t *testing.T, h Harness, plan string) txns.Abort {
+// abortChange returns T8 of a plan as the view shows it.
+func abortChange(t *testing.T, h Harness, plan string) txns.Abort {
 	t.Helper()
 	v := ledgerOf(t, h)
 	a := txns.Abort{Plan: plan, Docs: v.Plans().Docs(plan)}

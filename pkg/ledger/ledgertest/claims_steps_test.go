@@ -27,8 +27,8 @@ func ignoreRefusals(err error) error {
 	return err
 }
 
-// room returns the budget as a member sees it.
-func (m *member) room(r rules) ([]txns.BudgetRoom, txns.ClaimFacts) {
+// budgetRooms returns the budget as a member sees it.
+func (m *member) budgetRooms(r rules) ([]txns.BudgetRoom, txns.ClaimFacts) {
 	b := txns.BudgetRoom{Doc: m.view.Budgets().Of(worldPDB), Allowed: m.allowed}
 	if r.noBudgetCount {
 		return []txns.BudgetRoom{b}, impatient{m}
@@ -91,7 +91,7 @@ func (w *world) nominate(ctx context.Context) error {
 		},
 		Hold: txns.NodeEntry{NodeUID: node, Entry: e}, Victims: victims, Docs: m.docsOf(node, victims),
 	}
-	n.Budgets, n.Facts = m.room(w.rules)
+	n.Budgets, n.Facts = m.budgetRooms(w.rules)
 	if n.Guards, ok = m.guards(p.uid, node); !ok {
 		return nil
 	}
@@ -106,7 +106,7 @@ func (w *world) nominate(ctx context.Context) error {
 		if err != nil {
 			return ignoreRefusals(err)
 		}
-		w.growing[n.RecordedPlan()] = growth{mandate: n.Authority, rest: victims[first:]}
+		w.growing[n.RecordedPlan()] = growth{authority: n.Authority, rest: victims[first:]}
 		err = w.carry(ctx, m, "formed", p.uid, c)
 		return err
 	}
@@ -160,8 +160,8 @@ func (w *world) unchecked(n txns.Nomination) (txns.Change, error) {
 
 // growth is a plan that is being made in several transactions.
 type growth struct {
-	mandate txns.Authority
-	rest    []txns.NodeEntry
+	authority txns.Authority
+	rest      []txns.NodeEntry
 }
 
 // growPlan is the next transaction of a forming plan.
@@ -175,8 +175,8 @@ func (w *world) growPlan(ctx context.Context) error {
 	g := w.growing[plan]
 	if len(g.rest) > 0 {
 		v := g.rest[0]
-		x := txns.Extension{Authority: g.mandate, Record: r, Victims: g.rest[:1], Docs: m.docsOf("", g.rest[:1])}
-		x.Budgets, x.Facts = m.room(w.rules)
+		x := txns.Extension{Authority: g.authority, Record: r, Victims: g.rest[:1], Docs: m.docsOf("", g.rest[:1])}
+		x.Budgets, x.Facts = m.budgetRooms(w.rules)
 		c, err := txns.ExtendPlan(x)
 		var claimed *txns.ClaimedError
 		if _, e, mine := m.view.Plans().Victim(v.Entry.PodUID); errors.As(err, &claimed) && mine && e.Plan == plan {
@@ -198,10 +198,10 @@ func (w *world) growPlan(ctx context.Context) error {
 		}
 	}
 	hold, e, _ := m.view.Plans().Owner(plan)
-	if _, same := g.mandate.Epochs[e.Partition()]; !same {
+	if _, same := g.authority.Epochs[e.Partition()]; !same {
 		return nil // displaced
 	}
-	c, err := txns.FinishPlan(g.mandate, r, hold, claimed)
+	c, err := txns.FinishPlan(g.authority, r, hold, claimed)
 	if err != nil {
 		return ignoreRefusals(err)
 	}
@@ -507,7 +507,7 @@ func (w *world) move(ctx context.Context) error {
 		Victim: victimOf(m.pods[uid]),
 	}
 	x.Docs = m.docsOf(node, []txns.NodeEntry{x.Victim})
-	x.Budgets, x.Facts = m.room(w.rules)
+	x.Budgets, x.Facts = m.budgetRooms(w.rules)
 	c, err := txns.Relocate(x)
 	if err != nil {
 		return ignoreRefusals(err)

@@ -33,7 +33,7 @@ func promote(t *testing.T, h Harness) {
 		t.Errorf("another attempt's hold: %v, want *TransitionError", err)
 	}
 	c, err := txns.Promote(promotion(t, h, n, running(200)))
-	at := carry(t, h, built(t, c, err))
+	at := commitChange(t, h, built(t, c, err))
 	v := ledgerOf(t, h)
 	_, e, _ := v.Entry(n.Hold.Entry.PodUID)
 	if e.State != ledger.Committed || e.PodRV != n.Hold.Entry.PodRV+7 || e.Plan != "" {
@@ -45,7 +45,7 @@ func promote(t *testing.T, h Harness) {
 			t.Errorf("node %s: %+v, want no claims and high-water 200", uid, d)
 		}
 	}
-	if lost := loses(t, h, c); !lost.Applied || lost.AppliedAt != at {
+	if lost := wantConflict(t, h, c); !lost.Applied || lost.AppliedAt != at {
 		t.Errorf("resubmitted: %+v, want applied at %d", lost, at)
 	}
 }
@@ -57,7 +57,7 @@ func (s *shard) displacement(t *testing.T, h Harness, n txns.Nomination, priorit
 	e := s.entry("displacer-" + s.token.String())
 	e.Priority = priority
 	return txns.Displacement{
-		Authority: s.mandate(e), Target: p.Target, Docs: p.Docs, PodUID: p.PodUID, Token: p.Token,
+		Authority: s.authority(e), Target: p.Target, Docs: p.Docs, PodUID: p.PodUID, Token: p.Token,
 		Entry: e, Facts: n.Facts,
 	}
 }
@@ -72,7 +72,7 @@ func displace(t *testing.T, h Harness) {
 	}
 	x := s.displacement(t, h, n, 101)
 	c, err := txns.Displace(x)
-	at := carry(t, h, built(t, c, err))
+	at := commitChange(t, h, built(t, c, err))
 	v := ledgerOf(t, h)
 	if _, _, ok := v.Entry(n.Hold.Entry.PodUID); ok {
 		t.Error("the displaced pod still has a reservation")
@@ -81,18 +81,18 @@ func displace(t *testing.T, h Harness) {
 	if !ok || e.PodUID != x.Entry.PodUID || e.State != ledger.Held {
 		t.Errorf("the plan is for %+v, %v", e, ok)
 	}
-	if lost := loses(t, h, c); !lost.Applied || lost.AppliedAt != at {
+	if lost := wantConflict(t, h, c); !lost.Applied || lost.AppliedAt != at {
 		t.Errorf("resubmitted: %+v, want applied at %d", lost, at)
 	}
 	// The plan continues for the new holder of the place, also after its evictions have begun.
 	c, err = mark(t, h, n.Plan(), "v", "w")
-	carry(t, h, built(t, c, err))
+	commitChange(t, h, built(t, c, err))
 	plan := n.Plan()
 	n.Hold.Entry = x.Entry
 	next := s.displacement(t, h, n, 5000)
 	next.Target, next.Docs = split(ledgerOf(t, h).Plans().Docs(x.Target.Entries[1].Plan), "a")
 	c, err = txns.Displace(next)
-	carry(t, h, built(t, c, err))
+	commitChange(t, h, built(t, c, err))
 	v = ledgerOf(t, h)
 	if _, e, ok := v.Plans().Owner(plan); !ok || e.PodUID != next.Entry.PodUID {
 		t.Errorf("the plan is for %+v, %v, after its evictions have begun", e, ok)
@@ -122,7 +122,7 @@ func displaceOrPromote(t *testing.T, h Harness) {
 	three, err := txns.Promote(promotion(t, h, n, running(200)))
 	built(t, three, err)
 	four, err := txns.Displace(s.displacement(t, h, n, 101))
-	rivals(t, h, three, built(t, four, err))
+	commitConflicting(t, h, three, built(t, four, err))
 	var illegal *txns.TransitionError
 	x := s.displacement(t, h, n, 101)
 	x.Target = doc(t, h.Store, "a")
@@ -136,21 +136,21 @@ func displaceOrEvict(t *testing.T, h Harness) {
 	four, err := txns.Displace(s.displacement(t, h, n, 101))
 	built(t, four, err)
 	marked, err := mark(t, h, n.Plan(), "w") // on node b, away from the hold
-	rivals(t, h, built(t, marked, err), four)
+	commitConflicting(t, h, built(t, marked, err), four)
 }
 
 func abort(t *testing.T, h Harness) {
 	_, n := nominated(t, h)
 	c, err := mark(t, h, n.Plan(), "v")
-	carry(t, h, built(t, c, err))
-	a := abortion(t, h, n.Plan())
+	commitChange(t, h, built(t, c, err))
+	a := abortChange(t, h, n.Plan())
 	short := a
 	short.Budgets = nil
 	_, err = txns.AbortPlan(short)
 	refused(t, "a budget that is not given", err)
 	a.Docs = append(a.Docs, doc(t, h.Store, "c"))
 	c, err = txns.AbortPlan(a)
-	carry(t, h, built(t, c, err))
+	commitChange(t, h, built(t, c, err))
 	v := ledgerOf(t, h)
 	if _, _, ok := v.Entry(n.Hold.Entry.PodUID); ok {
 		t.Error("the hold is still there")
@@ -164,7 +164,7 @@ func abort(t *testing.T, h Harness) {
 	if d, _ := v.Doc("c"); len(d.Entries) != 0 {
 		t.Errorf("the keeper is still pinned: %+v", d)
 	}
-	_, err = txns.AbortPlan(abortion(t, h, n.Plan()))
+	_, err = txns.AbortPlan(abortChange(t, h, n.Plan()))
 	refused(t, "aborted twice", err)
 	_, err = mark(t, h, n.Plan(), "v")
 	refused(t, "marked without a hold", err)
@@ -172,23 +172,23 @@ func abort(t *testing.T, h Harness) {
 	if !changed || len(gone.Entries) != 0 || gone.HW[ledger.KindPod] != 300 {
 		t.Errorf("the victim is gone: %+v, want an empty document and high-water 300", gone)
 	}
-	carry(t, h, txns.Change{Docs: []ledger.NodeDoc{gone}})
+	commitChange(t, h, txns.Change{Docs: []ledger.NodeDoc{gone}})
 }
 
 func abortOrPromote(t *testing.T, h Harness) {
 	_, n := nominated(t, h)
 	three, err := txns.Promote(promotion(t, h, n, running(200)))
 	built(t, three, err)
-	eight, err := txns.AbortPlan(abortion(t, h, n.Plan()))
-	rivals(t, h, built(t, eight, err), three)
+	eight, err := txns.AbortPlan(abortChange(t, h, n.Plan()))
+	commitConflicting(t, h, built(t, eight, err), three)
 }
 
 func abortOrEvict(t *testing.T, h Harness) {
 	_, n := nominated(t, h)
 	marked, err := mark(t, h, n.Plan(), "w")
 	built(t, marked, err)
-	eight, err := txns.AbortPlan(abortion(t, h, n.Plan()))
-	rivals(t, h, built(t, eight, err), marked)
+	eight, err := txns.AbortPlan(abortChange(t, h, n.Plan()))
+	commitConflicting(t, h, built(t, eight, err), marked)
 	_, err = mark(t, h, n.Plan(), "w")
 	refused(t, "an eviction of an aborted plan", err)
 }
@@ -196,21 +196,21 @@ func abortOrEvict(t *testing.T, h Harness) {
 func budgets(t *testing.T, h Harness) {
 	f := running(100, "x", "y")
 	claim := func(uid string) ledger.BudgetClaim { return ledger.BudgetClaim{PodUID: uid, PodRV: 50, Plan: "p"} }
-	b, err := txns.ClaimBudget(room(ledger.BudgetDoc{}, 1), f, claim("x"))
+	b, err := txns.ClaimBudget(budgetRoom(ledger.BudgetDoc{}, 1), f, claim("x"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	one := txns.Change{Budgets: []ledger.BudgetDoc{b}}
-	carry(t, h, one)
-	if lost := loses(t, h, one); len(lost.Budgets) != 1 {
+	commitChange(t, h, one)
+	if lost := wantConflict(t, h, one); len(lost.Budgets) != 1 {
 		t.Errorf("resubmitted: %+v, want the budget", lost)
 	}
 	b = ledgerOf(t, h).Budgets().Of(budgetUID)
 	var full *txns.BudgetError
-	if _, err := txns.ClaimBudget(room(b, 1), f, claim("y")); !errors.As(err, &full) {
+	if _, err := txns.ClaimBudget(budgetRoom(b, 1), f, claim("y")); !errors.As(err, &full) {
 		t.Errorf("a claim beyond the budget: %v, want *BudgetError", err)
 	}
-	_, err = txns.ClaimBudget(room(b, 2), f, claim("x"))
+	_, err = txns.ClaimBudget(budgetRoom(b, 2), f, claim("x"))
 	refused(t, "a victim twice", err)
 
 	// The eviction took from the budget before 150, the pod shows it at 150.
@@ -221,16 +221,16 @@ func budgets(t *testing.T, h Harness) {
 	}
 	f = early
 	f.budgets = 150
-	if free, known := room(b, 0).Free(f); free != 0 || !known {
+	if free, known := budgetRoom(b, 0).Free(f); free != 0 || !known {
 		t.Errorf("%d free, %v: the status shows the claim", free, known)
 	}
 	settled, changed := txns.SettleBudget(b, f)
 	if !changed || settled.HW[ledger.KindBudget] != 150 {
 		t.Fatalf("settled %+v, %v, want high-water 150", settled, changed)
 	}
-	carry(t, h, txns.Change{Budgets: []ledger.BudgetDoc{settled}})
+	commitChange(t, h, txns.Change{Budgets: []ledger.BudgetDoc{settled}})
 	b = ledgerOf(t, h).Budgets().Of(budgetUID)
-	_, err = txns.ClaimBudget(room(b, 1), early, claim("y"))
+	_, err = txns.ClaimBudget(budgetRoom(b, 1), early, claim("y"))
 	refused(t, "a claim on a status from before what was settled", err)
 	budgetsTakenBack(t, h, b, f)
 }
@@ -240,22 +240,22 @@ func budgetsTakenBack(t *testing.T, h Harness, b ledger.BudgetDoc, f api) {
 	t.Helper()
 	s := newShard(t, h, "s")
 	n := s.nomination(f, []ledger.NodeDoc{node("a")}, victim("a", "y", budgetUID))
-	n.Budgets = []txns.BudgetRoom{room(b, 1)}
+	n.Budgets = []txns.BudgetRoom{budgetRoom(b, 1)}
 	c, err := txns.Nominate(n)
-	carry(t, h, built(t, c, err))
+	commitChange(t, h, built(t, c, err))
 	if _, err := txns.FailEviction(doc(t, h.Store, "a"), "y", n.Plan()); err == nil {
 		t.Error("an eviction failed that was never sent")
 	}
 	c, err = mark(t, h, n.Plan(), "y")
-	carry(t, h, built(t, c, err))
+	commitChange(t, h, built(t, c, err))
 	d, err := txns.FailEviction(doc(t, h.Store, "a"), "y", n.Plan())
 	if err != nil {
 		t.Fatal(err)
 	}
 	covered := txns.CoverBudget(ledgerOf(t, h).Budgets().Of(budgetUID), txns.Failure{BudgetRV: 170})
-	carry(t, h, txns.Change{Docs: []ledger.NodeDoc{d}, Budgets: []ledger.BudgetDoc{covered}})
-	c, err = txns.AbortPlan(abortion(t, h, n.Plan()))
-	carry(t, h, built(t, c, err))
+	commitChange(t, h, txns.Change{Docs: []ledger.NodeDoc{d}, Budgets: []ledger.BudgetDoc{covered}})
+	c, err = txns.AbortPlan(abortChange(t, h, n.Plan()))
+	commitChange(t, h, built(t, c, err))
 	b = ledgerOf(t, h).Budgets().Of(budgetUID)
 	if len(b.Claims) != 0 || b.HW[ledger.KindBudget] != 170 {
 		t.Errorf("taken back: %+v, want no claim and high-water 170", b)
@@ -268,15 +268,15 @@ func settleOrNominate(t *testing.T, h Harness) {
 	b := ledgerOf(t, h).Budgets().Of(budgetUID)
 	settled, _ := txns.SettleBudget(b, f)
 	two := s.nomination(f, []ledger.NodeDoc{doc(t, h.Store, "a")}, victim("a", "x", budgetUID))
-	two.Budgets = []txns.BudgetRoom{room(b, 1)}
+	two.Budgets = []txns.BudgetRoom{budgetRoom(b, 1)}
 	c, err := txns.Nominate(two)
-	lost := rivals(t, h, txns.Change{Budgets: []ledger.BudgetDoc{settled}}, built(t, c, err))
+	lost := commitConflicting(t, h, txns.Change{Budgets: []ledger.BudgetDoc{settled}}, built(t, c, err))
 	if len(lost.Budgets) != 1 || len(lost.Docs) != 0 {
 		t.Errorf("lost %+v, want the budget alone", lost)
 	}
-	two.Budgets = []txns.BudgetRoom{room(lost.Budgets[0], 1)}
+	two.Budgets = []txns.BudgetRoom{budgetRoom(lost.Budgets[0], 1)}
 	c, err = txns.Nominate(two)
-	carry(t, h, built(t, c, err))
+	commitChange(t, h, built(t, c, err))
 	if n.Plan() == two.Plan() {
 		t.Error("two plans of one id")
 	}
@@ -294,18 +294,18 @@ func (s *shard) relocation(f api, docs ...ledger.NodeDoc) txns.Relocation {
 func move(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	m := s.relocation(running(100, "m"), node("src"), node("dst"))
-	m.Budgets = []txns.BudgetRoom{room(ledger.BudgetDoc{}, 1)}
+	m.Budgets = []txns.BudgetRoom{budgetRoom(ledger.BudgetDoc{}, 1)}
 	nameless := m
 	nameless.Placeholder.Entry.Replacement = ledger.Replacement{}
 	_, err := txns.Relocate(nameless)
 	refused(t, "a move for nobody", err)
 	c, err := txns.Relocate(m)
-	at := carry(t, h, built(t, c, err))
-	if lost := loses(t, h, c); !lost.Applied || lost.AppliedAt != at {
+	at := commitChange(t, h, built(t, c, err))
+	if lost := wantConflict(t, h, c); !lost.Applied || lost.AppliedAt != at {
 		t.Errorf("resubmitted: %+v, want applied at %d", lost, at)
 	}
 	c, err = mark(t, h, m.Plan(), "m")
-	carry(t, h, built(t, c, err))
+	commitChange(t, h, built(t, c, err))
 
 	e := s.entry("replacement")
 	r := m.Placeholder.Entry.Replacement
@@ -319,11 +319,11 @@ func move(t *testing.T, h Harness) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := txns.PlaceBatch{Epochs: s.mandate(e).Epochs, Docs: []ledger.NodeDoc{d}, Placed: []ledger.Token{e.Token}}
-	aborted, err := txns.AbortPlan(abortion(t, h, m.Plan()))
+	b := txns.PlaceBatch{Epochs: s.authority(e).Epochs, Docs: []ledger.NodeDoc{d}, Placed: []ledger.Token{e.Token}}
+	aborted, err := txns.AbortPlan(abortChange(t, h, m.Plan()))
 	built(t, aborted, err)
 	mustCommit(t, h.Store, txnOf(t, b))
-	if lost := loses(t, h, aborted); len(lost.Docs) != 1 {
+	if lost := wantConflict(t, h, aborted); len(lost.Docs) != 1 {
 		t.Errorf("aborted after it was taken over: lost %+v, want the place", lost)
 	}
 	v := ledgerOf(t, h)
@@ -339,14 +339,14 @@ func moveOrNominate(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	f := running(100, "m", "v")
 	m := s.relocation(f, node("src"), node("dst"))
-	m.Budgets = []txns.BudgetRoom{room(ledger.BudgetDoc{}, 1)}
+	m.Budgets = []txns.BudgetRoom{budgetRoom(ledger.BudgetDoc{}, 1)}
 	one, err := txns.Relocate(m)
 	built(t, one, err)
 	n := s.nomination(f, []ledger.NodeDoc{node("a")}, victim("a", "v", budgetUID))
 	n.Budgets = m.Budgets
 	two, err := txns.Nominate(n)
-	lost := rivals(t, h, one, built(t, two, err))
-	n.Budgets = []txns.BudgetRoom{room(lost.Budgets[0], 1)}
+	lost := commitConflicting(t, h, one, built(t, two, err))
+	n.Budgets = []txns.BudgetRoom{budgetRoom(lost.Budgets[0], 1)}
 	var full *txns.BudgetError
 	if _, err := txns.Nominate(n); !errors.As(err, &full) {
 		t.Errorf("decided again: %v, want *BudgetError", err)
@@ -402,12 +402,12 @@ func placeExclusive(t *testing.T, h Harness) {
 	bound := running(300)
 	bound.pods[d.Entries[0].PodUID] = 260
 	d, _ = txns.Finish(d, bound)
-	carry(t, h, txns.Change{Docs: []ledger.NodeDoc{d}})
+	commitChange(t, h, txns.Change{Docs: []ledger.NodeDoc{d}})
 	free, changed := txns.FinishHolders(held, ledgerOf(t, h))
 	if !changed || len(free.Holders) != 0 || free.HW[ledger.KindPod] != 260 {
 		t.Errorf("after the hand-over: %+v, %v, want no holder and high-water 260", free, changed)
 	}
-	carry(t, h, txns.Change{Exclusives: []ledger.ExclusiveDoc{free}})
+	commitChange(t, h, txns.Change{Exclusives: []ledger.ExclusiveDoc{free}})
 }
 
 func nominateOrHold(t *testing.T, h Harness) {
@@ -421,7 +421,7 @@ func nominateOrHold(t *testing.T, h Harness) {
 	}
 	n.Exclusives = []ledger.ExclusiveDoc{held}
 	c, err := txns.Nominate(n)
-	carry(t, h, built(t, c, err))
+	commitChange(t, h, built(t, c, err))
 	b := s.batch(t, node("b"))
 	other, err := volume.AddHolder(ledger.Holder{PodUID: "p", Token: b.Placed[0], NodeUID: "b"})
 	if err != nil {
@@ -431,8 +431,8 @@ func nominateOrHold(t *testing.T, h Harness) {
 	if l := losers(t, b, commit(t, h.Store, txnOf(t, b))); l.Applied || len(l.Exclusives) != 1 {
 		t.Errorf("two pods have one volume: %+v", l)
 	}
-	c, err = txns.AbortPlan(abortion(t, h, n.Plan()))
-	carry(t, h, built(t, c, err))
+	c, err = txns.AbortPlan(abortChange(t, h, n.Plan()))
+	commitChange(t, h, built(t, c, err))
 	b.Exclusives[0] = ledgerOf(t, h).Exclusives().Of(volume.Key)
 	if len(b.Exclusives[0].Holders) != 0 {
 		t.Errorf("the aborted hold still has the volume: %+v", b.Exclusives[0])

@@ -17,7 +17,7 @@ func incarnations() []contract {
 	return []contract{
 		{"the first document of a name wins", firstOfAName},
 		{"an admission makes decisions on the node before lose", admissionWins},
-		{"an admission hands high-waters on", admissionHandsOn},
+		{"an admission hands high-waters on", admissionKeepsHighWaters},
 		{"of two admissions one wins", admissionsRace},
 		{"an older node is not admitted", olderIsRefused},
 		{"a collected document is not missed", collected},
@@ -34,8 +34,8 @@ func named(uid string, rv uint64) ledger.NodeDoc {
 	return ledger.NodeDoc{NodeUID: uid, NodeName: "name", HW: map[string]uint64{ledger.KindNode: rv}}
 }
 
-// pictureOf returns the view of a member that has read the whole ledger.
-func pictureOf(t *testing.T, s ledger.Store) *replica.View {
+// viewOf returns the view of a member that has read the whole ledger.
+func viewOf(t *testing.T, s ledger.Store) *replica.View {
 	t.Helper()
 	kvs, revision := list(t, s, "")
 	v := replica.NewView()
@@ -89,7 +89,7 @@ func firstOfAName(t *testing.T, h Harness) {
 	if won, ok := txns.Winners(two, lost); ok {
 		t.Errorf("%d placements were said to have won", len(won.Placed))
 	}
-	v := pictureOf(t, h.Store)
+	v := viewOf(t, h.Store)
 	wantAdmission(t, v, "a", 10, replica.Admitted)
 	wantAdmission(t, v, "b", 20, replica.Unadmitted)
 	wantAdmission(t, v, "b", 5, replica.Superseded)
@@ -98,14 +98,14 @@ func firstOfAName(t *testing.T, h Harness) {
 func admissionWins(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	mustCommit(t, h.Store, txnOf(t, s.batch(t, named("a", 10))))
-	v := pictureOf(t, h.Store)
+	v := viewOf(t, h.Store)
 	old, _ := v.Doc("a")
 	decided := s.batch(t, old)
 	mustCommit(t, h.Store, admit(t, v, "b", 20))
 	if commit(t, h.Store, txnOf(t, decided)).Succeeded {
 		t.Fatal("a placement on the node before was committed after the admission of the next")
 	}
-	v = pictureOf(t, h.Store)
+	v = viewOf(t, h.Store)
 	wantAdmission(t, v, "b", 20, replica.Admitted)
 	wantAdmission(t, v, "a", 10, replica.Superseded)
 	old, _ = v.Doc("a")
@@ -119,7 +119,7 @@ func admissionWins(t *testing.T, h Harness) {
 	mustCommit(t, h.Store, txnOf(t, s.batch(t, now)))
 }
 
-func admissionHandsOn(t *testing.T, h Harness) {
+func admissionKeepsHighWaters(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	mustCommit(t, h.Store, txnOf(t, s.batch(t, named("a", 10))))
 	mustCommit(t, h.Store, replace(t, emptied(doc(t, h.Store, "a"), 77)))
@@ -130,8 +130,8 @@ func admissionHandsOn(t *testing.T, h Harness) {
 		t.Fatal(err)
 	}
 	mustCommit(t, h.Store, replace(t, claimed))
-	mustCommit(t, h.Store, admit(t, pictureOf(t, h.Store), "b", 20))
-	v := pictureOf(t, h.Store)
+	mustCommit(t, h.Store, admit(t, viewOf(t, h.Store), "b", 20))
+	v := viewOf(t, h.Store)
 	now, _ := v.Doc("b")
 	if now.HW[ledger.KindPod] != 77 || now.HW[ledger.KindNode] != 20 {
 		t.Errorf("high-waters %v, want those of the node before, and the node's own", now.HW)
@@ -140,7 +140,7 @@ func admissionHandsOn(t *testing.T, h Harness) {
 		t.Error("a victim that the node before claims can be claimed again")
 	}
 	mustCommit(t, h.Store, replace(t, emptied(doc(t, h.Store, "a"), 99)))
-	now, _ = pictureOf(t, h.Store).Doc("b")
+	now, _ = viewOf(t, h.Store).Doc("b")
 	if got := now.HighWater(ledger.KindPod); got != 99 {
 		t.Errorf("high-water of the name %d, want that of the node before, 99", got)
 	}
@@ -152,14 +152,14 @@ func admissionHandsOn(t *testing.T, h Harness) {
 func admissionsRace(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	mustCommit(t, h.Store, txnOf(t, s.batch(t, named("a", 10))))
-	v := pictureOf(t, h.Store)
+	v := viewOf(t, h.Store)
 	one, two := admit(t, v, "b", 20), admit(t, v, "c", 30)
 	mustCommit(t, h.Store, one)
 	if commit(t, h.Store, two).Succeeded {
 		t.Fatal("two nodes were admitted to one name at once")
 	}
-	mustCommit(t, h.Store, admit(t, pictureOf(t, h.Store), "c", 30))
-	v = pictureOf(t, h.Store)
+	mustCommit(t, h.Store, admit(t, viewOf(t, h.Store), "c", 30))
+	v = viewOf(t, h.Store)
 	wantAdmission(t, v, "c", 30, replica.Admitted)
 	wantAdmission(t, v, "b", 20, replica.Superseded)
 }
@@ -167,7 +167,7 @@ func admissionsRace(t *testing.T, h Harness) {
 func olderIsRefused(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	mustCommit(t, h.Store, txnOf(t, s.batch(t, named("b", 20))))
-	v := pictureOf(t, h.Store)
+	v := viewOf(t, h.Store)
 	older := txns.AdmitNode{
 		NodeUID: "a", NodeName: "name", NodeRV: 10, Known: v.Names().Incarnation("name"), Docs: v.Names().Docs("name"),
 	}
@@ -206,7 +206,7 @@ func collected(t *testing.T, h Harness) {
 	mustCommit(t, h.Store, txn)
 	mustCommit(t, h.Store, txnOf(t, s.batch(t, named("a", 10))))
 	mustCommit(t, h.Store, replace(t, emptied(doc(t, h.Store, "a"), 110)))
-	v := pictureOf(t, h.Store)
+	v := viewOf(t, h.Store)
 	var keys []string
 	for key := range txns.Collectable(v) {
 		keys = append(keys, key)
@@ -222,7 +222,7 @@ func collected(t *testing.T, h Harness) {
 			t.Errorf("%d keys are left under %s", len(kvs), prefix)
 		}
 	}
-	v = pictureOf(t, h.Store)
+	v = viewOf(t, h.Store)
 	hw := map[string]uint64{ledger.KindPod: 120, ledger.KindNode: 10, ledger.KindBudget: 130}
 	if diff := cmp.Diff(hw, v.Floor().HW); diff != "" {
 		t.Errorf("the floor (-want +got):\n%s", diff)
@@ -245,7 +245,7 @@ func collected(t *testing.T, h Harness) {
 // that has never existed.
 func absentBefore(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
-	before := pictureOf(t, h.Store)
+	before := viewOf(t, h.Store)
 	late := s.batch(t, before.Open("a", "name", 10))
 	budget, err := txns.Change{Budgets: []ledger.BudgetDoc{before.Budgets().Of("pdb")}}.Txn()
 	if err != nil {
@@ -257,7 +257,7 @@ func absentBefore(t *testing.T, h Harness) {
 	}
 	mustCommit(t, h.Store, txnOf(t, s.batch(t, before.Open("a", "name", 10))))
 	mustCommit(t, h.Store, replace(t, emptied(doc(t, h.Store, "a"), 110)))
-	mustCommit(t, h.Store, collect(t, pictureOf(t, h.Store), ledger.KeyNode("a")))
+	mustCommit(t, h.Store, collect(t, viewOf(t, h.Store), ledger.KeyNode("a")))
 	r := commit(t, h.Store, txnOf(t, late))
 	if r.Succeeded {
 		t.Fatal("a placement was committed on a document that had come and gone")
@@ -276,7 +276,7 @@ func absentBefore(t *testing.T, h Harness) {
 	if commit(t, h.Store, txnOf(t, s.batch(t, before.Open("a", "name", 10)))).Succeeded {
 		t.Error("the floor was learned from a lost compare, without what else was written up to it")
 	}
-	again := pictureOf(t, h.Store).Open("a", "name", 10)
+	again := viewOf(t, h.Store).Open("a", "name", 10)
 	if again.HW[ledger.KindPod] != 110 {
 		t.Errorf("a first document starts at %v, want what the floor has", again.HW)
 	}
@@ -286,16 +286,16 @@ func absentBefore(t *testing.T, h Harness) {
 func supersededIsCollected(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	mustCommit(t, h.Store, txnOf(t, s.batch(t, named("a", 10))))
-	mustCommit(t, h.Store, admit(t, pictureOf(t, h.Store), "b", 20))
+	mustCommit(t, h.Store, admit(t, viewOf(t, h.Store), "b", 20))
 	mustCommit(t, h.Store, replace(t, emptied(doc(t, h.Store, "a"), 99)))
-	mustCommit(t, h.Store, collect(t, pictureOf(t, h.Store), ledger.KeyNode("a")))
-	v := pictureOf(t, h.Store)
+	mustCommit(t, h.Store, collect(t, viewOf(t, h.Store), ledger.KeyNode("a")))
+	v := viewOf(t, h.Store)
 	if now, _ := v.Doc("b"); now.HW[ledger.KindPod] != 99 || now.Older != nil {
 		t.Errorf("high-water %d beside older document %v, want 99 and none", now.HW[ledger.KindPod], now.Older)
 	}
 	wantAdmission(t, v, "b", 20, replica.Admitted)
 	mustCommit(t, h.Store, collect(t, v, ledger.KeyNode("b")))
-	wantAdmission(t, pictureOf(t, h.Store), "c", 30, replica.Admitted)
+	wantAdmission(t, viewOf(t, h.Store), "c", 30, replica.Admitted)
 }
 
 // admittedFromTheFloor: a node's document is collected while that of an earlier node is left, and a member that
@@ -303,10 +303,10 @@ func supersededIsCollected(t *testing.T, h Harness) {
 func admittedFromTheFloor(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	mustCommit(t, h.Store, txnOf(t, s.batch(t, named("a", 10))))
-	mustCommit(t, h.Store, admit(t, pictureOf(t, h.Store), "b", 20))
+	mustCommit(t, h.Store, admit(t, viewOf(t, h.Store), "b", 20))
 	mustCommit(t, h.Store, replace(t, emptied(doc(t, h.Store, "b"), 99)))
-	mustCommit(t, h.Store, collect(t, pictureOf(t, h.Store), ledger.KeyNode("b")))
-	v := pictureOf(t, h.Store)
+	mustCommit(t, h.Store, collect(t, viewOf(t, h.Store), ledger.KeyNode("b")))
+	v := viewOf(t, h.Store)
 	wantAdmission(t, v, "b", 20, replica.Unadmitted)
 	late := admit(t, v, "b", 20)
 	other := txns.Collection{Floor: v.Floor()}
@@ -318,8 +318,8 @@ func admittedFromTheFloor(t *testing.T, h Harness) {
 	if commit(t, h.Store, late).Succeeded {
 		t.Error("a node without a document was admitted under a floor that has moved")
 	}
-	mustCommit(t, h.Store, admit(t, pictureOf(t, h.Store), "b", 20))
-	now, _ := pictureOf(t, h.Store).Doc("b")
+	mustCommit(t, h.Store, admit(t, viewOf(t, h.Store), "b", 20))
+	now, _ := viewOf(t, h.Store).Doc("b")
 	if now.HW[ledger.KindPod] != 99 {
 		t.Errorf("the admitted node starts at %v, want what its document had when it was collected", now.HW)
 	}
@@ -328,12 +328,12 @@ func admittedFromTheFloor(t *testing.T, h Harness) {
 func occupiedIsKept(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	mustCommit(t, h.Store, txnOf(t, s.batch(t, named("a", 10))))
-	if _, err := txns.CollectionOf(pictureOf(t, h.Store), []string{ledger.KeyNode("a")}).Collect(); err == nil {
+	if _, err := txns.CollectionOf(viewOf(t, h.Store), []string{ledger.KeyNode("a")}).Collect(); err == nil {
 		t.Error("a document with a reservation may be collected")
 	}
 	empty := emptied(doc(t, h.Store, "a"), 50)
 	mustCommit(t, h.Store, replace(t, empty))
-	txn := collect(t, pictureOf(t, h.Store), ledger.KeyNode("a"))
+	txn := collect(t, viewOf(t, h.Store), ledger.KeyNode("a"))
 	mustCommit(t, h.Store, txnOf(t, s.batch(t, doc(t, h.Store, "a"))))
 	if commit(t, h.Store, txn).Succeeded {
 		t.Error("a document was collected that a pod had been placed in meanwhile")
@@ -345,16 +345,16 @@ func occupiedIsKept(t *testing.T, h Harness) {
 func incarnationIsKept(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	mustCommit(t, h.Store, txnOf(t, s.batch(t, named("a", 10))))
-	mustCommit(t, h.Store, admit(t, pictureOf(t, h.Store), "b", 20))
-	if got := emptyKeys(pictureOf(t, h.Store)); len(got) != 0 {
+	mustCommit(t, h.Store, admit(t, viewOf(t, h.Store), "b", 20))
+	if got := emptyKeys(viewOf(t, h.Store)); len(got) != 0 {
 		t.Errorf("%q may be collected while the node before has a reservation, want nothing", got)
 	}
 	mustCommit(t, h.Store, replace(t, emptied(doc(t, h.Store, "a"), 99)))
-	if got := emptyKeys(pictureOf(t, h.Store)); !slices.Equal(got, []string{ledger.KeyNode("a")}) {
+	if got := emptyKeys(viewOf(t, h.Store)); !slices.Equal(got, []string{ledger.KeyNode("a")}) {
 		t.Errorf("%q may be collected, want the node before alone", got)
 	}
-	mustCommit(t, h.Store, collect(t, pictureOf(t, h.Store), ledger.KeyNode("a")))
-	if got := emptyKeys(pictureOf(t, h.Store)); !slices.Equal(got, []string{ledger.KeyNode("b")}) {
+	mustCommit(t, h.Store, collect(t, viewOf(t, h.Store), ledger.KeyNode("a")))
+	if got := emptyKeys(viewOf(t, h.Store)); !slices.Equal(got, []string{ledger.KeyNode("b")}) {
 		t.Errorf("%q may be collected, want the last node of the name", got)
 	}
 }

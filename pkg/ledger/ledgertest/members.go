@@ -128,7 +128,7 @@ func follow(t *testing.T, h Harness) {
 	if err := want.Reset(kvs, revision); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(picture(want), picture(v)); diff != "" {
+	if diff := cmp.Diff(viewContent(want), viewContent(v)); diff != "" {
 		t.Errorf("listed and followed pictures differ (-listed +followed):\n%s", diff)
 	}
 	if n := len(maps.Collect(v.Roster().Owners())); n != 0 {
@@ -155,7 +155,7 @@ func foldUpTo(t *testing.T, v *replica.View, out <-chan replica.Batch, revision 
 	}
 }
 
-func picture(v *replica.View) map[string]any {
+func viewContent(v *replica.View) map[string]any {
 	docs := map[string]ledger.NodeDoc{}
 	at := map[string]string{}
 	for d := range v.Docs() {

@@ -39,12 +39,12 @@ func nominateTwice(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	n := s.nomination(running(100, "v"), []ledger.NodeDoc{node("a")}, victim("a", "v"))
 	c, err := txns.Nominate(n)
-	first := carry(t, h, built(t, c, err))
-	if lost := loses(t, h, c); !lost.Applied || lost.AppliedAt != first {
+	first := commitChange(t, h, built(t, c, err))
+	if lost := wantConflict(t, h, c); !lost.Applied || lost.AppliedAt != first {
 		t.Errorf("resubmitted: %+v, want applied at %d", lost, first)
 	}
-	carry(t, h, built(promoted(t, h, n)))
-	if lost := loses(t, h, c); !lost.Applied {
+	commitChange(t, h, built(promoted(t, h, n)))
+	if lost := wantConflict(t, h, c); !lost.Applied {
 		t.Errorf("resubmitted after it was promoted: %+v, want applied", lost)
 	}
 }
@@ -66,12 +66,12 @@ func nominateWithout(t *testing.T, h Harness) {
 	}
 	c := build()
 	r := registered(t, h, registry.Registry{}, zoneTerm("x"))
-	if lost := loses(t, h, c); !lost.Registry || lost.RegistryRevision != r.Revision || len(lost.Docs) != 0 {
+	if lost := wantConflict(t, h, c); !lost.Registry || lost.RegistryRevision != r.Revision || len(lost.Docs) != 0 {
 		t.Errorf("lost %+v, want the registry", lost)
 	}
 	c.Authority.TermRegistryRevision = r.Revision
 	moved := mustCommit(t, h.Store, txnOf(t, s.guarded(t, r, matcher(zoneTerm("x"), "z", 0), node("rival"))))
-	if lost := loses(t, h, c); lost.Guards[matchers(zoneTerm("x"), "z")] != moved {
+	if lost := wantConflict(t, h, c); lost.Guards[matchers(zoneTerm("x"), "z")] != moved {
 		t.Errorf("lost %+v, want a guard", lost)
 	}
 	c.Guards[1].Revision = moved
@@ -81,7 +81,7 @@ func nominateWithout(t *testing.T, h Harness) {
 		t.Fatal(err)
 	}
 	mustCommit(t, h.Store, release)
-	if lost := loses(t, h, c); !slices.Equal(lost.Partitions, []int32{p}) {
+	if lost := wantConflict(t, h, c); !slices.Equal(lost.Partitions, []int32{p}) {
 		t.Errorf("lost %+v, want partition %d", lost, p)
 	}
 	if len(slices.Collect(ledgerOf(t, h).Reserved())) != 1 {
@@ -111,7 +111,7 @@ func nominateRefuses(t *testing.T, h Harness) {
 		t.Errorf("a victim as a keeper: %v, want *ClaimedError", err)
 	}
 	broke := s.nomination(f, []ledger.NodeDoc{a}, victim("a", "x", budgetUID))
-	broke.Budgets = []txns.BudgetRoom{room(v.Budgets().Of(budgetUID), 1)}
+	broke.Budgets = []txns.BudgetRoom{budgetRoom(v.Budgets().Of(budgetUID), 1)}
 	var full *txns.BudgetError
 	if _, err := txns.Nominate(broke); !errors.As(err, &full) || full.Claimed != 1 || full.Wanted != 1 {
 		t.Errorf("a budget that is used up: %v, want *BudgetError", err)
@@ -177,15 +177,15 @@ func nominateLarge(t *testing.T, h Harness) {
 	_, n, chunks := large(t, h)
 	plan := n.RecordedPlan()
 	c, err := txns.FormPlan(n, 150)
-	carry(t, h, built(t, c, err))
+	commitChange(t, h, built(t, c, err))
 	for _, chunk := range chunks {
 		r, _ := ledgerOf(t, h).Plans().Record(plan)
 		hold, _, _ := ledgerOf(t, h).Plans().Owner(plan)
 		_, err := txns.FinishPlan(n.Authority, r, hold, 0)
 		refused(t, "an incomplete plan is finished", err)
 		again := extend(t, h, n, chunk)
-		carry(t, h, again)
-		if lost := loses(t, h, again); lost.Applied || len(lost.Docs) != len(chunk) {
+		commitChange(t, h, again)
+		if lost := wantConflict(t, h, again); lost.Applied || len(lost.Docs) != len(chunk) {
 			t.Errorf("resubmitted: %d documents lost, want %d", len(lost.Docs), len(chunk))
 		}
 		_, err = mark(t, h, plan, chunk[0].Entry.PodUID)
@@ -206,9 +206,9 @@ func nominateLarge(t *testing.T, h Harness) {
 		}
 	}
 	finish, err := txns.FinishPlan(n.Authority, r, hold, claimed)
-	carry(t, h, built(t, finish, err))
+	commitChange(t, h, built(t, finish, err))
 	c, err = mark(t, h, plan, "v000", "v001")
-	carry(t, h, built(t, c, err))
+	commitChange(t, h, built(t, c, err))
 	if _, e, ok := ledgerOf(t, h).Plans().Victim("v149"); !ok || !ledgerOf(t, h).Plans().VictimOfLivePlan(e) {
 		t.Error("a victim of a ready plan does not count as claimed")
 	}
@@ -235,17 +235,17 @@ func largePromoted(t *testing.T, h Harness, n txns.Nomination) {
 	refused(t, "promoted while a victim of many runs", err)
 	p.Facts = running(200)
 	c, err := txns.Promote(p)
-	carry(t, h, built(t, c, err))
+	commitChange(t, h, built(t, c, err))
 	r, _ = ledgerOf(t, h).Plans().Record(plan)
 	_, err = txns.DropPlan(r, ledgerOf(t, h))
 	refused(t, "dropped while claims are left", err)
 	for d := range ledgerOf(t, h).Docs() {
 		if next, changed := txns.Finish(d, running(200)); changed {
-			carry(t, h, txns.Change{Docs: []ledger.NodeDoc{next}})
+			commitChange(t, h, txns.Change{Docs: []ledger.NodeDoc{next}})
 		}
 	}
 	c, err = txns.DropPlan(r, ledgerOf(t, h))
-	carry(t, h, built(t, c, err))
+	commitChange(t, h, built(t, c, err))
 	if n := len(slices.Collect(ledgerOf(t, h).Plans().Records())); n != 0 {
 		t.Errorf("%d records left", n)
 	}
@@ -255,8 +255,8 @@ func nominateAborted(t *testing.T, h Harness) {
 	_, n, chunks := large(t, h)
 	plan := n.RecordedPlan()
 	c, err := txns.FormPlan(n, 150)
-	carry(t, h, built(t, c, err))
-	carry(t, h, extend(t, h, n, chunks[0]))
+	commitChange(t, h, built(t, c, err))
+	commitChange(t, h, extend(t, h, n, chunks[0]))
 	late := extend(t, h, n, chunks[1])
 	v := ledgerOf(t, h)
 	r, _ := v.Plans().Record(plan)
@@ -265,19 +265,19 @@ func nominateAborted(t *testing.T, h Harness) {
 	built(t, finish, err)
 
 	c, err = txns.AbortPlan(txns.Abort{Plan: plan, Docs: []ledger.NodeDoc{hold}, Record: &r})
-	carry(t, h, built(t, c, err))
+	commitChange(t, h, built(t, c, err))
 	for what, c := range map[string]txns.Change{"extended": late, "finished": finish} {
-		if lost := loses(t, h, c); len(lost.Plans) != 1 || lost.Plans[0].State != ledger.PlanAborted {
+		if lost := wantConflict(t, h, c); len(lost.Plans) != 1 || lost.Plans[0].State != ledger.PlanAborted {
 			t.Errorf("%s after the abort: lost %+v, want the record", what, lost)
 		}
 	}
 	for _, d := range ledgerOf(t, h).Plans().Docs(plan) {
 		swept, err := txns.SweepDoc(txns.Sweeping{Doc: d, View: ledgerOf(t, h), Facts: n.Facts.(api)})
-		carry(t, h, built(t, swept.Change, err))
+		commitChange(t, h, built(t, swept.Change, err))
 	}
 	r, _ = ledgerOf(t, h).Plans().Record(plan)
 	c, err = txns.DropPlan(r, ledgerOf(t, h))
-	carry(t, h, built(t, c, err))
+	commitChange(t, h, built(t, c, err))
 	if docs := ledgerOf(t, h).Plans().Docs(plan); len(docs) != 0 {
 		t.Errorf("%d documents have something of an aborted plan", len(docs))
 	}
@@ -290,14 +290,14 @@ func nominateOrPlace(t *testing.T, h Harness) {
 	built(t, c, err)
 	b := s.batch(t, node("a"))
 	mustCommit(t, h.Store, txnOf(t, b))
-	lost := loses(t, h, c)
+	lost := wantConflict(t, h, c)
 	if lost.Applied || len(lost.Docs) != 1 || len(lost.Docs[0].Entries) != 1 {
 		t.Fatalf("lost %+v, want the document with the placement", lost)
 	}
 	n.Docs = lost.Docs
 	c, err = txns.Nominate(n)
 	b = s.batch(t, lost.Docs[0])
-	carry(t, h, built(t, c, err))
+	commitChange(t, h, built(t, c, err))
 	if l := losers(t, b, commit(t, h.Store, txnOf(t, b))); l.Applied || len(l.Docs) != 1 {
 		t.Errorf("placed against a hold: %+v", l)
 	}
@@ -312,7 +312,7 @@ func nominateOneVictim(t *testing.T, h Harness) {
 	first, err := txns.Nominate(one)
 	built(t, first, err)
 	second, err := txns.Nominate(two)
-	lost := rivals(t, h, first, built(t, second, err))
+	lost := commitConflicting(t, h, first, built(t, second, err))
 	two.Docs = lost.Docs
 	var claimed *txns.ClaimedError
 	if _, err := txns.Nominate(two); !errors.As(err, &claimed) {

@@ -21,7 +21,7 @@ var pairs = map[string]func(t *testing.T, h Harness, s *shard, n txns.Nomination
 	"T3 and T8": func(t *testing.T, h Harness, _ *shard, n txns.Nomination) (a, b txns.Change) {
 		a, err := txns.Promote(promotion(t, h, n, running(200)))
 		built(t, a, err)
-		b, err = txns.AbortPlan(abortion(t, h, n.Plan()))
+		b, err = txns.AbortPlan(abortChange(t, h, n.Plan()))
 		return a, built(t, b, err)
 	},
 	"T4 and T4": func(t *testing.T, h Harness, s *shard, n txns.Nomination) (a, b txns.Change) {
@@ -33,20 +33,20 @@ var pairs = map[string]func(t *testing.T, h Harness, s *shard, n txns.Nomination
 	"T4 and T8": func(t *testing.T, h Harness, s *shard, n txns.Nomination) (a, b txns.Change) {
 		a, err := txns.Displace(s.displacement(t, h, n, 101))
 		built(t, a, err)
-		b, err = txns.AbortPlan(abortion(t, h, n.Plan()))
+		b, err = txns.AbortPlan(abortChange(t, h, n.Plan()))
 		return a, built(t, b, err)
 	},
 	"T8 and the mark": func(t *testing.T, h Harness, _ *shard, n txns.Nomination) (a, b txns.Change) {
-		a, err := txns.AbortPlan(abortion(t, h, n.Plan()))
+		a, err := txns.AbortPlan(abortChange(t, h, n.Plan()))
 		built(t, a, err)
 		b, err = mark(t, h, n.Plan(), "w")
 		return a, built(t, b, err)
 	},
 	"T8 and T12 on one budget": func(t *testing.T, h Harness, s *shard, n txns.Nomination) (a, b txns.Change) {
-		a, err := txns.AbortPlan(abortion(t, h, n.Plan()))
+		a, err := txns.AbortPlan(abortChange(t, h, n.Plan()))
 		built(t, a, err)
 		m := s.relocation(running(100, "m"), node("src"), node("dst"))
-		m.Budgets = []txns.BudgetRoom{room(ledgerOf(t, h).Budgets().Of(budgetUID), 2)}
+		m.Budgets = []txns.BudgetRoom{budgetRoom(ledgerOf(t, h).Budgets().Of(budgetUID), 2)}
 		b, err = txns.Relocate(m)
 		return a, built(t, b, err)
 	},
@@ -54,13 +54,13 @@ var pairs = map[string]func(t *testing.T, h Harness, s *shard, n txns.Nomination
 		f := running(200, "v", "x").leave("w", 150)
 		settled, _ := txns.SettleBudget(ledgerOf(t, h).Budgets().Of(budgetUID), f)
 		two := s.nomination(f, []ledger.NodeDoc{doc(t, h.Store, "a")}, victim("a", "x", budgetUID))
-		two.Budgets = []txns.BudgetRoom{room(ledgerOf(t, h).Budgets().Of(budgetUID), 1)}
+		two.Budgets = []txns.BudgetRoom{budgetRoom(ledgerOf(t, h).Budgets().Of(budgetUID), 1)}
 		b, err := txns.Nominate(two)
 		return txns.Change{Budgets: []ledger.BudgetDoc{settled}}, built(t, b, err)
 	},
 	"T12 and T2 on one budget": func(t *testing.T, h Harness, s *shard, _ txns.Nomination) (a, b txns.Change) {
 		m := s.relocation(running(100, "m"), node("src"), node("dst"))
-		m.Budgets = []txns.BudgetRoom{room(ledgerOf(t, h).Budgets().Of(budgetUID), 2)}
+		m.Budgets = []txns.BudgetRoom{budgetRoom(ledgerOf(t, h).Budgets().Of(budgetUID), 2)}
 		a, err := txns.Relocate(m)
 		built(t, a, err)
 		two := s.nomination(running(100, "x"), []ledger.NodeDoc{node("d")}, victim("d", "x", budgetUID))
@@ -81,7 +81,7 @@ func either(t *testing.T, h Harness) {
 			if order == 1 {
 				first, second = second, first
 			}
-			rivals(t, h, first, second)
+			commitConflicting(t, h, first, second)
 			if t.Failed() {
 				t.Fatalf("%s, order %d", name, order)
 			}
@@ -102,9 +102,9 @@ func freshPlan(t *testing.T, h Harness, s *shard) txns.Nomination {
 	mustCommit(t, h.Store, all)
 	n := s.nomination(running(100, "v", "w"), []ledger.NodeDoc{node("a"), node("b")},
 		victim("a", "v"), victim("b", "w", budgetUID))
-	n.Budgets = []txns.BudgetRoom{room(ledger.BudgetDoc{}, 1)}
+	n.Budgets = []txns.BudgetRoom{budgetRoom(ledger.BudgetDoc{}, 1)}
 	c, err := txns.Nominate(n)
-	carry(t, h, built(t, c, err))
+	commitChange(t, h, built(t, c, err))
 	return n
 }
 
@@ -113,13 +113,13 @@ func abaClaims(t *testing.T, h Harness) {
 	s, n := nominated(t, h)
 	old := ledgerOf(t, h)
 	oldB := old.Budgets().Of(budgetUID)
-	eight, err := txns.AbortPlan(abortion(t, h, n.Plan()))
-	carry(t, h, built(t, eight, err))
+	eight, err := txns.AbortPlan(abortChange(t, h, n.Plan()))
+	commitChange(t, h, built(t, eight, err))
 	f := n.Facts.(api)
 	n.Docs = []ledger.NodeDoc{doc(t, h.Store, "a"), doc(t, h.Store, "b"), doc(t, h.Store, "c")}
-	n.Budgets = []txns.BudgetRoom{room(ledgerOf(t, h).Budgets().Of(budgetUID), 1)}
+	n.Budgets = []txns.BudgetRoom{budgetRoom(ledgerOf(t, h).Budgets().Of(budgetUID), 1)}
 	c, err := txns.Nominate(n)
-	carry(t, h, built(t, c, err))
+	commitChange(t, h, built(t, c, err))
 
 	now := ledgerOf(t, h)
 	same := now.Budgets().Of(budgetUID)
@@ -128,12 +128,12 @@ func abaClaims(t *testing.T, h Harness) {
 		t.Fatalf("the budget did not come back to what it was:\n%s", diff)
 	}
 	settled, _ := txns.SettleBudget(oldB, f.leave("w", 90))
-	loses(t, h, txns.Change{Budgets: []ledger.BudgetDoc{settled}})
+	wantConflict(t, h, txns.Change{Budgets: []ledger.BudgetDoc{settled}})
 	x, err := txns.Displace(txns.Displacement{
-		Authority: s.mandate(s.entry("z")), Target: mustDoc(t, old, "a"), PodUID: n.Hold.Entry.PodUID,
+		Authority: s.authority(s.entry("z")), Target: mustDoc(t, old, "a"), PodUID: n.Hold.Entry.PodUID,
 		Token: n.Hold.Entry.Token, Entry: func() ledger.Entry { e := s.entry("z"); e.Priority = 200; return e }(), Facts: f,
 	})
-	loses(t, h, built(t, x, err))
+	wantConflict(t, h, built(t, x, err))
 	b := s.batch(t, mustDoc(t, old, "b"))
 	if commit(t, h.Store, txnOf(t, b)).Succeeded {
 		t.Error("a placement on a document from before committed")
@@ -160,7 +160,7 @@ func sweepAll(t *testing.T, h Harness, f api, overdue bool) (evict []ledger.Entr
 		}
 		evict = append(evict, swept.Evict...)
 		if !swept.Empty() {
-			carry(t, h, swept.Change)
+			commitChange(t, h, swept.Change)
 		}
 	}
 	return evict
@@ -177,7 +177,7 @@ func sweep(t *testing.T, h Harness) {
 		t.Error("a plan at work was swept")
 	}
 	c, err := mark(t, h, n.Plan(), "v", "w")
-	carry(t, h, built(t, c, err))
+	commitChange(t, h, built(t, c, err))
 	if evict := sweepAll(t, h, f.leave("w", 120), false); len(evict) != 1 || evict[0].PodUID != "v" {
 		t.Errorf("due are %+v, want v", evict)
 	}
@@ -200,7 +200,7 @@ func sweep(t *testing.T, h Harness) {
 	if !changed {
 		t.Error("the victim is gone, and its budget is not settled")
 	}
-	carry(t, h, txns.Change{Budgets: []ledger.BudgetDoc{settled}})
+	commitChange(t, h, txns.Change{Budgets: []ledger.BudgetDoc{settled}})
 	for d := range ledgerOf(t, h).Docs() {
 		if len(d.Entries) > 0 {
 			t.Errorf("left: %+v", d)

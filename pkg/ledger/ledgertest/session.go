@@ -51,28 +51,28 @@ func sessions(t *testing.T, h Harness) {
 	}
 }
 
-type victory struct {
+type electionResult struct {
 	term int64
 	err  error
 }
 
-func campaign(ctx context.Context, h Harness, s ledger.Session, name string) <-chan victory {
-	out := make(chan victory, 1)
+func campaign(ctx context.Context, h Harness, s ledger.Session, name string) <-chan electionResult {
+	out := make(chan electionResult, 1)
 	go func() {
 		term, err := h.Elections.Campaign(ctx, s, "queue", name)
-		out <- victory{term, err}
+		out <- electionResult{term, err}
 	}()
 	return out
 }
 
-func outcome(t *testing.T, c <-chan victory) victory {
+func outcome(t *testing.T, c <-chan electionResult) electionResult {
 	t.Helper()
 	select {
 	case v := <-c:
 		return v
 	case <-time.After(patience):
 		t.Fatalf("campaign undecided after %s", patience)
-		return victory{}
+		return electionResult{}
 	}
 }
 
@@ -143,12 +143,12 @@ func campaignEnds(t *testing.T, h Harness) {
 		t.Fatal(v.err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	quitter := campaign(ctx, h, b, "b")
+	cancelled := campaign(ctx, h, b, "b")
 	candidates(t, h, 2)
 	loser := campaign(within(t), h, c, "c")
 	candidates(t, h, 3)
 	cancel()
-	if v := outcome(t, quitter); !errors.Is(v.err, context.Canceled) {
+	if v := outcome(t, cancelled); !errors.Is(v.err, context.Canceled) {
 		t.Errorf("campaign whose context ended: %+v, want context.Canceled", v)
 	}
 	h.Expire(t, c.Lease())

@@ -45,7 +45,7 @@ func history(ctx context.Context, r rules, choose func(string, int) int) (*world
 // half-way: S1 to S4, S11 and S12 hold in every history.
 func TestProtocolHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		_, err := history(context.Background(), rules{fashion: anyFashion}, func(what string, n int) int {
+		_, err := history(context.Background(), rules{commonTrait: drawTrait}, func(what string, n int) int {
 			return rapid.IntRange(0, n-1).Draw(t, what)
 		})
 		if err != nil {
@@ -98,7 +98,7 @@ func fromEnv(t *testing.T, name string) uint64 {
 }
 
 func TestProtocolHoldsAtEverySeed(t *testing.T) {
-	counts, err := seeded(t, seeds, rules{fashion: anyFashion})
+	counts, err := seeded(t, seeds, rules{commonTrait: drawTrait})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,11 +127,11 @@ var needed = map[string]struct {
 	rules rules
 	found string
 }{
-	"high-water":            {rules{noHighWater: true, fashion: anyFashion}, "S1"},
-	"resourceVersion":       {rules{noPrecondition: true, fashion: anyFashion}, "S2"},
-	"the fence's own write": {rules{noFencePatch: true, fashion: anyFashion}, "S2"},
+	"high-water":            {rules{noHighWater: true, commonTrait: drawTrait}, "S1"},
+	"resourceVersion":       {rules{noPrecondition: true, commonTrait: drawTrait}, "S2"},
+	"the fence's own write": {rules{noFencePatch: true, commonTrait: drawTrait}, "S2"},
 
-	"the epoch":                {without(anyFashion, claimRules{uncompared: roster.PrefixOwn}), "S11"},
+	"the epoch":                {without(drawTrait, claimRules{uncompared: roster.PrefixOwn}), "S11"},
 	"guards":                   {without("x", claimRules{uncompared: registry.PrefixGuard}), "S7"},
 	"the budget's compare":     {without("c", claimRules{uncompared: ledger.PrefixBudget}), "S"},
 	"the volume's compare":     {without("v", claimRules{uncompared: ledger.PrefixVolume}), "S"},
@@ -148,7 +148,9 @@ var needed = map[string]struct {
 }
 
 // without returns a protocol with parts removed, in histories of the fashion that reveals it.
-func without(fashion string, r claimRules) rules { return rules{claimRules: r, fashion: fashion} }
+func without(commonTrait string, r claimRules) rules {
+	return rules{claimRules: r, commonTrait: commonTrait}
+}
 
 // A checker that finds nothing when a rule is missing would never find anything.
 func TestEachRuleIsNeeded(t *testing.T) {

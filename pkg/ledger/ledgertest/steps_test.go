@@ -165,9 +165,9 @@ const (
 	future                 // of each plan the larger side: the hold or its victims
 )
 
-// standing is the counting rule: what counts where, now, or in the future, where each plan may be given up or
+// counted is the counting rule: what counts where, now, or in the future, where each plan may be given up or
 // carried out, whichever is worse.
-func (m *member) standing(t question, without map[string]bool) map[string][]string {
+func (m *member) counted(t question, without map[string]bool) map[string][]string {
 	out := map[string][]string{}
 	plans := ledgerPlans{}
 	add := func(node, plan, what string, held bool) {
@@ -241,7 +241,7 @@ func (p ledgerPlans) larger(out map[string][]string) {
 
 // fits asks one of the two questions about a pod on a node.
 func (m *member) fits(uid, node string, t question, without map[string]bool) bool {
-	all := m.standing(t, without)
+	all := m.counted(t, without)
 	others := func(node string) []string {
 		return slices.DeleteFunc(all[node], func(other string) bool { return other == uid })
 	}

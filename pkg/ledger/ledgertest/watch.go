@@ -98,9 +98,9 @@ func watchResume(t *testing.T, h Harness) {
 // watchBeyond runs last: the store of its harness is unusable afterwards.
 func watchBeyond(t *testing.T, h Harness) {
 	want := write(t, h.Store)
-	var anew *ledger.StoreReplacedError
+	var replaced *ledger.StoreReplacedError
 	err := ended(t, h.Store.Watch(t.Context(), "k/", want[len(want)-1].ModRevision+1000))
-	if !errors.As(err, &anew) {
+	if !errors.As(err, &replaced) {
 		t.Errorf("a watch from a revision that the store has not come to: %v, want *ledger.StoreReplacedError", err)
 	}
 }

@@ -24,11 +24,11 @@ type rules struct {
 	noPrecondition bool // binds do not carry the pod's resourceVersion
 	noFencePatch   bool // a fence does not change the pod
 	claimRules
-	// fashion of the histories; anyFashion to draw one.
-	fashion string
+	// commonTrait of the histories; drawTrait to draw one.
+	commonTrait string
 }
 
-const anyFashion = "any"
+const drawTrait = "any"
 
 // claimRules are those about holds and claims.
 type claimRules struct {
@@ -183,9 +183,9 @@ func (m *member) VictimFate(uid string, podRV uint64) (txns.Fate, uint64) {
 type world struct {
 	rules  rules
 	choose func(what string, n int) int
-	// fashion is the trait that most pods of this history have, if any, so that events that need many pods of one
+	// commonTrait is the trait that most pods of this history have, if any, so that events that need many pods of one
 	// kind occur within few enough histories.
-	fashion string
+	commonTrait string
 
 	store *mem.Store
 	watch ledger.Watch
@@ -226,8 +226,8 @@ func newWorld(ctx context.Context, r rules, choose func(string, int) int) (*worl
 		cluster: cluster{pods: map[string]apiPod{}, spent: map[string]bool{}},
 		flight:  flight{records: map[string]ledger.PlanRecord{}, growing: map[string]growth{}},
 	}
-	if w.fashion = r.fashion; w.fashion == anyFashion {
-		w.fashion = []string{"", "x", "v", "c"}[choose("fashion", 4)]
+	if w.commonTrait = r.commonTrait; w.commonTrait == drawTrait {
+		w.commonTrait = []string{"", "x", "v", "c"}[choose("fashion", 4)]
 	}
 	w.log = []replica.Batch{{Reset: true, Events: ledger.EventBatch{Revision: 1}}}
 	if _, err := w.truth.Fold(w.log[0]); err != nil {
@@ -270,7 +270,7 @@ func (w *world) begin(ctx context.Context) error {
 	}
 	pods := map[string][]string{
 		"": {"0c", "0cm", "1m", "1"}, "x": {"0c"}, "v": {"0c", "1"}, "c": {"0c", "0cm", "0c"},
-	}[w.fashion]
+	}[w.commonTrait]
 	for _, t := range pods {
 		w.change(apiPod{uid: podUID(len(w.history), t), node: nodeUID(len(w.history) % worldNodes)})
 	}
@@ -484,7 +484,7 @@ func (w *world) steps() []func(context.Context) error {
 		w.displace, w.displace, w.displace, w.abort, w.settle, w.settle, w.move, w.sweep, w.finishHolders, w.finishHolders,
 		w.growPlan, w.growPlan,
 	}
-	switch w.fashion {
+	switch w.commonTrait {
 	case "c":
 		return append(all, w.nominate, w.nominate, w.nominate, w.move, w.mark, w.sendEviction, w.evict, w.evict, w.evict,
 			w.settle, w.settle, w.settle, w.learnLedger, w.learnLedger, w.learnLedger)
@@ -505,7 +505,7 @@ func (w *world) createPod(context.Context) error {
 	}
 	t := string(rune('0' + w.choose("priority", 3)))
 	for _, trait := range []string{"x", "v", "c", "f", "m"} {
-		if trait == w.fashion && w.choose("fashion", 3) != 0 || w.choose("trait", 4) == 0 {
+		if trait == w.commonTrait && w.choose("fashion", 3) != 0 || w.choose("trait", 4) == 0 {
 			t += trait
 		}
 	}

@@ -69,9 +69,9 @@ func TestNamespacesShareTheRegistry(t *testing.T) {
 		if n != want || !errors.As(err, &share) {
 			t.Fatalf("%s has %d terms, then %v; want %d, then *TermShareError", namespace, n, err, want)
 		}
-		for _, word := range []string{namespace, fmt.Sprint(want), "needs 1 more", "4096"} {
-			if !strings.Contains(err.Error(), word) {
-				t.Errorf("%q does not say %q", err, word)
+		for _, part := range []string{namespace, fmt.Sprint(want), "needs 1 more", "4096"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%q does not say %q", err, part)
 			}
 		}
 	}

@@ -12,7 +12,7 @@ const allocationsOfDocument = 17
 
 func TestAllocationsOfDocuments(t *testing.T) {
 	const nodes, writes = 50, 20
-	batch := promised(t, nodes, writes, 4)
+	batch := placementHistory(t, nodes, writes, 4)
 	got := testing.AllocsPerRun(5, func() {
 		if _, err := replica.NewView().Fold(batch); err != nil {
 			t.Fatal(err)

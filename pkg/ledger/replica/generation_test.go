@@ -15,8 +15,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 )
 
-// anew returns a ledger with a document, a term and a member, and a view of it.
-func anew(t *testing.T) (*mem.Store, *replica.View) {
+// newLedger returns a ledger with a document, a term and a member, and a view of it.
+func newLedger(t *testing.T) (*mem.Store, *replica.View) {
 	t.Helper()
 	store := mem.New()
 	doc := ledger.NodeDoc{NodeUID: "u", NodeName: "n", HW: map[string]uint64{ledger.KindPod: 900}}
@@ -30,7 +30,7 @@ func anew(t *testing.T) (*mem.Store, *replica.View) {
 		t.Fatal(err)
 	}
 	carryOut(t, store, ledger.Txn{Puts: []ledger.Put{{Key: roster.KeyMember("scheduler", "s"), Value: member}}})
-	return store, picture(t, store)
+	return store, viewOf(t, store)
 }
 
 func carryOut(t *testing.T, store ledger.Store, txn ledger.Txn) {
@@ -53,7 +53,7 @@ func listing(t *testing.T, store ledger.Store) replica.Batch {
 	return replica.Batch{Reset: true, KVs: kvs, Store: id, Events: ledger.EventBatch{Revision: revision}}
 }
 
-func picture(t *testing.T, store ledger.Store) *replica.View {
+func viewOf(t *testing.T, store ledger.Store) *replica.View {
 	t.Helper()
 	v := replica.NewView()
 	if _, err := v.Fold(listing(t, store)); err != nil {
@@ -64,8 +64,8 @@ func picture(t *testing.T, store ledger.Store) *replica.View {
 
 // A generation from its beginning to its end: promises are deleted, live members stay, and the floor is how far
 // Kubernetes has come.
-func TestGenerationBeginsAnew(t *testing.T) {
-	store, v := anew(t)
+func TestNextGenerationBegins(t *testing.T) {
+	store, v := newLedger(t)
 	if !v.IsOpen() || v.HighWater(ledger.KindPod) != 900 {
 		t.Errorf("a ledger without generations: open %t, high-water %d", v.IsOpen(), v.HighWater(ledger.KindPod))
 	}
@@ -78,7 +78,7 @@ func TestGenerationBeginsAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	carryOut(t, store, txn)
-	v = picture(t, store)
+	v = viewOf(t, store)
 	next.Revision = v.Generation().Revision
 	if diff := cmp.Diff(next, v.Generation()); diff != "" || v.IsOpen() || next.Number != 1 {
 		t.Errorf("the next generation is open %t (-want +got):\n%s", v.IsOpen(), diff)
@@ -98,7 +98,7 @@ func TestGenerationBeginsAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	carryOut(t, store, txn)
-	v = picture(t, store)
+	v = viewOf(t, store)
 	if d := v.Open("u", "n", 5); !v.IsOpen() || d.HW[ledger.KindPod] != 120 || v.HighWater(ledger.KindPod) != 120 {
 		t.Errorf("open %t, a first document starts at %v, the highest high-water is %d",
 			v.IsOpen(), d.HW, v.HighWater(ledger.KindPod))
@@ -110,7 +110,7 @@ func TestGenerationBeginsAnew(t *testing.T) {
 
 // The steps of beginning one generation do not mix with those of another.
 func TestGenerationsAreBegunOneByOne(t *testing.T) {
-	store, v := anew(t)
+	store, v := newLedger(t)
 	one, first, err := v.Generation().Next(1, "one", v.Floor(), 0)
 	if err != nil {
 		t.Fatal(err)
@@ -123,12 +123,12 @@ func TestGenerationsAreBegunOneByOne(t *testing.T) {
 	if r, err := store.Commit(t.Context(), second); err != nil || r.Succeeded {
 		t.Fatalf("two generations were begun at once (%v)", err)
 	}
-	one.Revision = picture(t, store).Generation().Revision
-	doubt, err := one.Doubt("again")
+	one.Revision = viewOf(t, store).Generation().Revision
+	uncertain, err := one.Doubt("again")
 	if err != nil {
 		t.Fatal(err)
 	}
-	carryOut(t, store, doubt)
+	carryOut(t, store, uncertain)
 	open, err := one.OpenAt(nil, ledger.Floor{})
 	if err != nil {
 		t.Fatal(err)
@@ -143,23 +143,23 @@ func TestGenerationsAreBegunOneByOne(t *testing.T) {
 
 // High-waters of an ended generation make no member wait for resourceVersions that do not exist yet.
 func TestHighWatersGoWithTheirGeneration(t *testing.T) {
-	store, _ := anew(t)
+	store, _ := newLedger(t)
 	floor, err := codec.EncodeFloor(ledger.Floor{HW: map[string]uint64{ledger.KindPod: 900}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	carryOut(t, store, ledger.Txn{Puts: []ledger.Put{{Key: ledger.KeyFloor, Value: floor}}})
-	v := picture(t, store)
+	v := viewOf(t, store)
 	next, txn, err := v.Generation().Next(1, "Kubernetes went back", v.Floor(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	watch := store.Watch(t.Context(), "", v.Revision()+1)
 	carryOut(t, store, txn)
-	next.Revision = picture(t, store).Generation().Revision
+	next.Revision = viewOf(t, store).Generation().Revision
 	clearing, _ := next.Clear([]string{ledger.KeyNode("u"), ledger.KeyIncarnation("n")})
 	carryOut(t, store, clearing)
-	open, err := next.OpenAt(map[string]uint64{ledger.KindPod: 7}, picture(t, store).Floor())
+	open, err := next.OpenAt(map[string]uint64{ledger.KindPod: 7}, viewOf(t, store).Floor())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestHighWatersGoWithTheirGeneration(t *testing.T) {
 // is left to show it. That is not a high-water: a member that uses the document need not have applied it. It ends
 // with its generation.
 func TestReservationsProveHowFarKubernetesWas(t *testing.T) {
-	store, _ := anew(t)
+	store, _ := newLedger(t)
 	doc, err := txns.Place(ledger.NodeDoc{NodeUID: "v", NodeName: "m"}, ledger.Entry{
 		PodUID: "p", Role: ledger.RoleReservation, State: ledger.Committed, PodRV: 2088, Token: 1,
 		Devices: []ledger.DevicePick{{Claim: "c", ClaimUID: "c-uid", ClaimRV: 2090}},
@@ -191,7 +191,7 @@ func TestReservationsProveHowFarKubernetesWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	carryOut(t, store, txn)
-	v := picture(t, store)
+	v := viewOf(t, store)
 	if pods, claims := v.Reached(ledger.KindPod), v.Reached(ledger.KindClaim); pods != 2088 || claims != 2090 {
 		t.Errorf("reached %d and %d, want what the reservation was decided on", pods, claims)
 	}
@@ -216,8 +216,8 @@ func TestReservationsProveHowFarKubernetesWas(t *testing.T) {
 }
 
 // Fold reports another generation when a listing replaces the events that began it. A first listing reports none.
-func TestListingTellsOfAnotherGeneration(t *testing.T) {
-	store, v := anew(t)
+func TestListingReportsAnotherGeneration(t *testing.T) {
+	store, v := newLedger(t)
 	if changes, err := v.Fold(listing(t, store)); err != nil || changes.Generation {
 		t.Errorf("the same generation: %t, %v", changes.Generation, err)
 	}
@@ -236,7 +236,7 @@ func TestListingTellsOfAnotherGeneration(t *testing.T) {
 
 // A listing that cannot follow on the content of a view is detected, however the store went back.
 func TestListingOfAnotherTime(t *testing.T) {
-	store, v := anew(t)
+	store, v := newLedger(t)
 	backup := store.Backup()
 	doc, _ := v.Doc("u")
 	txn, err := txns.Replace(doc.Cover(ledger.KindPod, 950))
@@ -268,7 +268,7 @@ func TestListingOfAnotherTime(t *testing.T) {
 
 // Facts from before a restore of Kubernetes permit nothing, in the generation that begins then and in later ones.
 func TestFactsOfBeforeARestoreAreNotActedOn(t *testing.T) {
-	store, v := anew(t)
+	store, v := newLedger(t)
 	if !v.Permits(0) || !v.Permits(7) {
 		t.Error("a ledger without generations asks for facts of an epoch")
 	}
@@ -282,7 +282,7 @@ func TestFactsOfBeforeARestoreAreNotActedOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		carryOut(t, store, txn)
-		v = picture(t, store)
+		v = viewOf(t, store)
 		if v.Permits(8) {
 			t.Errorf("generation %d is closed, and permits facts of epoch 8", i)
 		}
@@ -291,7 +291,7 @@ func TestFactsOfBeforeARestoreAreNotActedOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		carryOut(t, store, txn)
-		v = picture(t, store)
+		v = viewOf(t, store)
 		if v.Permits(6) || v.Permits(7) || !v.Permits(8) {
 			t.Errorf("facts after epoch 7: permits 6: %t, 7: %t, 8: %t", v.Permits(6), v.Permits(7), v.Permits(8))
 		}

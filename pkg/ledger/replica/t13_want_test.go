@@ -41,7 +41,7 @@ func TestWantPartitionsNamesAndForgets(t *testing.T) {
 	}
 }
 
-func TestViewTellsWhoShouldHoldPartitions(t *testing.T) {
+func TestViewNamesWantedOwners(t *testing.T) {
 	v := replica.NewView()
 	named := func(p int32, member string, revision int64) ledger.Event {
 		value, err := roster.EncodeOwner(roster.Owner{Member: member})

@@ -62,7 +62,7 @@ func TestViewKeepsBothReservationsOfAPod(t *testing.T) {
 	}
 }
 
-func TestViewTellsOwnersAndMembers(t *testing.T) {
+func TestViewNamesOwnersAndMembers(t *testing.T) {
 	v := replica.NewView()
 	owner, err := roster.EncodeOwner(roster.Owner{Member: "s1"})
 	if err != nil {
@@ -265,15 +265,15 @@ func TestListIsComparedWithWhatWasLearned(t *testing.T) {
 	for _, tc := range []struct {
 		name               string
 		learned, at, shows int64
-		anew               bool
+		replaced           bool
 	}{
 		{name: "a list from before the transaction", learned: 9, at: 8, shows: 3},
 		{name: "a list from after it", learned: 9, at: 10, shows: 9},
 		{name: "another change since", learned: 9, at: 10, shows: 10},
 		{name: "a change before it that the watch has yet to show", learned: 9, at: 8, shows: 7},
-		{name: "a later list without the transaction", learned: 9, at: 10, shows: 3, anew: true},
-		{name: "a later list without the picture's value", at: 10, shows: 2, anew: true},
-		{name: "a later list with a value that the picture should have", at: 10, shows: 4, anew: true},
+		{name: "a later list without the transaction", learned: 9, at: 10, shows: 3, replaced: true},
+		{name: "a later list without the picture's value", at: 10, shows: 2, replaced: true},
+		{name: "a later list with a value that the picture should have", at: 10, shows: 4, replaced: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			v := replica.NewView()
@@ -288,9 +288,9 @@ func TestListIsComparedWithWhatWasLearned(t *testing.T) {
 				Reset: true, Store: 1, KVs: []ledger.KV{sampletest.KVOf(t, sampletest.At(sampletest.DocOf(), tc.shows))},
 				Events: ledger.EventBatch{Revision: tc.at},
 			})
-			var anew *ledger.StoreReplacedError
-			if errors.As(err, &anew) != tc.anew {
-				t.Errorf("%v, want that the store went back: %t", err, tc.anew)
+			var replaced *ledger.StoreReplacedError
+			if errors.As(err, &replaced) != tc.replaced {
+				t.Errorf("%v, want that the store went back: %t", err, tc.replaced)
 			}
 		})
 	}

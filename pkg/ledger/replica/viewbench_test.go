@@ -9,9 +9,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 )
 
-// promised returns the changes of a ledger in which a few shards place pods on nodes: every document is written
+// placementHistory returns the changes of a ledger in which a few shards place pods on nodes: every document is written
 // repeatedly, with a few entries each time.
-func promised(tb testing.TB, nodes, writes, entries int) replica.Batch {
+func placementHistory(tb testing.TB, nodes, writes, entries int) replica.Batch {
 	tb.Helper()
 	var b replica.Batch
 	for i := range nodes * writes {
@@ -41,7 +41,7 @@ func promised(tb testing.TB, nodes, writes, entries int) replica.Batch {
 // BenchmarkFold measures a member's cost for one changed document of the ledger.
 func BenchmarkFold(b *testing.B) {
 	const nodes, writes = 50, 20
-	batch := promised(b, nodes, writes, 4)
+	batch := placementHistory(b, nodes, writes, 4)
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := replica.NewView().Fold(batch); err != nil {

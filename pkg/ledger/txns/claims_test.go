@@ -33,7 +33,7 @@ var (
 	gone    = fates{oneFact{progress: 200}, Left, 150, 200}
 )
 
-func mandateOf(entries ...ledger.Entry) Authority {
+func authorityOf(entries ...ledger.Entry) Authority {
 	m := Authority{Epochs: map[int32]int64{}}
 	for _, e := range entries {
 		m.Epochs[e.Partition()] = 3
@@ -59,7 +59,7 @@ func buildersOf(
 	return map[string]func(d ledger.NodeDoc) (Change, error){
 		"T2": func(d ledger.NodeDoc) (Change, error) {
 			return Nominate(Nomination{
-				Authority: mandateOf(hold), Hold: NodeEntry{NodeUID: "n1", Entry: hold}, Docs: []ledger.NodeDoc{d},
+				Authority: authorityOf(hold), Hold: NodeEntry{NodeUID: "n1", Entry: hold}, Docs: []ledger.NodeDoc{d},
 				Victims: []NodeEntry{{NodeUID: "n1", Entry: ledger.Entry{PodUID: "x", PodRV: 60, Budgets: []string{"b"}}}},
 				Budgets: []BudgetRoom{{Doc: budget, Allowed: 2}}, Facts: staying,
 			})
@@ -70,12 +70,12 @@ func buildersOf(
 		},
 		"T3": func(d ledger.NodeDoc) (Change, error) {
 			return Promote(Promotion{
-				Authority: mandateOf(d.Entries[0]), Target: d, PodUID: "p", Token: 1, PodRV: 100, Fits: true, Facts: gone,
+				Authority: authorityOf(d.Entries[0]), Target: d, PodUID: "p", Token: 1, PodRV: 100, Fits: true, Facts: gone,
 			})
 		},
 		"T4": func(d ledger.NodeDoc) (Change, error) {
 			return Displace(Displacement{
-				Authority: mandateOf(hold), Target: d, PodUID: "p", Token: 1, Entry: hold, Facts: staying,
+				Authority: authorityOf(hold), Target: d, PodUID: "p", Token: 1, Entry: hold, Facts: staying,
 			})
 		},
 		"T8": func(d ledger.NodeDoc) (Change, error) {
@@ -183,7 +183,7 @@ func TestDisplacedRecordedPlans(t *testing.T) {
 	}
 	z := sampletest.Reservation("z", ledger.Committed, 9)
 	z.Priority = 6
-	x := Displacement{Authority: mandateOf(z), Target: d, PodUID: "p", Token: 1, Entry: z, Facts: staying}
+	x := Displacement{Authority: authorityOf(z), Target: d, PodUID: "p", Token: 1, Entry: z, Facts: staying}
 	var refused *RefusedError
 	if _, err := Displace(x); !errors.As(err, &refused) {
 		t.Errorf("without the record: %v, want *RefusedError", err)
@@ -221,8 +221,8 @@ func TestCheckClaimsFinds(t *testing.T) {
 			e.State, e.PodRV, e.Plan = ledger.Committed, rv, ""
 		})
 	}
-	heir := sampletest.Reservation("z", ledger.Held, 9)
-	heir.Plan, heir.Priority = ledger.PlanID(1, false), 5
+	next := sampletest.Reservation("z", ledger.Held, 9)
+	next.Plan, next.Priority = ledger.PlanID(1, false), 5
 	for name, c := range map[string]struct {
 		after ledger.NodeDoc
 		want  string
@@ -232,8 +232,8 @@ func TestCheckClaimsFinds(t *testing.T) {
 		"an unsent claim dropped":     {with(func(n *ledger.NodeDoc) { n.Entries = slices.Delete(n.Entries, 1, 2) }), ""},
 		"a claim that changed hands":  {with(func(n *ledger.NodeDoc) { n.Entries[1].Plan = "other" }), "S5"},
 		"a claim born Evicting":       {with(func(n *ledger.NodeDoc) { n.Entries = append(n.Entries, born) }), "S9"},
-		"displaced by its equal":      {with(func(n *ledger.NodeDoc) { n.Entries[0] = heir }), "S10"},
-		"displaced by a higher one":   {with(func(n *ledger.NodeDoc) { n.Entries[0] = heir; n.Entries[0].Priority = 6 }), ""},
+		"displaced by its equal":      {with(func(n *ledger.NodeDoc) { n.Entries[0] = next }), "S10"},
+		"displaced by a higher one":   {with(func(n *ledger.NodeDoc) { n.Entries[0] = next; n.Entries[0].Priority = 6 }), ""},
 		"promoted from a later look":  {promoted(120), ""},
 		"promoted from an older look": {promoted(99), "S4"},
 	} {
@@ -276,8 +276,8 @@ func TestCheckClaimsFinds(t *testing.T) {
 
 func TestCheckOtherDocumentsFinds(t *testing.T) {
 	b := ledger.BudgetDoc{UID: "b", HW: map[string]uint64{ledger.KindBudget: 5}}
-	sunk := ledger.BudgetDoc{UID: "b", Claims: []ledger.BudgetClaim{{PodUID: "v"}, {PodUID: "v"}}}
-	if v := invariant.CheckBudgetSuccessor(b, sunk); len(v) != 2 || v[0].Invariant != "S12" || v[1].Invariant != "S6" {
+	bad := ledger.BudgetDoc{UID: "b", Claims: []ledger.BudgetClaim{{PodUID: "v"}, {PodUID: "v"}}}
+	if v := invariant.CheckBudgetSuccessor(b, bad); len(v) != 2 || v[0].Invariant != "S12" || v[1].Invariant != "S6" {
 		t.Errorf("budget: %v, want S12 and S6", v)
 	}
 	x := ledger.ExclusiveDoc{Key: ledger.KeyVolume("v"), HW: map[string]uint64{ledger.KindPod: 5}}

@@ -246,7 +246,7 @@ func TestRoomCounts(t *testing.T) {
 
 // A claim from one budget counts against another budget that covers the same pod, as when a budget is deleted and
 // created again (kubectl replace --force), or its selector is changed: the eviction takes from that one.
-func TestRoomBesideClaimsFromAnotherBudget(t *testing.T) {
+func TestRoomWithClaimsFromAnotherBudget(t *testing.T) {
 	w := newWorld(t)
 	covered := map[string]string{"a": "b"}
 	for _, name := range []string{"pod-a", "pod-b", "pod-c"} {

@@ -32,7 +32,7 @@ type world struct {
 	docs     map[string]ledger.NodeDoc
 	staged   map[string]string
 	stagedRV map[string]uint64
-	told     *mirror
+	mirror   *mirror
 }
 
 // mirror is a follower that records what it is sent.
@@ -86,7 +86,7 @@ func (m *mirror) names() []string {
 // settle calls Settle, and returns which nodes may be used.
 func (w *world) settle() (usable []string, behind int) {
 	behind = w.view.Settle()
-	return w.told.names(), behind
+	return w.mirror.names(), behind
 }
 
 // checkFollower compares what the follower has received with the view.
@@ -98,9 +98,9 @@ func (w *world) checkFollower() {
 		for p := range n.Pods() {
 			pods[p.UID] = p
 		}
-		if !maps.Equal(pods, w.told.pods[n]) {
+		if !maps.Equal(pods, w.mirror.pods[n]) {
 			w.t.Fatalf("node %s: the follower knows %d pods, the view %d, or others",
-				n.Node.Name, len(w.told.pods[n]), len(pods))
+				n.Node.Name, len(w.mirror.pods[n]), len(pods))
 		}
 		if n.UndescribedPods() > 0 || progress < w.docs[n.Node.Name].HW["pod"] {
 			behind++
@@ -108,8 +108,8 @@ func (w *world) checkFollower() {
 			want = append(want, n.Node.Name)
 		}
 	}
-	if len(w.told.pods) != len(w.view.Nodes()) {
-		w.t.Fatalf("the follower knows %d nodes, want %d", len(w.told.pods), len(w.view.Nodes()))
+	if len(w.mirror.pods) != len(w.view.Nodes()) {
+		w.t.Fatalf("the follower knows %d nodes, want %d", len(w.mirror.pods), len(w.view.Nodes()))
 	}
 	if got, late := w.settle(); known && (!slices.Equal(got, want) || late != behind) {
 		w.t.Fatalf("usable %v, behind %d, want %v and %d", got, late, want, behind)
@@ -120,9 +120,9 @@ func newWorld(t rapid.TB) *world {
 	w := &world{
 		t: t, store: state.New(), ledger: replica.NewView(),
 		docs: map[string]ledger.NodeDoc{}, staged: map[string]string{}, stagedRV: map[string]uint64{},
-		told: newMirror(),
+		mirror: newMirror(),
 	}
-	w.view = view.New(w.store, w.ledger, w.told)
+	w.view = view.New(w.store, w.ledger, w.mirror)
 	return w
 }
 
@@ -351,7 +351,7 @@ func (w *world) check(existing map[string]bool) {
 }
 
 // A pod counts once, where the rule requires, after any history of facts and reservations.
-func TestCountsWhatTheRuleSays(t *testing.T) {
+func TestCountsByTheRule(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(rt)
 		existing := map[string]bool{}
@@ -411,16 +411,16 @@ func TestHeartbeatsDoNotReachTheFollower(t *testing.T) {
 	w := newWorld(t)
 	w.node("node-a")
 	n := w.view.Nodes()[0]
-	w.told.pods[n] = nil // SetNode would make it again
+	w.mirror.pods[n] = nil // SetNode would make it again
 	for range 2 {
 		w.node("node-a")
-		if n.Node.ResourceVersion != w.rv || w.told.pods[n] != nil {
-			t.Fatalf("version %d, want %d; the follower was called: %v", n.Node.ResourceVersion, w.rv, w.told.pods[n] != nil)
+		if n.Node.ResourceVersion != w.rv || w.mirror.pods[n] != nil {
+			t.Fatalf("version %d, want %d; the follower was called: %v", n.Node.ResourceVersion, w.rv, w.mirror.pods[n] != nil)
 		}
 	}
 	w.node("node-a", "zone", "z")
-	if n.Node.Object.Labels["zone"] != "z" || w.told.pods[n] == nil {
-		t.Fatalf("labels %v; the follower was called: %v", n.Node.Object.Labels, w.told.pods[n] != nil)
+	if n.Node.Object.Labels["zone"] != "z" || w.mirror.pods[n] == nil {
+		t.Fatalf("labels %v; the follower was called: %v", n.Node.Object.Labels, w.mirror.pods[n] != nil)
 	}
 }
 

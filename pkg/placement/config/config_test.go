@@ -43,7 +43,7 @@ func TestAccepted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := strings.ReplaceAll(picture(t, c), filepath.Dir(file)+"/", "")
+			got := strings.ReplaceAll(summary(t, c), filepath.Dir(file)+"/", "")
 			strictyamltest.Golden(t, file, got)
 		})
 	}
@@ -137,8 +137,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// picture prints what a file resolves to: its numbers, then every profile's plugins by point and their arguments.
-func picture(t *testing.T, c *Configuration) string {
+// summary prints what a file resolves to: its numbers, then every profile's plugins by point and their arguments.
+func summary(t *testing.T, c *Configuration) string {
 	t.Helper()
 	var b strings.Builder
 	fmt.Fprintf(&b, "parallelism %d, nodes scored %d%%, backoff %s to %s, profiling %t/%t\nclient %+v\n",

@@ -54,7 +54,7 @@ type promisedTo struct {
 func TestDeviceIndexFollows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &deviceWorld{store: state.New()}
-		index, standing := &Index{}, []promisedTo(nil)
+		index, promises := &Index{}, []promisedTo(nil)
 		index.Fill(w.store.Snapshot())
 		for step := range rapid.IntRange(1, 30).Draw(t, "steps") {
 			switch rapid.IntRange(0, 5).Draw(t, "what") {
@@ -83,18 +83,18 @@ func TestDeviceIndexFollows(t *testing.T) {
 				if rapid.IntRange(0, 4).Draw(t, "new") > 0 {
 					p.allocation = drawAllocation(t)
 				}
-				standing = append(standing, p)
+				promises = append(promises, p)
 				index.Promise(p.claim, p.pod, p.allocation)
 			case 5:
-				if len(standing) > 0 {
-					at := rapid.IntRange(0, len(standing)-1).Draw(t, "back")
-					index.Withdraw(standing[at].claim, standing[at].pod, standing[at].allocation)
-					standing = slices.Delete(standing, at, at+1)
+				if len(promises) > 0 {
+					at := rapid.IntRange(0, len(promises)-1).Draw(t, "back")
+					index.Withdraw(promises[at].claim, promises[at].pod, promises[at].allocation)
+					promises = slices.Delete(promises, at, at+1)
 				}
 			}
 			fresh := &Index{}
 			fresh.Fill(w.store.Snapshot())
-			for _, p := range standing {
+			for _, p := range promises {
 				fresh.Promise(p.claim, p.pod, p.allocation)
 			}
 			if diff := cmp.Diff(fresh.String(), index.String()); diff != "" {

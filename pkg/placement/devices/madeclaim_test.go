@@ -96,7 +96,7 @@ func TestContainersShareRequestsForDevices(t *testing.T) {
 
 // A resource that no devices back has to be listed by the node, even with an amount of zero: whether there is
 // enough is decided by NodeResourcesFit, which may be configured to ignore the resource.
-func TestResourcesBesideDevicesAreListed(t *testing.T) {
+func TestResourcesNextToDevicesAreListed(t *testing.T) {
 	pod := state.NewPod(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{wanting("a", 1, false)}},

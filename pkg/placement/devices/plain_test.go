@@ -20,7 +20,7 @@ type deviceWorld struct {
 	sequence uint64
 }
 
-func (w *deviceWorld) tell(t *rapid.T, kind events.Kind, obj state.APIObject) {
+func (w *deviceWorld) apply(t *rapid.T, kind events.Kind, obj state.APIObject) {
 	data, err := obj.Marshal()
 	if err != nil {
 		t.Fatal(err)
@@ -73,10 +73,10 @@ func TestPlainDevicesAreTheAllocators(t *testing.T) {
 		}).Draw(t, "expression")
 		class := &resourcev1.DeviceClass{ObjectMeta: objectMeta("c")}
 		class.Spec.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: expression}}}
-		w.tell(t, events.KindDeviceClass, class)
+		w.apply(t, events.KindDeviceClass, class)
 		for i := range rapid.IntRange(0, 3).Draw(t, "slices") {
 			s := drawSlice(t, i)
-			w.tell(t, events.KindResourceSlice, s)
+			w.apply(t, events.KindResourceSlice, s)
 			for _, d := range s.Spec.Devices {
 				if rapid.Bool().Draw(t, "taken") {
 					taken := &resourcev1.ResourceClaim{ObjectMeta: objectMeta(fmt.Sprintf("taken-%d", w.sequence))}
@@ -85,7 +85,7 @@ func TestPlainDevicesAreTheAllocators(t *testing.T) {
 							{Driver: s.Spec.Driver, Pool: s.Spec.Pool.Name, Device: d.Name},
 						},
 					}}
-					w.tell(t, events.KindResourceClaim, taken)
+					w.apply(t, events.KindResourceClaim, taken)
 				}
 			}
 		}

@@ -187,7 +187,7 @@ func (h *preemptHistory) change() (moved bool) {
 			touchPod(h.Rand, h.engine, placementtest.Pick(h.Generator, h.view.Nodes()...))
 		default:
 			h.view.Apply(h.cluster.Apply(h.Event(&h.cluster)))
-			h.forget()
+			h.dropRemoved()
 		}
 	}
 	return moved
@@ -209,8 +209,8 @@ func (h *preemptHistory) protect() {
 	h.engine.SetProtected(n, uids)
 }
 
-// forget drops the data of removed nodes.
-func (h *preemptHistory) forget() {
+// dropRemoved drops the data of removed nodes.
+func (h *preemptHistory) dropRemoved() {
 	for n := range h.protected {
 		if n.Node == nil {
 			delete(h.protected, n)

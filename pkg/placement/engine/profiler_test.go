@@ -15,16 +15,16 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// lapper records the laps it receives.
-type lapper struct {
+// lapRecorder records the laps it receives.
+type lapRecorder struct {
 	begun  []string
 	points []string
 	rules  map[string]int
 }
 
-func (l *lapper) Begin(profile string) { l.begun = append(l.begun, profile) }
+func (l *lapRecorder) Begin(profile string) { l.begun = append(l.begun, profile) }
 
-func (l *lapper) Lap(point, plugin string, code rule.Code) {
+func (l *lapRecorder) Lap(point, plugin string, code rule.Code) {
 	if plugin == "" {
 		l.points = append(l.points, point+" "+code.String())
 		return
@@ -34,7 +34,7 @@ func (l *lapper) Lap(point, plugin string, code rule.Code) {
 
 // Each extension point ends once, in order; single rules are reported only if requested; and calls are counted
 // where rules are called, which happens again only for nodes that have changed.
-func TestEngineTellsWhatItDoes(t *testing.T) {
+func TestEngineReportsItsTimes(t *testing.T) {
 	e, profile := engine.New(engine.Config{}), defaultProfile(t)
 	var nodes []*state.NodeInfo
 	for i := range 3 {
@@ -57,9 +57,9 @@ func TestEngineTellsWhatItDoes(t *testing.T) {
 			}}}},
 		})
 	}
-	ask := func(p *state.Pod, rules bool) *lapper {
+	ask := func(p *state.Pod, rules bool) *lapRecorder {
 		t.Helper()
-		l := &lapper{rules: map[string]int{}}
+		l := &lapRecorder{rules: map[string]int{}}
 		if r := e.Evaluate(profile, engine.Query{Pod: p, Timer: l, TimeRules: rules}); r.Err != nil {
 			t.Fatal(r.Err)
 		}

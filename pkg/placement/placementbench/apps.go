@@ -31,8 +31,8 @@ type app struct {
 	affinity    *corev1.Affinity
 	spread      []corev1.TopologySpreadConstraint
 	tolerations []corev1.Toleration
-	// shunned is a zone without pods of this app, -1 for none.
-	shunned int
+	// excludedZone is a zone without pods of this app, -1 for none.
+	excludedZone int
 }
 
 // trait gives an app the rules of a workload. It may use the app's index to give apps different ones.
@@ -59,7 +59,7 @@ func makeApps(count int, t trait) []app {
 			index: k, name: appName(k), namespace: namespaceName(k % namespaceCount),
 			hash: fmt.Sprintf("%010x", h>>24), image: appImage(k),
 			milliCPU: cpuStep * int64(1+h%sizes), memory: memoryStep * int64(1+(h>>8)%sizes),
-			sidecar: k%4 == 0, shunned: -1,
+			sidecar: k%4 == 0, excludedZone: -1,
 		}
 		t(&a)
 		apps[k] = a
@@ -73,7 +73,7 @@ func namespaceName(k int) string { return fmt.Sprintf("team-%d", k) }
 func appImage(k int) string      { return fmt.Sprintf("registry.example.com/apps/app-%02d:v1.4.2", k) }
 
 // keptFrom reports whether the app has no pods in a zone.
-func (a *app) keptFrom(zone int) bool { return zone == a.shunned }
+func (a *app) keptFrom(zone int) bool { return zone == a.excludedZone }
 
 // plain pods have no controller, and nothing selects them.
 func plain(*app) {}
@@ -84,9 +84,9 @@ func owned(a *app) {
 	a.replicaSet, a.service = true, a.index%2 == 0
 }
 
-// choosy apps require one of two node pools, prefer a disk and a zone, and some tolerate the taint of the
+// nodeAffine apps require one of two node pools, prefer a disk and a zone, and some tolerate the taint of the
 // dedicated nodes. Their rules read only Node objects.
-func choosy(a *app) {
+func nodeAffine(a *app) {
 	owned(a)
 	pools := []string{poolName(a.index % poolCount), poolName((a.index + 1) % poolCount)}
 	a.affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
@@ -124,11 +124,11 @@ func spread(a *app) {
 	}
 }
 
-// tied apps come in pairs that share two of the zones: each must be in a zone with pods of the other, and no two pods
-// of one app may be on one node.
-func tied(a *app) {
+// requiredPair apps come in pairs that share two of the zones: each must be in a zone with pods of the other, and no
+// two pods of one app may be on one node.
+func requiredPair(a *app) {
 	owned(a)
-	a.shunned = a.index / 2 % zoneCount
+	a.excludedZone = a.index / 2 % zoneCount
 	a.affinity = &corev1.Affinity{
 		PodAffinity: &corev1.PodAffinity{
 			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
@@ -145,8 +145,8 @@ func tied(a *app) {
 	a.namespace = namespaceName(a.index / 2 % namespaceCount)
 }
 
-// leaning apps also come in pairs, and prefer what tied ones require.
-func leaning(a *app) {
+// preferredPair apps also come in pairs, and prefer what a requiredPair requires.
+func preferredPair(a *app) {
 	owned(a)
 	a.affinity = &corev1.Affinity{
 		PodAffinity: &corev1.PodAffinity{
@@ -163,18 +163,18 @@ func leaning(a *app) {
 	a.namespace = namespaceName(a.index / 2 % namespaceCount)
 }
 
-// anything is a mixture of the others: of ten apps, four have no rules, one is choosy, one spread, two are a tied
-// pair and two a leaning one.
-func anything(a *app) {
+// mixed is a mixture of the others: of ten apps, four have no rules, one has node
+// affinity, one is spread, two are a pair that must be together and two a pair that should be.
+func mixed(a *app) {
 	switch a.index % 10 {
 	case 4:
-		choosy(a)
+		nodeAffine(a)
 	case 5:
 		spread(a)
 	case 6, 7:
-		tied(a)
+		requiredPair(a)
 	case 8, 9:
-		leaning(a)
+		preferredPair(a)
 	default:
 		owned(a)
 	}

@@ -46,7 +46,7 @@ func Crowds() []Crowd {
 	return []Crowd{
 		crowd("basic", "basic, preemptors from 50 templates", owned, false),
 		crowd("unique", "basic, every preemptor's shape unique", owned, true),
-		crowd("node-affinity", "node affinity", choosy, false),
+		crowd("node-affinity", "node affinity", nodeAffine, false),
 		crowd("spread", "hard zone spread + soft hostname spread, 50 services", spread, false),
 	}
 }

@@ -193,17 +193,17 @@ func digest(name string) string {
 // are unique over both series of a workload whose shapes are.
 func (w Workload) pod(a *app, series string, i int) *corev1.Pod {
 	name := fmt.Sprintf("%s-%s%05x", a.replicaSetName(), series, i)
-	spoil := -1
+	changed := -1
 	if w.unique {
-		spoil = i
+		changed = i
 		if series == boundSeries {
-			spoil += w.Decisions
+			changed += w.Decisions
 		}
 	}
 	p := &corev1.Pod{
 		ObjectMeta: meta(a.namespace, name, a.labels()),
 		Spec: corev1.PodSpec{
-			Containers:                    []corev1.Container{a.container("main", a.image, a.requests(spoil))},
+			Containers:                    []corev1.Container{a.container("main", a.image, a.requests(changed))},
 			Volumes:                       []corev1.Volume{tokenVolume()},
 			RestartPolicy:                 corev1.RestartPolicyAlways,
 			TerminationGracePeriodSeconds: new(int64(30)),

@@ -54,7 +54,7 @@ func TestObjectsAreDistinctAndRepeatable(t *testing.T) {
 
 // The existing pods of a cluster satisfy their own rules: no two of one app are on a node, those that have to be
 // are even over the zones, and pairs stay out of one zone.
-func TestStandingPodsKeepTheirRules(t *testing.T) {
+func TestBoundPodsKeepTheirRules(t *testing.T) {
 	zones := map[string]int{"spread": 3, "pod-affinity": 2}
 	for _, w := range placementbench.All() {
 		site, err := placementbench.NewSite(w.Cluster(nodes))

@@ -56,7 +56,7 @@ func All() []Workload {
 		},
 		{
 			Name: "node-affinity", Title: "node affinity + taints",
-			Decisions: fullRun, PodsPerNode: podsPerNode, apps: makeApps(appCount, choosy), tainted: true,
+			Decisions: fullRun, PodsPerNode: podsPerNode, apps: makeApps(appCount, nodeAffine), tainted: true,
 		},
 		{
 			Name: "spread", Title: "hard zone spread + soft hostname spread, 50 services",
@@ -64,15 +64,15 @@ func All() []Workload {
 		},
 		{
 			Name: "pod-affinity", Title: "required pod affinity (zone), required anti-affinity (hostname)",
-			Decisions: fullRun, PodsPerNode: podsPerNode, apps: makeApps(appCount, tied),
+			Decisions: fullRun, PodsPerNode: podsPerNode, apps: makeApps(appCount, requiredPair),
 		},
 		{
 			Name: "preferred-affinity", Title: "preferred affinity and anti-affinity",
-			Decisions: fullRun, PodsPerNode: podsPerNode, apps: makeApps(appCount, leaning),
+			Decisions: fullRun, PodsPerNode: podsPerNode, apps: makeApps(appCount, preferredPair),
 		},
 		{
 			Name: "mixed", Title: "mixed, with 10% node churn events",
-			Decisions: fullRun, PodsPerNode: podsPerNode, EventEvery: eventEvery, apps: makeApps(appCount, anything),
+			Decisions: fullRun, PodsPerNode: podsPerNode, EventEvery: eventEvery, apps: makeApps(appCount, mixed),
 			tainted: true,
 		},
 	}
@@ -95,7 +95,7 @@ func Named(name string) (Workload, error) {
 func Population(nodes, podsPerNode, podsPerApp int) Workload {
 	return Workload{
 		Name: "population", Title: "every kind of pod", PodsPerNode: podsPerNode, tainted: true,
-		apps: makeApps(max(nodes*podsPerNode/podsPerApp, appCount), anything),
+		apps: makeApps(max(nodes*podsPerNode/podsPerApp, appCount), mixed),
 	}
 }
 

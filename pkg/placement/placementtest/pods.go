@@ -186,10 +186,10 @@ func (g *Generator) status(c corev1.Container) corev1.ContainerStatus {
 func (g *Generator) Incoming(c *Cluster) *corev1.Pod {
 	p := g.pod(c)
 	if g.Chance(80) {
-		g.undemanding(p)
+		g.minimal(p)
 	}
 	g.tolerating(p)
-	g.choosy(p, c)
+	g.nodeRules(p, c)
 	g.owned(p, c)
 	for g.Chance(55) && len(p.Spec.TopologySpreadConstraints) < 3 {
 		p.Spec.TopologySpreadConstraints = append(p.Spec.TopologySpreadConstraints, g.spreadConstraint())
@@ -201,12 +201,12 @@ func (g *Generator) Incoming(c *Cluster) *corev1.Pod {
 		}
 		p.Spec.Affinity.PodAffinity, p.Spec.Affinity.PodAntiAffinity = with, against
 	}
-	g.exceptional(p, c)
+	g.rareFeatures(p, c)
 	return p
 }
 
-// undemanding reduces a pod to one small container.
-func (g *Generator) undemanding(p *corev1.Pod) {
+// minimal reduces a pod to one small container.
+func (g *Generator) minimal(p *corev1.Pod) {
 	p.Spec.InitContainers = nil
 	p.Spec.Overhead = nil
 	p.Spec.Resources = nil
@@ -235,8 +235,8 @@ func (g *Generator) tolerating(p *corev1.Pod) {
 	}
 }
 
-// choosy gives a pod requirements and preferences about nodes.
-func (g *Generator) choosy(p *corev1.Pod, c *Cluster) {
+// nodeRules gives a pod requirements and preferences about nodes.
+func (g *Generator) nodeRules(p *corev1.Pod, c *Cluster) {
 	if g.Chance(6) {
 		p.Spec.NodeSelector = map[string]string{Pick(g, "zone", "disk"): Pick(g, "a", "b", "ssd")}
 	}
@@ -253,8 +253,8 @@ func (g *Generator) choosy(p *corev1.Pod, c *Cluster) {
 	}
 }
 
-// exceptional gives few pods features that few pods have.
-func (g *Generator) exceptional(p *corev1.Pod, c *Cluster) {
+// rareFeatures gives few pods features that few pods have.
+func (g *Generator) rareFeatures(p *corev1.Pod, c *Cluster) {
 	switch n := g.IntN(100); {
 	case n < 8:
 		p.Spec.NodeName = g.nodeName(c)

@@ -58,7 +58,7 @@ func (g *Generator) Profile() placement.ProfileConfig {
 	}
 	for g.Chance(10) {
 		p.Plugins = slices.DeleteFunc(p.Plugins, func(c placement.PluginConfig) bool {
-			return !vital(c.Name) && g.IntN(len(p.Plugins)) == 0
+			return !required(c.Name) && g.IntN(len(p.Plugins)) == 0
 		})
 	}
 	for g.Chance(15) {
@@ -68,8 +68,8 @@ func (g *Generator) Profile() placement.ProfileConfig {
 	return p
 }
 
-// vital reports whether a plugin has to be in every profile.
-func vital(plugin string) bool {
+// required reports whether a plugin has to be in every profile.
+func required(plugin string) bool {
 	return plugin == names.PrioritySort || plugin == names.DefaultBinder ||
 		plugin == names.VolumeBinding // without it, a rejection becomes an error
 }

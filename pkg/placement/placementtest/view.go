@@ -37,7 +37,7 @@ type View struct {
 // NewView returns the view of an empty cluster.
 func NewView(followers ...Follower) *View {
 	v := &View{followers: followers, infos: map[string]*state.NodeInfo{}}
-	v.tell(func(f Follower) { f.SetObjects(v.objects) })
+	v.notify(func(f Follower) { f.SetObjects(v.objects) })
 	return v
 }
 
@@ -60,11 +60,11 @@ func (v *View) Apply(e Event) {
 		v.changePod(before, after)
 	default:
 		v.objects = v.objects.with(e)
-		v.tell(func(f Follower) { f.SetObjects(v.objects) })
+		v.notify(func(f Follower) { f.SetObjects(v.objects) })
 	}
 }
 
-func (v *View) tell(each func(Follower)) {
+func (v *View) notify(each func(Follower)) {
 	for _, f := range v.followers {
 		each(f)
 	}
@@ -103,7 +103,7 @@ func (v *View) setNode(e Event, after *corev1.Node) {
 		v.nodes = slices.Insert(v.nodes, i, n)
 	}
 	if old == nil || !old.ReadsLike(n.Node) {
-		v.tell(func(f Follower) { f.SetNode(n) })
+		v.notify(func(f Follower) { f.SetNode(n) })
 	}
 }
 
@@ -111,7 +111,7 @@ func (v *View) dropNode(name string) {
 	i, _ := v.place(name)
 	n := v.nodes[i]
 	v.nodes = slices.Delete(v.nodes, i, i+1)
-	v.tell(func(f Follower) { f.DropNode(n) })
+	v.notify(func(f Follower) { f.DropNode(n) })
 	n.SetNode(nil)
 	if n.PodCount() == 0 {
 		delete(v.infos, name)
@@ -126,12 +126,12 @@ func (v *View) changePod(before, after *corev1.Pod) {
 	case was != nil && is != nil && before.Spec.NodeName == is.NodeName && was.UID == is.UID:
 		n := v.infos[is.NodeName]
 		n.ReplacePod(is)
-		v.tellOf(n, was, is)
+		v.notifyOf(n, was, is)
 		return
 	case was != nil:
 		n := v.infos[before.Spec.NodeName]
 		n.RemovePod(was.UID)
-		v.tellOf(n, was, nil)
+		v.notifyOf(n, was, nil)
 		if n.Node == nil && n.PodCount() == 0 {
 			delete(v.infos, before.Spec.NodeName)
 		}
@@ -139,14 +139,14 @@ func (v *View) changePod(before, after *corev1.Pod) {
 	if is != nil {
 		n := v.info(is.NodeName)
 		n.AddPod(is)
-		v.tellOf(n, nil, is)
+		v.notifyOf(n, nil, is)
 	}
 }
 
-// tellOf reports a change of a pod, if its node exists.
-func (v *View) tellOf(n *state.NodeInfo, before, after *state.Pod) {
+// notifyOf reports a change of a pod, if its node exists.
+func (v *View) notifyOf(n *state.NodeInfo, before, after *state.Pod) {
 	if n.Node != nil {
-		v.tell(func(f Follower) { f.ChangePod(n, before, after) })
+		v.notify(func(f Follower) { f.ChangePod(n, before, after) })
 	}
 }
 

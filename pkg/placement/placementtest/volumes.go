@@ -90,12 +90,12 @@ func (g *Generator) volumes(c *Cluster) {
 
 func (g *Generator) csiDriver(name string) *storagev1.CSIDriver {
 	d := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + g.next(name))}}
-	tells := name == cappedDriver
+	reportsCapacity := name == cappedDriver
 	if g.Chance(15) {
-		tells = !tells
+		reportsCapacity = !reportsCapacity
 	}
-	if tells || g.Chance(50) {
-		d.Spec.StorageCapacity = &tells
+	if reportsCapacity || g.Chance(50) {
+		d.Spec.StorageCapacity = &reportsCapacity
 	}
 	return d
 }

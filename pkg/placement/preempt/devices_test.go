@@ -25,7 +25,7 @@ type crowdFacts struct {
 	sequence uint64
 }
 
-func (w *crowdFacts) tell(t *rapid.T, kind events.Kind, obj state.APIObject) {
+func (w *crowdFacts) apply(t *rapid.T, kind events.Kind, obj state.APIObject) {
 	data, err := obj.Marshal()
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func drawDeviceCrowd(t *rapid.T) *deviceCrowd {
 		crowdFacts: crowdFacts{store: state.New()}, profile: profile,
 		claims: map[string]*resourcev1.ResourceClaim{}, promised: map[string]string{},
 	}
-	w.tell(t, events.KindDeviceClass, &resourcev1.DeviceClass{ObjectMeta: metaOf("c")})
+	w.apply(t, events.KindDeviceClass, &resourcev1.DeviceClass{ObjectMeta: metaOf("c")})
 	for i := range rapid.IntRange(1, 3).Draw(t, "nodes") {
 		w.drawNode(t, fmt.Sprintf("n%d", i))
 	}
@@ -87,7 +87,7 @@ func drawDeviceCrowd(t *rapid.T) *deviceCrowd {
 		w.drawUser(t, fmt.Sprintf("p%d", i))
 	}
 	for _, claim := range w.claims {
-		w.tell(t, events.KindResourceClaim, claim)
+		w.apply(t, events.KindResourceClaim, claim)
 	}
 	return w
 }
@@ -117,7 +117,7 @@ func (w *deviceCrowd) pool(t *rapid.T, name, node string, size int) {
 			Request: "r", Driver: "d", Pool: name, Device: device,
 		})
 	}
-	w.tell(t, events.KindResourceSlice, s)
+	w.apply(t, events.KindResourceSlice, s)
 }
 
 // drawUser makes a pod on a node that uses a claim with a device that can be used there, its own claim or an
@@ -167,16 +167,16 @@ func (w *deviceCrowd) drawUser(t *rapid.T, name string) {
 	n.AddPod(p)
 }
 
-// lookups returns the facts and promises for the case that some pods are gone.
-func (w *deviceCrowd) lookups(t *rapid.T, gone ...*state.Pod) rule.Objects {
+// objectsWithout returns the facts and promises for the case that some pods are gone.
+func (w *deviceCrowd) objectsWithout(t *rapid.T, gone ...*state.Pod) rule.Objects {
 	isGone := func(uid types.UID) bool {
 		return slices.ContainsFunc(gone, func(p *state.Pod) bool { return p.UID == string(uid) })
 	}
 	copied := crowdFacts{store: state.New()}
 	for o := range w.store.Snapshot().Objects(events.KindResourceSlice) {
-		copied.tell(t, events.KindResourceSlice, o.API.(*resourcev1.ResourceSlice))
+		copied.apply(t, events.KindResourceSlice, o.API.(*resourcev1.ResourceSlice))
 	}
-	copied.tell(t, events.KindDeviceClass, &resourcev1.DeviceClass{ObjectMeta: metaOf("c")})
+	copied.apply(t, events.KindDeviceClass, &resourcev1.DeviceClass{ObjectMeta: metaOf("c")})
 	promises := map[string]*resourcev1.AllocationResult{}
 	for name, c := range w.claims {
 		c = c.DeepCopy()
@@ -192,10 +192,10 @@ func (w *deviceCrowd) lookups(t *rapid.T, gone ...*state.Pod) rule.Objects {
 		case users > 0 && len(c.Status.ReservedFor) == 0:
 			c.Status.Allocation = nil
 		}
-		copied.tell(t, events.KindResourceClaim, c)
+		copied.apply(t, events.KindResourceClaim, c)
 	}
-	wanted := w.wanted()
-	copied.tell(t, events.KindResourceClaim, wanted)
+	wanted := w.wantedClaim()
+	copied.apply(t, events.KindResourceClaim, wanted)
 	facts := copied.store.Snapshot()
 	index := &devices.Index{}
 	index.Fill(facts)
@@ -205,7 +205,7 @@ func (w *deviceCrowd) lookups(t *rapid.T, gone ...*state.Pod) rule.Objects {
 	return ownIndex{facts, index}
 }
 
-func (w *deviceCrowd) wanted() *resourcev1.ResourceClaim {
+func (w *deviceCrowd) wantedClaim() *resourcev1.ResourceClaim {
 	claim := &resourcev1.ResourceClaim{ObjectMeta: metaOf("wanted")}
 	claim.Namespace = "x"
 	claim.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{
@@ -221,7 +221,7 @@ func (w *deviceCrowd) fits(t *rapid.T, pod *state.Pod, on *state.NodeInfo, gone 
 		n.RemovePod(p.UID)
 	}
 	r := w.profile.Evaluate(placement.Input{
-		Pod: pod, Nodes: []*state.NodeInfo{n}, Candidates: []*state.NodeInfo{n}, Objects: w.lookups(t, gone...),
+		Pod: pod, Nodes: []*state.NodeInfo{n}, Candidates: []*state.NodeInfo{n}, Objects: w.objectsWithout(t, gone...),
 	})
 	if r.Err != nil {
 		t.Fatal(r.Err)
@@ -259,7 +259,7 @@ func TestDevicesOfVictims(t *testing.T) {
 			seen["fits"]++
 			return
 		}
-		objects := w.lookups(t)
+		objects := w.objectsWithout(t)
 		before := devices.IndexOf(objects).String()
 		r := Run(w.profile, Input{Input: placement.Input{Pod: pod, Nodes: w.nodes, Objects: objects}})
 		if after := devices.IndexOf(objects).String(); r.Err != nil || after != before {
@@ -348,7 +348,7 @@ func TestDevicesAreKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := Run(profile, Input{Input: placement.Input{Pod: pod, Nodes: w.nodes, Objects: w.lookups(t)}})
+		r := Run(profile, Input{Input: placement.Input{Pod: pod, Nodes: w.nodes, Objects: w.objectsWithout(t)}})
 		if r.Err != nil || r.Node != nil {
 			t.Fatalf("%+v, want nobody to go", r)
 		}

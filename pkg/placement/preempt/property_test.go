@@ -84,7 +84,7 @@ func checkPreemptions(t *testing.T, seed uint64, seen map[string]int) {
 		if r.Node != nil {
 			wrong = x.holds(r, seen)
 		} else {
-			wrong = x.isVain(r, seen)
+			wrong = x.checkNoVictimsHelp(r, seen)
 		}
 		if wrong != "" {
 			t.Errorf("pod %s: %s", obj.Name, wrong)
@@ -170,9 +170,9 @@ func (x whatIf) holds(r preempt.Result, seen map[string]int) string {
 	return ""
 }
 
-// isVain checks that no set of victims on one node would have been enough: all sets are tried. Budgets are left
-// out, as the search among those is not complete.
-func (x whatIf) isVain(r preempt.Result, seen map[string]int) string {
+// checkNoVictimsHelp checks that no set of victims on one node would have been enough: all sets are tried. Budgets are
+// left out, as the search among those is not complete.
+func (x whatIf) checkNoVictimsHelp(r preempt.Result, seen map[string]int) string {
 	if r.KeepNomination || r.Err != nil {
 		return ""
 	}
@@ -194,7 +194,7 @@ func (x whatIf) isVain(r preempt.Result, seen map[string]int) string {
 			for i, uid := range mayGo {
 				gone[uid] = set>>i&1 == 1
 			}
-			maps.DeleteFunc(gone, func(_ string, goes bool) bool { return !goes })
+			maps.DeleteFunc(gone, func(_ string, removed bool) bool { return !removed })
 			if x.fits(n, gone) {
 				return fmt.Sprintf("the pod would fit on %s without %v; said %q", n.Node.Name, gone, r.Message)
 			}

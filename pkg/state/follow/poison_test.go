@@ -99,21 +99,21 @@ func waitedOut(t *testing.T, poison eventlog.Message, snapped bool, pause func(t
 	runs.clean(t)
 	restarted.clean(t)
 
-	told := len(p.h.Facts)
-	beginAnew(&p.h)
+	published := len(p.h.Facts)
+	beginResetEpoch(&p.h)
 	pods(&p.h, "a", "c")
 	p.h.EndEpoch()
 	pods(&p.h, "d")
-	write(t, p.log, p.h.Facts[told:]...)
+	write(t, p.log, p.h.Facts[published:]...)
 	pause(2 * settle)
 	late := start(p.log)
 	defer late.stop()
 	pause(settle)
 	for _, m := range []*member{runs, restarted, late} {
-		m.sees(t, p.h.Facts[told:])
+		m.sees(t, p.h.Facts[published:])
 	}
 	// A snapshot after it does not change that either.
-	snapshot(t, p.log, p.h.Facts[told:])
+	snapshot(t, p.log, p.h.Facts[published:])
 	last := len(p.h.Facts)
 	pods(&p.h, "e")
 	write(t, p.log, p.h.Facts[last:]...)
@@ -121,7 +121,7 @@ func waitedOut(t *testing.T, poison eventlog.Message, snapped bool, pause func(t
 	defer later.stop()
 	pause(settle)
 	for _, m := range []*member{runs, restarted, late, later} {
-		m.sees(t, p.h.Facts[told:])
+		m.sees(t, p.h.Facts[published:])
 	}
 }
 
@@ -145,13 +145,13 @@ func TestPoisonAnywhere(t *testing.T) {
 				defer m.stop()
 				time.Sleep(settle)
 				m.unusable(t)
-				told := len(p.h.Facts)
-				beginAnew(&p.h)
+				published := len(p.h.Facts)
+				beginResetEpoch(&p.h)
 				pods(&p.h, "c")
 				p.h.EndEpoch()
-				write(t, p.log, p.h.Facts[told:]...)
+				write(t, p.log, p.h.Facts[published:]...)
 				time.Sleep(2 * settle)
-				m.sees(t, p.h.Facts[told:])
+				m.sees(t, p.h.Facts[published:])
 			})
 		})
 	}

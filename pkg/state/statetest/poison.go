@@ -41,9 +41,9 @@ func PoisonFacts(epoch uint64) []Poison {
 		return m
 	}
 	bare := eventlog.Message{Subject: "facts.pod.x.1", Data: []byte("poison")}
-	strange := about(events.KindNode, node)
-	strange.Header.Set(eventlog.HeaderUID, string(node.UID))
-	strange.Header.Set(eventlog.HeaderNamespace, "")
+	unscoped := about(events.KindNode, node)
+	unscoped.Header.Set(eventlog.HeaderUID, string(node.UID))
+	unscoped.Header.Set(eventlog.HeaderNamespace, "")
 	later := with(eventlog.HeaderSchema, "99")
 	return []Poison{
 		{"no headers", bare},

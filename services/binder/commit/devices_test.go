@@ -104,7 +104,7 @@ func prepares(t *testing.T, client *fake.Clientset) effect.Answered {
 	})
 }
 
-func settles(t *testing.T, client *fake.Clientset, kept bool) uint64 {
+func settleClaims(t *testing.T, client *fake.Clientset, kept bool) uint64 {
 	t.Helper()
 	version, answer := executorOf(client).bindings.claims.settleClaims(t.Context(),
 		effect.FencePod{Pod: thePod, NodeName: "n", Value: "v", Claims: oneDevice(t)}, kept)
@@ -145,11 +145,11 @@ func TestDevicesAfterACrashAtEachWrite(t *testing.T) {
 				if len(claim.Status.ReservedFor) != 1 || string(claim.Status.ReservedFor[0].UID) != thePod.UID {
 					t.Errorf("users %+v, want the pod", claim.Status.ReservedFor)
 				}
-				if kept := settles(t, client, true); kept != versionOf(claim) || claimNow(t, client).Status.Allocation == nil {
+				if kept := settleClaims(t, client, true); kept != versionOf(claim) || claimNow(t, client).Status.Allocation == nil {
 					t.Errorf("the claim of a bound pod was taken back")
 				}
 			}
-			version := settles(t, client, false)
+			version := settleClaims(t, client, false)
 			claim = claimNow(t, client)
 			switch {
 			case claim.Status.Allocation != nil || len(claim.Status.ReservedFor) > 0:
@@ -160,7 +160,7 @@ func TestDevicesAfterACrashAtEachWrite(t *testing.T) {
 			if late := prepares(t, client); late.Result != effect.Refused {
 				t.Errorf("a late binder gets %+v, want it refused", late)
 			}
-			if again := settles(t, client, false); again != version {
+			if again := settleClaims(t, client, false); again != version {
 				t.Errorf("settled again at %d, want %d", again, version)
 			}
 		})
@@ -183,7 +183,7 @@ func preparesBoth(t *testing.T, client *fake.Clientset) effect.Answered {
 	})
 }
 
-func settlesBoth(t *testing.T, client *fake.Clientset) effect.Answered {
+func settleTwoClaims(t *testing.T, client *fake.Clientset) effect.Answered {
 	t.Helper()
 	_, answer := executorOf(client).bindings.claims.settleClaims(t.Context(),
 		effect.FencePod{Pod: thePod, NodeName: "n", Value: "v", Claims: twoDevices(t)}, false)
@@ -205,7 +205,7 @@ func TestTwoClaimsAfterACrashAtEachWrite(t *testing.T) {
 				if first := preparesBoth(t, client); (at <= writes) == (first.Result == effect.Done) {
 					t.Fatalf("the first binder gets %+v", first)
 				}
-				first := settlesBoth(t, client)
+				first := settleTwoClaims(t, client)
 				if at > writes && first.Result == effect.Done {
 					t.Fatalf("who takes it back gets %+v after %d writes", first, f.writes)
 				}
@@ -213,7 +213,7 @@ func TestTwoClaimsAfterACrashAtEachWrite(t *testing.T) {
 					if late := preparesBoth(t, client); at > writes+1 && late.Result != effect.Refused {
 						t.Errorf("a late binder in the middle of it gets %+v", late)
 					}
-					first = settlesBoth(t, client)
+					first = settleTwoClaims(t, client)
 				}
 				if first.Result != effect.Done {
 					t.Fatalf("who takes it back again gets %+v", first)
@@ -285,7 +285,7 @@ func TestDevicesOfOthersAreLeftAlone(t *testing.T) {
 			if err := client.Tracker().Update(claims, claim, "ns"); err != nil {
 				t.Fatal(err)
 			}
-			if settles(t, client, false) != 11 {
+			if settleClaims(t, client, false) != 11 {
 				t.Error("the claim was changed")
 			}
 			now := claimNow(t, client)

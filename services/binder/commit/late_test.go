@@ -84,7 +84,7 @@ func TestEvictionEndsInItsTime(t *testing.T) {
 
 // Gates are removed one after the other by an API server that is slow with them. An eviction, and the fence of a
 // reservation that is wanted back, do not queue behind them.
-func TestEvictionsStandBehindNoGates(t *testing.T) {
+func TestEvictionsDoNotQueueBehindGates(t *testing.T) {
 	slow := make(chan struct{})
 	r := serve(t, func(w http.ResponseWriter, req *http.Request) {
 		if req.Method == http.MethodPatch && !strings.HasSuffix(req.URL.Path, "/status") {
@@ -96,10 +96,10 @@ func TestEvictionsStandBehindNoGates(t *testing.T) {
 		write(w, http.StatusOK, podObject(nil))
 	})
 	ctx, cancel := context.WithCancel(context.Background())
-	var crews errgroup.Group
+	var lanesGroup errgroup.Group
 	for lane, workers := range r.workersByLane() {
 		for range workers {
-			crews.Go(func() error { return r.work(ctx, lane) })
+			lanesGroup.Go(func() error { return r.work(ctx, lane) })
 		}
 	}
 	hand := func(e effect.Effect) {
@@ -122,7 +122,7 @@ func TestEvictionsStandBehindNoGates(t *testing.T) {
 	close(slow)
 	<-r.Answers()
 	cancel()
-	if err := crews.Wait(); err != nil {
+	if err := lanesGroup.Wait(); err != nil {
 		t.Error(err)
 	}
 }

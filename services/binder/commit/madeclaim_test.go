@@ -118,9 +118,9 @@ func TestClaimForResourcesIsMade(t *testing.T) {
 	}
 }
 
-// TestPodIsToldOfItsClaim: the status is written with the bind's precondition, and the bind continues from the
+// TestStatusNamesTheClaim: the status is written with the bind's precondition, and the bind continues from the
 // resulting version. If the API server does not keep the field, the pod is not bound.
-func TestPodIsToldOfItsClaim(t *testing.T) {
+func TestStatusNamesTheClaim(t *testing.T) {
 	kept := corev1.PodStatus{ExtendedResourceClaimStatus: &corev1.PodExtendedResourceClaimStatus{}}
 	for name, test := range map[string]struct {
 		status  corev1.PodStatus

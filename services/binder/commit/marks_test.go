@@ -123,22 +123,22 @@ func TestBindWhoseAttemptIsLeftOutIsRefused(t *testing.T) {
 // The API server's storage rejects a pod that is too large: the answer to a bind is a conflict, and to a patch an
 // internal error. A retry would be rejected again.
 func TestPodThatIsTooLargeIsRefused(t *testing.T) {
-	const words = "etcdserver: request is too large"
+	const message = "etcdserver: request is too large"
 	r := serve(t, func(w http.ResponseWriter, req *http.Request) {
 		if req.Method == http.MethodPost {
-			fail(w, apierrors.NewConflict(corev1.Resource("pods/binding"), "p", errors.New(words)))
+			fail(w, apierrors.NewConflict(corev1.Resource("pods/binding"), "p", errors.New(message)))
 			return
 		}
 		fail(w, &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: words,
+			Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: message,
 		}})
 	})
 	for what, a := range map[string]effect.Answered{
 		"bind":  r.bindings.bind(t.Context(), effect.Bind{Pod: thePod, NodeName: "n", ResourceVersion: 5, Token: 9}),
 		"fence": r.fences.fencePod(t.Context(), effect.FencePod{Pod: thePod, Value: "value"}),
 	} {
-		if a.Result != effect.Refused || a.Failed || !strings.Contains(a.Problem, words) {
-			t.Errorf("%s: %+v, want refused: %s", what, a, words)
+		if a.Result != effect.Refused || a.Failed || !strings.Contains(a.Problem, message) {
+			t.Errorf("%s: %+v, want refused: %s", what, a, message)
 		}
 	}
 }
@@ -165,7 +165,7 @@ func TestClaimIsSettledWithoutAnnotations(t *testing.T) {
 		}
 		return false, nil, nil
 	})
-	version := settles(t, client, false)
+	version := settleClaims(t, client, false)
 	claim := claimNow(t, client)
 	if version <= 10 || versionOf(claim) != version || len(claim.Finalizers) > 0 || len(claim.Annotations) > 0 {
 		t.Errorf("settled at %d: %+v, want a later version with nothing on it", version, claim.ObjectMeta)

@@ -20,7 +20,7 @@ func TestTransactionsHaveTheirNames(t *testing.T) {
 		}
 		files = append(files, matches...)
 	}
-	words := map[string]bool{}
+	labels := map[string]bool{}
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
@@ -33,30 +33,30 @@ func TestTransactionsHaveTheirNames(t *testing.T) {
 			switch n := n.(type) {
 			case *ast.CallExpr: // c.tidy(d, change, "sweep"), c.amend(p, change, "evict-mark"), r.amend(c, change, err, "…")
 				if f, ok := n.Fun.(*ast.SelectorExpr); ok && (f.Sel.Name == "tidy" || f.Sel.Name == "amend") {
-					add(words, n.Args[len(n.Args)-1])
+					add(labels, n.Args[len(n.Args)-1])
 				}
 			case *ast.KeyValueExpr:
 				if key, ok := n.Key.(*ast.Ident); ok && key.Name == "Why" {
-					add(words, n.Value)
+					add(labels, n.Value)
 				}
 			}
 			return true
 		})
 	}
-	if len(words) < 9 {
-		t.Fatalf("only the words %v are found", words)
+	if len(labels) < 9 {
+		t.Fatalf("only the words %v are found", labels)
 	}
-	for word := range words {
-		if txnNames[word] == "" {
-			t.Errorf("%q has no name", word)
+	for label := range labels {
+		if txnNames[label] == "" {
+			t.Errorf("%q has no name", label)
 		}
 	}
 }
 
-func add(words map[string]bool, e ast.Expr) {
+func add(labels map[string]bool, e ast.Expr) {
 	if lit, ok := e.(*ast.BasicLit); ok && lit.Kind == token.STRING {
-		if word, err := strconv.Unquote(lit.Value); err == nil {
-			words[word] = true
+		if label, err := strconv.Unquote(lit.Value); err == nil {
+			labels[label] = true
 		}
 	}
 }

@@ -32,11 +32,11 @@ func TestEventsWaitWhileBindsComeManyAtOnce(t *testing.T) {
 		default:
 		}
 		end()
-		calm := time.Now()
+		begin := time.Now()
 		if !<-went {
 			t.Fatal("not written after a bind ended")
 		}
-		if waited := time.Since(calm); waited != calmFor {
+		if waited := time.Since(begin); waited != calmFor {
 			t.Fatalf("written %v after a bind ended, which may be a gap between two: want %v", waited, calmFor)
 		}
 

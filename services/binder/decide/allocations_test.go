@@ -46,8 +46,8 @@ func TestAllocationsOfBinds(t *testing.T) {
 		if !ok {
 			t.Fatalf("effect %T, want a bind", effects[0])
 		}
-		if told := b.core.Step(effect.Answered{Op: bind.Op, Result: effect.Done}, b.now); len(told) != 2 {
-			t.Fatalf("%d effects of the answer, want a decision and an event", len(told))
+		if sent := b.core.Step(effect.Answered{Op: bind.Op, Result: effect.Done}, b.now); len(sent) != 2 {
+			t.Fatalf("%d effects of the answer, want a decision and an event", len(sent))
 		}
 	})
 	if got-ofView > allocationsOfBind {

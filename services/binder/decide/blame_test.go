@@ -28,9 +28,9 @@ func (r *rig) rewrite(change func(e *ledger.Entry)) {
 // blamed is the scenario of a fence.
 type blamed struct {
 	name string
-	// shown happens before the binder evaluates the reservation, and story afterwards.
-	shown, story func(r *rig)
-	want         ledger.FenceCause
+	// before happens before the binder evaluates the reservation, and after afterwards.
+	before, after func(r *rig)
+	want          ledger.FenceCause
 }
 
 // blamedFences returns fences of all kinds.
@@ -100,13 +100,13 @@ func TestFenceSaysWhatItIsAbout(t *testing.T) {
 			r := newRig(t, 1)
 			r.hold(r.b, false)
 			r.reserve()
-			if tc.shown != nil {
-				tc.shown(r)
+			if tc.before != nil {
+				tc.before(r)
 			}
 			r.see()
 			r.hold(r.b, true)
-			if tc.story != nil {
-				tc.story(r)
+			if tc.after != nil {
+				tc.after(r)
 			}
 			if why := run[effect.Transact](r, delivered).Why; why != "fence-mark" {
 				t.Fatalf("%s, want a fence", why)

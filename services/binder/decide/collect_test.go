@@ -80,7 +80,7 @@ func TestDocumentsOfGoneObjectsAreCollected(t *testing.T) {
 	r.wait(r.limits.Collect - r.limits.CollectEvery)
 	r.quiet("not gone for long enough")
 	r.wait(2 * r.limits.CollectEvery)
-	r.amends("collect")
+	r.commitAmend("collect")
 	if after := r.keys("n/", "b/", "x/", "incarnation/"); !slices.Equal(before, after) {
 		t.Errorf("keys %q, want those of before, %q", after, before)
 	}

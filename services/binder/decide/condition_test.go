@@ -23,12 +23,12 @@ func orderEvict(pod string, token uint64) events.Decision {
 		Strategy: "RemoveDuplicates", FactSequence: 1}
 }
 
-// TestQuarantineIsTold: it is reported in the condition, as an error of the scheduler, and in an event.
-func TestQuarantineIsTold(t *testing.T) {
+// TestQuarantineIsReported: it is reported in the condition, as an error of the scheduler, and in an event.
+func TestQuarantineIsReported(t *testing.T) {
 	r := newRig(t, 1)
 	d := unplaceable("p0", 1, "in quarantine: 5 attempts in a row ended without an answer")
 	d.Kind = events.DecisionQuarantined
-	r.hear(d)
+	r.receive(d)
 	patch := run[effect.PatchCondition](r, delivered)
 	want := corev1.PodCondition{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "SchedulerError",
@@ -50,7 +50,7 @@ func TestLossOfAPlaceIsAnEventOfItsOwn(t *testing.T) {
 	r := newRig(t, 1)
 	d := unplaceable("p0", 1, "The place held for it went to pod ns/p1.")
 	d.Kind = events.DecisionWithdrawn
-	r.hear(d)
+	r.receive(d)
 	run[effect.PatchCondition](r, delivered)
 	report := effect.Report{Pod: about("p0"), SchedulerName: "berth", Type: "Warning", Reason: "NominationWithdrawn",
 		Action: "Scheduling", Note: d.Message}
@@ -59,9 +59,9 @@ func TestLossOfAPlaceIsAnEventOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestConditionIsWrittenOnceAndTold(t *testing.T) {
+func TestConditionIsWrittenOnceAndReported(t *testing.T) {
 	r := newRig(t, 1)
-	r.hear(unplaceable("p0", 1, "0/1 nodes: 50% full"))
+	r.receive(unplaceable("p0", 1, "0/1 nodes: 50% full"))
 	patch := run[effect.PatchCondition](r, delivered)
 	want := corev1.PodCondition{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable",
@@ -70,7 +70,7 @@ func TestConditionIsWrittenOnceAndTold(t *testing.T) {
 	if diff := cmp.Diff(want, patch.Condition); diff != "" {
 		t.Fatalf("condition (-want +got):\n%s", diff)
 	}
-	d := r.say(events.DecisionCondition)[0]
+	d := r.wantDecisions(events.DecisionCondition)[0]
 	if d.PodResourceVersion != r.api.now().rv || d.Token != ledger.Token(1).String() {
 		t.Fatalf("told %+v, want resourceVersion %d", d, r.api.now().rv)
 	}
@@ -80,11 +80,11 @@ func TestConditionIsWrittenOnceAndTold(t *testing.T) {
 		t.Fatalf("reported (-want +got):\n%s", diff)
 	}
 	// The same outcome again, before and after the facts show the first.
-	r.hear(unplaceable("p0", 2, "0/1 nodes: 50% full"))
+	r.receive(unplaceable("p0", 2, "0/1 nodes: 50% full"))
 	r.see()
-	r.hear(unplaceable("p0", 3, "0/1 nodes: 50% full"))
+	r.receive(unplaceable("p0", 3, "0/1 nodes: 50% full"))
 	r.quiet("nothing to change")
-	for _, d := range r.say(events.DecisionCondition, events.DecisionCondition) {
+	for _, d := range r.wantDecisions(events.DecisionCondition, events.DecisionCondition) {
 		if d.PodResourceVersion != r.api.now().rv {
 			t.Fatalf("told resourceVersion %d, want %d", d.PodResourceVersion, r.api.now().rv)
 		}
@@ -100,13 +100,13 @@ func TestConditionIsWrittenOnceAndTold(t *testing.T) {
 
 func TestConditionOfAnErrorKeepsTheTransitionTime(t *testing.T) {
 	r := newRig(t, 1)
-	r.hear(unplaceable("p0", 1, "no room"))
+	r.receive(unplaceable("p0", 1, "no room"))
 	run[effect.PatchCondition](r, delivered)
 	r.see()
 	r.b.now = r.b.now.Add(time.Minute)
 	failed := unplaceable("p0", 2, "internal error")
 	failed.Kind = events.DecisionFailed
-	r.hear(failed)
+	r.receive(failed)
 	c := next[effect.PatchCondition](r).Condition
 	if c.Reason != "SchedulerError" || c.Message != "internal error" || !c.LastTransitionTime.Time.Equal(r.start) {
 		t.Fatalf("condition %+v, want SchedulerError since %v", c, r.start)
@@ -115,26 +115,26 @@ func TestConditionOfAnErrorKeepsTheTransitionTime(t *testing.T) {
 
 func TestNewerConditionMergesIntoTheOneThatWaits(t *testing.T) {
 	r := newRig(t, 1)
-	r.hear(unplaceable("p0", 1, "first"))
-	r.hear(unplaceable("p0", 2, "second"))
-	r.hear(unplaceable("p0", 3, "third"))
+	r.receive(unplaceable("p0", 1, "first"))
+	r.receive(unplaceable("p0", 2, "second"))
+	r.receive(unplaceable("p0", 3, "third"))
 	if c := run[effect.PatchCondition](r, delivered).Condition; c.Message != "first" {
 		t.Fatalf("under way: %q", c.Message)
 	}
 	if c := run[effect.PatchCondition](r, delivered).Condition; c.Message != "third" {
 		t.Fatalf("next: %q, want the latest", c.Message)
 	}
-	r.say(events.DecisionCondition, events.DecisionCondition)
+	r.wantDecisions(events.DecisionCondition, events.DecisionCondition)
 }
 
 func TestConditionWithoutAnswerIsSentAgain(t *testing.T) {
 	r := newRig(t, 1)
-	r.hear(unplaceable("p0", 1, "no room"))
+	r.receive(unplaceable("p0", 1, "no room"))
 	run[effect.PatchCondition](r, requestLost)
-	r.say()
+	r.wantDecisions()
 	r.wait(200 * time.Millisecond)
 	run[effect.PatchCondition](r, delivered)
-	r.say(events.DecisionCondition)
+	r.wantDecisions(events.DecisionCondition)
 	if len(r.reported) != 1 {
 		t.Fatalf("%d events for one attempt", len(r.reported))
 	}
@@ -142,11 +142,11 @@ func TestConditionWithoutAnswerIsSentAgain(t *testing.T) {
 
 func TestRefusedConditionDoesNotHoldThePodUp(t *testing.T) {
 	r := newRig(t, 1)
-	r.hear(unplaceable("p0", 1, "no room"))
+	r.receive(unplaceable("p0", 1, "no room"))
 	answer(r, func(e effect.PatchCondition) effect.Input {
 		return effect.Answered{Op: e.Op, Result: effect.Refused, Problem: "forbidden"}
 	})
-	if d := r.say(events.DecisionCondition)[0]; d.Message != "forbidden" {
+	if d := r.wantDecisions(events.DecisionCondition)[0]; d.Message != "forbidden" {
 		t.Fatalf("told %+v", d)
 	}
 	r.wait(time.Minute)
@@ -158,18 +158,18 @@ func TestConditionOfBoundOrDeletedPodIsDropped(t *testing.T) {
 	r.api.changePod("p0-uid", func(p *corev1.Pod) { p.Spec.NodeName = "n0" })
 	r.api.deletePod("p1-uid")
 	r.see()
-	r.hear(unplaceable("p0", 1, "no room"))
-	r.hear(unplaceable("p1", 2, "no room"))
+	r.receive(unplaceable("p0", 1, "no room"))
+	r.receive(unplaceable("p1", 2, "no room"))
 	r.quiet("nobody waits for these conditions")
-	r.say()
+	r.wantDecisions()
 }
 
 func TestConditionOfAnotherBinderIsTakenOver(t *testing.T) {
 	r := newRig(t, 2)
 	r.hold(r.b, false)
-	r.hear(unplaceable("p0", 1, "no room"))
-	r.hear(unplaceable("p1", 2, "no room"))
-	r.hear(events.Decision{
+	r.receive(unplaceable("p0", 1, "no room"))
+	r.receive(unplaceable("p1", 2, "no room"))
+	r.receive(events.Decision{
 		Kind: events.DecisionCondition, Pod: about("p1"), Token: ledger.Token(2).String(), Actor: "other",
 	})
 	r.wait(time.Minute)
@@ -188,7 +188,7 @@ func TestNominationByAPlugin(t *testing.T) {
 		Message: "0/1 nodes are available: 1 no.", NodeName: "n0",
 	}
 	for range 2 {
-		r.hear(d)
+		r.receive(d)
 		if patch := run[effect.PatchCondition](r, delivered); patch.NominatedNodeName != "n0" {
 			t.Fatalf("nominated to %q, want n0", patch.NominatedNodeName)
 		}
@@ -196,7 +196,7 @@ func TestNominationByAPlugin(t *testing.T) {
 		r.wait(time.Second)
 		r.quiet("it has been written")
 		d.Token, d.NodeName = ledger.Token(8).String(), ""
-		r.hear(d)
+		r.receive(d)
 		r.quiet("nothing is new")
 		r.api.changePod("p0-uid", func(p *corev1.Pod) { p.Status.NominatedNodeName = "" })
 		r.see()

@@ -29,12 +29,12 @@ func delegated(t *testing.T) (*rig, ledger.Entry) {
 	return r, r.doc().Entries[0]
 }
 
-// shardSays delivers what the shard reports about the plugin's bind.
-func (r *rig) shardSays(e ledger.Entry, kind events.DecisionKind, change func(*events.Decision)) {
+// receiveFromShard delivers what the shard reports about the plugin's bind.
+func (r *rig) receiveFromShard(e ledger.Entry, kind events.DecisionKind, change func(*events.Decision)) {
 	r.Helper()
 	d := events.Decision{Kind: kind, Pod: about("p0"), Token: e.Token.String(), Attempt: 1, LedgerRevision: 1}
 	change(&d)
-	r.hear(d)
+	r.receive(d)
 }
 
 func (r *rig) pluginBinds(node string) {
@@ -43,24 +43,24 @@ func (r *rig) pluginBinds(node string) {
 
 func byPlugin(d *events.Decision) { d.Plugins = []string{"Tickets"} }
 
-func byNobody(*events.Decision) {}
+func asReported(*events.Decision) {}
 
 func brokenBind(d *events.Decision) { d.NodeUID, d.Message = "n0-uid", "running Bind plugin: no glue" }
 
 // scheduled requires that the bind is reported once, to the log and to users.
 func (r *rig) scheduled() {
 	r.Helper()
-	if d := r.say(events.DecisionBound)[0]; d.NodeName != "n0" {
+	if d := r.wantDecisions(events.DecisionBound)[0]; d.NodeName != "n0" {
 		r.Errorf("bound to %q, want n0", d.NodeName)
 	}
-	told := 0
+	events := 0
 	for _, e := range r.reported {
 		if e.Reason == "Scheduled" {
-			told++
+			events++
 		}
 	}
-	if told != 1 {
-		r.Errorf("%d events that it was scheduled, want 1", told)
+	if events != 1 {
+		r.Errorf("%d events that it was scheduled, want 1", events)
 	}
 }
 
@@ -68,7 +68,7 @@ func TestPluginBinds(t *testing.T) {
 	for _, says := range []func(*events.Decision){nil, byPlugin} {
 		r, e := delegated(t)
 		if says != nil {
-			r.shardSays(e, events.DecisionPlaced, says)
+			r.receiveFromShard(e, events.DecisionPlaced, says)
 		}
 		r.wait(r.limits.BindDeadline + time.Second)
 		r.quiet("the plugin has its time")
@@ -99,14 +99,14 @@ func TestPluginBindsWhatIsWanted(t *testing.T) {
 func TestPluginLeavesTheBind(t *testing.T) {
 	r, e := delegated(t)
 	r.wait(20 * time.Second)
-	r.shardSays(e, events.DecisionPlaced, byNobody)
+	r.receiveFromShard(e, events.DecisionPlaced, asReported)
 	run[effect.Bind](r, delivered)
 	r.scheduled()
 }
 
 func TestPluginFailsToBind(t *testing.T) {
 	r, e := delegated(t)
-	r.shardSays(e, events.DecisionFailed, brokenBind)
+	r.receiveFromShard(e, events.DecisionFailed, brokenBind)
 	r.expectFence("no glue")
 	r.see()
 	r.wait(time.Second)
@@ -120,7 +120,7 @@ func TestPluginFailsToBind(t *testing.T) {
 func TestPluginFailsAndHasBound(t *testing.T) {
 	r, e := delegated(t)
 	r.pluginBinds("n0")
-	r.shardSays(e, events.DecisionFailed, brokenBind)
+	r.receiveFromShard(e, events.DecisionFailed, brokenBind)
 	for range 3 {
 		if err := r.perform(r.b, 0, delivered); err != nil {
 			t.Fatal(err)
@@ -138,7 +138,7 @@ func TestPluginThatNeverBinds(t *testing.T) {
 	} {
 		r, e := delegated(t)
 		if says != nil {
-			r.shardSays(e, events.DecisionPlaced, says)
+			r.receiveFromShard(e, events.DecisionPlaced, says)
 		}
 		r.wait(r.limits.Delegated - time.Second)
 		r.quiet("the plugin has its time")
@@ -152,7 +152,7 @@ func TestPluginBindsElsewhere(t *testing.T) {
 	r.pluginBinds("n7")
 	r.see()
 	r.wait(time.Second)
-	r.say()
+	r.wantDecisions()
 }
 
 // A shard that sees the bind first hands the reservation over: the binder reports the bind when its own facts show
@@ -171,13 +171,13 @@ func TestPluginsBindIsHandedOverBeforeItIsSeen(t *testing.T) {
 		}
 		r.showDocs(r.b, len(r.ledger.history))
 		r.wait(time.Second)
-		r.say()
+		r.wantDecisions()
 		r.see()
 		r.wait(time.Second)
 		if bound {
 			r.scheduled()
 		} else {
-			r.say()
+			r.wantDecisions()
 		}
 		if n := r.b.core.reservations.Stats().Unreported; n != 0 {
 			t.Errorf("%d are remembered", n)

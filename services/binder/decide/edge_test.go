@@ -110,12 +110,12 @@ func TestEdge06OwnConditionPatchNeverRacesABind(t *testing.T) {
 	r := newRig(t, 1)
 	r.reserve()
 	bind := next[effect.Bind](r)
-	r.hear(unplaceable("p0", 9, "0/1 nodes are available: 1 Insufficient cpu."))
-	if d := r.say(events.DecisionCondition)[0]; d.PodResourceVersion != bind.ResourceVersion {
+	r.receive(unplaceable("p0", 9, "0/1 nodes are available: 1 Insufficient cpu."))
+	if d := r.wantDecisions(events.DecisionCondition)[0]; d.PodResourceVersion != bind.ResourceVersion {
 		t.Fatalf("told resourceVersion %d, want the bind's %d", d.PodResourceVersion, bind.ResourceVersion)
 	}
 	run[effect.Bind](r, delivered)
-	r.say(events.DecisionBound)
+	r.wantDecisions(events.DecisionBound)
 }
 
 func TestEdge10NamesakeIsNotBound(t *testing.T) {
@@ -128,7 +128,7 @@ func TestEdge10NamesakeIsNotBound(t *testing.T) {
 		}})
 	})
 	run[effect.Bind](r, delivered)
-	r.say()
+	r.wantDecisions()
 	r.quiet("gone")
 	if p := r.api.now().pods["namesake"]; p.NodeName != "" {
 		t.Fatal("the namesake was bound")

@@ -48,8 +48,8 @@ func (r *planRig) seen() {
 	}
 }
 
-// does carries out the first pending effect of type T, and requires that there is one.
-func does[T effect.Effect](r *planRig, f fate) T {
+// performNext carries out the first pending effect of type T, and requires that there is one.
+func performNext[T effect.Effect](r *planRig, f delivery) T {
 	r.Helper()
 	for i, e := range r.b.lines {
 		t, ok := e.(T)
@@ -65,8 +65,8 @@ func does[T effect.Effect](r *planRig, f fate) T {
 	panic("unreachable")
 }
 
-// answers is does with an answer that the API server did not give.
-func answers[T effect.Effect](r *planRig, a func(e T) effect.Input) T {
+// answerNext is does with an answer that the API server did not give.
+func answerNext[T effect.Effect](r *planRig, a func(e T) effect.Input) T {
 	r.Helper()
 	for i, e := range r.b.lines {
 		if t, ok := e.(T); ok {
@@ -79,10 +79,10 @@ func answers[T effect.Effect](r *planRig, a func(e T) effect.Input) T {
 	panic("unreachable")
 }
 
-// amends carries out a transaction, which must have this label.
-func (r *planRig) amends(why string) {
+// commitAmend carries out a transaction, which must have this label.
+func (r *planRig) commitAmend(why string) {
 	r.Helper()
-	if e := does[effect.Amend](r, delivered); e.Why != why {
+	if e := performNext[effect.Amend](r, delivered); e.Why != why {
 		r.Fatalf("a transaction for %s, want %s", e.Why, why)
 	}
 }
@@ -94,11 +94,11 @@ func (r *planRig) quiet(why string) {
 	}
 }
 
-// say returns the decisions published since the last call, and checks their kinds.
-func (r *planRig) say(want ...events.DecisionKind) []events.Decision {
+// wantDecisions returns the decisions published since the last call, and checks their kinds.
+func (r *planRig) wantDecisions(want ...events.DecisionKind) []events.Decision {
 	r.Helper()
-	all := r.told
-	r.told = nil
+	all := r.published
+	r.published = nil
 	var got []events.DecisionKind
 	for _, d := range all {
 		got = append(got, d.Kind)
@@ -109,7 +109,7 @@ func (r *planRig) say(want ...events.DecisionKind) []events.Decision {
 	return all
 }
 
-func (r *planRig) hear(d events.Decision) { r.step(r.b, effect.DecisionSeen{Decision: d}) }
+func (r *planRig) receive(d events.Decision) { r.step(r.b, effect.DecisionSeen{Decision: d}) }
 
 // victim returns the claim on a pod in the ledger.
 func (r *planRig) victim(uid string) (ledger.Entry, bool) {
@@ -119,22 +119,23 @@ func (r *planRig) victim(uid string) (ledger.Entry, bool) {
 
 func TestEvictionWithoutBudgetIsOneCall(t *testing.T) {
 	r := newPlanRig(t, 1)
-	r.hear(orderEvict("v4", 1))
-	r.amends("evict-claim")
-	e := does[effect.Evict](r, delivered)
+	r.receive(orderEvict("v4", 1))
+	r.commitAmend("evict-claim")
+	e := performNext[effect.Evict](r, delivered)
 	if e.DryRun || e.Strategy != "RemoveDuplicates" {
 		t.Fatalf("eviction %+v", e)
 	}
-	if d := r.say(events.DecisionEvicted)[0]; d.Token != ledger.Token(1).String() || d.Strategy != "RemoveDuplicates" {
+	d := r.wantDecisions(events.DecisionEvicted)[0]
+	if d.Token != ledger.Token(1).String() || d.Strategy != "RemoveDuplicates" {
 		t.Fatalf("told %+v", d)
 	}
 	r.see()
-	r.hear(orderEvict("v4", 1))
+	r.receive(orderEvict("v4", 1))
 	r.quiet("redelivered")
 	r.endPod(4)
 	r.see()
 	r.wait(2 * time.Second)
-	if why := does[effect.Amend](r, delivered).Why; why != "hand-over" {
+	if why := performNext[effect.Amend](r, delivered).Why; why != "hand-over" {
 		t.Fatalf("%s, want the hand-over of the claim", why)
 	}
 	r.see()
@@ -147,28 +148,28 @@ func TestEvictionWithoutBudgetIsOneCall(t *testing.T) {
 // A pod that has ended counts in no budget and takes no room: a claim for it would be dropped like that of a pod
 // which has left, and made again, forever. A decision log that is read again contains an earlier order and its
 // outcome; the outcome is read while the claim is in flight.
-func TestOutcomeThatIsHeardBeforeTheClaimIsMade(t *testing.T) {
+func TestOutcomeThatArrivesBeforeTheClaimIsMade(t *testing.T) {
 	for _, kind := range []events.DecisionKind{events.DecisionEvictRefused, events.DecisionEvicted} {
-		for _, f := range []fate{delivered, answerLost} {
+		for _, f := range []delivery{delivered, answerLost} {
 			r := newPlanRig(t, 1)
-			r.hear(orderEvict("v4", 1))
+			r.receive(orderEvict("v4", 1))
 			ended := orderEvict("v4", 1)
 			ended.Kind = kind
-			r.hear(ended)
-			if e := does[effect.Amend](r, f); e.Why != "evict-claim" {
+			r.receive(ended)
+			if e := performNext[effect.Amend](r, f); e.Why != "evict-claim" {
 				t.Fatalf("a transaction for %s", e.Why)
 			}
-			r.evictsNobody(20)
+			r.wantNoEviction(20)
 			if claim, ok := r.victim("v4-uid"); ok {
 				t.Errorf("the claim is left: %+v", claim)
 			}
-			r.say()
+			r.wantDecisions()
 		}
 	}
 }
 
-// evictsNobody carries out everything for some seconds, and requires that there is no eviction.
-func (r *planRig) evictsNobody(seconds int) {
+// wantNoEviction carries out everything for some seconds, and requires that there is no eviction.
+func (r *planRig) wantNoEviction(seconds int) {
 	r.Helper()
 	for range seconds {
 		for len(r.b.lines) > 0 {
@@ -189,24 +190,24 @@ func TestEndedPodIsEvictedWithoutAClaim(t *testing.T) {
 		r := newPlanRig(t, 0)
 		r.api.changePod("v0-uid", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
 		r.see()
-		r.hear(orderEvict("v0", 1))
+		r.receive(orderEvict("v0", 1))
 		if _, claimed := r.victim("v0-uid"); claimed {
 			t.Fatal("it is claimed")
 		}
 		if result == effect.Done {
-			does[effect.Evict](r, delivered)
+			performNext[effect.Evict](r, delivered)
 		} else {
-			answers(r, func(e effect.Evict) effect.Input { return effect.Answered{Op: e.Op, Result: result, Problem: "no"} })
+			answerNext(r, func(e effect.Evict) effect.Input { return effect.Answered{Op: e.Op, Result: result, Problem: "no"} })
 		}
 		switch result {
 		case effect.Throttled:
-			r.say(events.DecisionEvictRefused)
+			r.wantDecisions(events.DecisionEvictRefused)
 		case effect.Unknown:
 			r.wait(r.limits.Retry.Duration)
-			does[effect.Evict](r, delivered)
-			r.say(events.DecisionEvicted)
+			performNext[effect.Evict](r, delivered)
+			r.wantDecisions(events.DecisionEvicted)
 		default:
-			r.say(events.DecisionEvicted)
+			r.wantDecisions(events.DecisionEvicted)
 		}
 		r.quiet("told")
 	}
@@ -214,24 +215,24 @@ func TestEndedPodIsEvictedWithoutAClaim(t *testing.T) {
 
 func TestEvictionUnderABudgetClaimsReadsAndTriesFirst(t *testing.T) {
 	r := newPlanRig(t, 1)
-	r.hear(orderEvict("v0", 1))
-	r.amends("evict-claim")
+	r.receive(orderEvict("v0", 1))
+	r.commitAmend("evict-claim")
 	if !r.truth.Budgets().Of(pdbUID).Claimed("v0-uid") {
 		t.Fatal("nothing is claimed from the budget")
 	}
-	does[effect.ReadPod](r, delivered)
-	if !does[effect.Evict](r, delivered).DryRun {
+	performNext[effect.ReadPod](r, delivered)
+	if !performNext[effect.Evict](r, delivered).DryRun {
 		t.Fatal("no dry run")
 	}
-	if does[effect.Evict](r, delivered).DryRun {
+	if performNext[effect.Evict](r, delivered).DryRun {
 		t.Fatal("two dry runs")
 	}
-	r.say(events.DecisionEvicted)
+	r.wantDecisions(events.DecisionEvicted)
 	r.see()
 	// The budget allows one: another eviction is not tried, and a preemption's claim is not made.
-	r.hear(orderEvict("v1", 2))
+	r.receive(orderEvict("v1", 2))
 	r.quiet("no room")
-	if d := r.say(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "budget") {
+	if d := r.wantDecisions(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "budget") {
 		t.Fatalf("told %q", d.Message)
 	}
 }
@@ -241,37 +242,37 @@ func TestEvictionUnderTwoBudgetsIsNotTried(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.api.changePod("v4-uid", func(p *corev1.Pod) { p.Labels = map[string]string{"budgets": "2"} })
 	r.see()
-	r.hear(orderEvict("v4", 1))
+	r.receive(orderEvict("v4", 1))
 	r.quiet("two budgets")
-	r.say(events.DecisionEvictRefused)
+	r.wantDecisions(events.DecisionEvictRefused)
 }
 
 func TestEvictionOfAPodOfAPlanIsRefused(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v4")
 	r.b.lines = nil
-	r.hear(orderEvict("v4", 77))
-	if d := r.say(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "victim of plan") {
+	r.receive(orderEvict("v4", 77))
+	if d := r.wantDecisions(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "victim of plan") {
 		t.Fatalf("told %q", d.Message)
 	}
 }
 
 // Unknown is not failed: the pod is read, and evicted again; its claim stays until then.
 func TestEvictionWithoutAnswerIsLookedUpAndSentAgain(t *testing.T) {
-	for name, f := range map[string]fate{"lost": requestLost, "carried out": answerLost} {
+	for name, f := range map[string]delivery{"lost": requestLost, "carried out": answerLost} {
 		t.Run(name, func(t *testing.T) {
 			r := newPlanRig(t, 1)
-			r.hear(orderEvict("v4", 1))
-			r.amends("evict-claim")
-			does[effect.Evict](r, f)
+			r.receive(orderEvict("v4", 1))
+			r.commitAmend("evict-claim")
+			performNext[effect.Evict](r, f)
 			r.quiet("no answer")
 			r.wait(time.Second)
-			does[effect.ReadPod](r, delivered)
+			performNext[effect.ReadPod](r, delivered)
 			if f == requestLost {
-				does[effect.Evict](r, delivered)
+				performNext[effect.Evict](r, delivered)
 			}
 			r.see()
-			r.say(events.DecisionEvicted)
+			r.wantDecisions(events.DecisionEvicted)
 			if e, ok := r.victim("v4-uid"); !ok || e.State != ledger.Evicting {
 				t.Fatalf("the claim is %s (%v) while the pod leaves", e.State, ok)
 			}
@@ -284,24 +285,24 @@ func TestEvictionWithoutAnswerIsLookedUpAndSentAgain(t *testing.T) {
 func TestEdge07RefusedEvictionIsNotRepeated(t *testing.T) {
 	r := newPlanRig(t, 1)
 	ask := orderEvict("v0", 5)
-	r.hear(ask)
-	r.amends("evict-claim")
-	does[effect.ReadPod](r, delivered)
-	dry := answers(r, func(e effect.Evict) effect.Input {
+	r.receive(ask)
+	r.commitAmend("evict-claim")
+	performNext[effect.ReadPod](r, delivered)
+	dry := answerNext(r, func(e effect.Evict) effect.Input {
 		return effect.Answered{Op: e.Op, Result: effect.Throttled, Problem: "would violate the budget"}
 	})
 	if !dry.DryRun {
 		t.Fatal("a pod that a budget covers was evicted without a dry run")
 	}
 	r.wait(time.Second)
-	r.amends("evict-failed")
-	if d := r.say(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "would violate the budget") {
+	r.commitAmend("evict-failed")
+	if d := r.wantDecisions(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "would violate the budget") {
 		t.Fatalf("told %q", d.Message)
 	}
 	r.see()
-	r.hear(ask) // redelivered
+	r.receive(ask) // redelivered
 	r.wait(2 * time.Second)
-	r.amends("sweep")
+	r.commitAmend("sweep")
 	if _, ok := r.victim("v0-uid"); ok || r.truth.Budgets().Of(pdbUID).Claimed("v0-uid") {
 		t.Fatal("the claim of an eviction that failed is still there")
 	}
@@ -313,13 +314,13 @@ func TestEdge07RefusedEvictionIsNotRepeated(t *testing.T) {
 // UID would spend from the budget.
 func TestEdge10NamesakeIsNotEvicted(t *testing.T) {
 	r := newPlanRig(t, 1)
-	r.hear(orderEvict("v0", 6))
-	r.amends("evict-claim")
+	r.receive(orderEvict("v0", 6))
+	r.commitAmend("evict-claim")
 	r.api.deletePod("v0-uid")
-	does[effect.ReadPod](r, delivered) // gone, because the UID is
+	performNext[effect.ReadPod](r, delivered) // gone, because the UID is
 	r.quiet("the pod is another one")
 	r.see()
-	r.say(events.DecisionEvicted)
+	r.wantDecisions(events.DecisionEvicted)
 	if r.api.now().budget.allowed != 1 {
 		t.Fatal("the budget was spent on a pod that is gone")
 	}
@@ -328,10 +329,10 @@ func TestEdge10NamesakeIsNotEvicted(t *testing.T) {
 func TestEvictionsAreNotForgottenWithTheirPartition(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.hold(r.b, false)
-	r.hear(orderEvict("v4", 1))
+	r.receive(orderEvict("v4", 1))
 	r.quiet("another binder's")
 	r.hold(r.b, true)
-	r.amends("evict-claim")
+	r.commitAmend("evict-claim")
 }
 
 // nominated makes a plan of pod i on its node with these victims (T2), and shows it.
@@ -344,7 +345,7 @@ func (r *planRig) nominated(i int, victims ...string) string {
 		r.Fatalf("p%d has a place", i)
 	}
 	n := txns.Nomination{
-		Authority: r.mandate(e.PodUID), Hold: txns.NodeEntry{NodeUID: "n0-uid", Entry: e}, Docs: a.docs(),
+		Authority: r.authority(e.PodUID), Hold: txns.NodeEntry{NodeUID: "n0-uid", Entry: e}, Docs: a.docs(),
 		Budgets: a.rooms(), Facts: a,
 	}
 	for _, name := range victims {
@@ -377,10 +378,10 @@ func (r *planRig) nominated(i int, victims ...string) string {
 // failed if the policy asks for it. A pod that left by itself is not reported.
 func TestEvictionsAreReported(t *testing.T) {
 	for _, tt := range []struct {
-		name   string
-		tell   bool
-		result effect.Result
-		want   []effect.Report
+		name           string
+		eventOnFailure bool
+		result         effect.Result
+		want           []effect.Report
 	}{
 		{"done", true, effect.Done, []effect.Report{{
 			Pod: about("v4"), SchedulerName: "sigs.k8s.io.descheduler", Type: "Normal", Reason: "RemoveDuplicates",
@@ -395,13 +396,15 @@ func TestEvictionsAreReported(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newPlanRig(t, 1)
 			d := orderEvict("v4", 1)
-			d.NodeName, d.Message, d.EventOnFailure = "n1", "triggered by p/RemoveDuplicates: why", tt.tell
-			r.hear(d)
-			r.amends("evict-claim")
+			d.NodeName, d.Message, d.EventOnFailure = "n1", "triggered by p/RemoveDuplicates: why", tt.eventOnFailure
+			r.receive(d)
+			r.commitAmend("evict-claim")
 			if tt.result == effect.Done {
-				does[effect.Evict](r, delivered)
+				performNext[effect.Evict](r, delivered)
 			} else {
-				answers(r, func(e effect.Evict) effect.Input { return effect.Answered{Op: e.Op, Result: tt.result, Problem: "no"} })
+				answerNext(r, func(e effect.Evict) effect.Input {
+					return effect.Answered{Op: e.Op, Result: tt.result, Problem: "no"}
+				})
 				r.see()
 				r.wait(r.limits.Retry.Duration)
 				for range 3 {
@@ -414,7 +417,7 @@ func TestEvictionsAreReported(t *testing.T) {
 					r.see()
 				}
 			}
-			r.hear(d)
+			r.receive(d)
 			if diff := cmp.Diff(tt.want, r.reported); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
@@ -423,8 +426,8 @@ func TestEvictionsAreReported(t *testing.T) {
 	r := newPlanRig(t, 1)
 	d := orderEvict("gone", 1)
 	d.EventOnFailure = true
-	r.hear(d)
-	if r.say(events.DecisionEvicted); len(r.reported) > 0 {
+	r.receive(d)
+	if r.wantDecisions(events.DecisionEvicted); len(r.reported) > 0 {
 		t.Errorf("a pod that had gone is told of: %+v", r.reported)
 	}
 }
@@ -444,9 +447,9 @@ func (r *planRig) deliver() {
 func TestEvictionWhosePodGoesBeforeTheAnswer(t *testing.T) {
 	for _, result := range []effect.Result{effect.Done, effect.Gone, effect.Unknown} {
 		r := newPlanRig(t, 1)
-		r.hear(orderEvict("v4", 1))
-		r.amends("evict-claim")
-		answers(r, func(e effect.Evict) effect.Input {
+		r.receive(orderEvict("v4", 1))
+		r.commitAmend("evict-claim")
+		answerNext(r, func(e effect.Evict) effect.Input {
 			r.api.deletePod("v4-uid")
 			r.see()
 			if len(r.reported) > 0 {
@@ -462,7 +465,7 @@ func TestEvictionWhosePodGoesBeforeTheAnswer(t *testing.T) {
 		if len(r.reported) != 1 || r.reported[0].Type != "Normal" {
 			t.Errorf("after %v: events %+v, want that of the eviction", result, r.reported)
 		}
-		if d := r.say(events.DecisionEvicted)[0]; d.Message != "" {
+		if d := r.wantDecisions(events.DecisionEvicted)[0]; d.Message != "" {
 			t.Errorf("after %v: told %+v, want it as carried out", result, d)
 		}
 	}
@@ -472,15 +475,15 @@ func TestEvictionWhosePodGoesBeforeTheAnswer(t *testing.T) {
 func marked(t *testing.T) *planRig {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v4")
-	does[effect.Nominate](r, delivered)
+	performNext[effect.Nominate](r, delivered)
 	r.see()
-	r.amends("evict-mark")
+	r.commitAmend("evict-mark")
 	return r
 }
 
-// givenUp does what other members do with a mark whose binder does not continue: one takes it over, fails, and the
+// abandonMark does what other members do with a mark whose binder does not continue: one takes it over, fails, and the
 // plan is aborted.
-func (r *planRig) givenUp(plan string) {
+func (r *planRig) abandonMark(plan string) {
 	r.Helper()
 	doc, _ := r.truth.Doc("n0-uid")
 	for _, step := range []func(ledger.NodeDoc) (ledger.NodeDoc, error){
@@ -541,13 +544,13 @@ func TestBinderCutOffFromTheLedgerBeginsNoEviction(t *testing.T) {
 	if sent == 0 {
 		t.Fatal("the mark was followed by no eviction")
 	}
-	r.givenUp(claim.Plan)
+	r.abandonMark(claim.Plan)
 	sent = 0
 	for range 10 {
 		r.wait(10 * time.Second)
 		for len(r.b.lines) > 0 {
 			if _, ok := r.b.lines[0].(effect.ReadPod); ok {
-				does[effect.ReadPod](r, delivered)
+				performNext[effect.ReadPod](r, delivered)
 				continue
 			}
 			in := unknownPlan(r.b.lines[0])
@@ -571,19 +574,19 @@ func TestBinderCutOffFromTheLedgerBeginsNoEviction(t *testing.T) {
 func TestWatchThatIsBehindVouchesForNoClaim(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v4")
-	does[effect.Nominate](r, delivered)
+	performNext[effect.Nominate](r, delivered)
 	r.see()
-	does[effect.Amend](r, answerLost) // the mark
+	performNext[effect.Amend](r, answerLost) // the mark
 	claim, _ := r.victim("v4-uid")
 	shown := len(r.kv.log)
-	r.givenUp(claim.Plan)
+	r.abandonMark(claim.Plan)
 	r.b.now = r.b.now.Add(2 * defaults.EvictionHang)
 	for ; r.b.docs < shown; r.b.docs++ {
 		r.step(r.b, effect.LedgerChanged{Batch: r.kv.log[r.b.docs]})
 	}
 	for range 3 {
 		r.wait(10 * time.Second)
-		does[effect.ReadDoc](r, delivered) // of a revision that the view does not have
+		performNext[effect.ReadDoc](r, delivered) // of a revision that the view does not have
 		r.quiet("the picture is behind what was read")
 	}
 	r.see()
@@ -599,7 +602,7 @@ func TestWatchThatIsBehindVouchesForNoClaim(t *testing.T) {
 func TestMarkThatIsSeenBeforeItsAnswer(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v4")
-	does[effect.Nominate](r, delivered)
+	performNext[effect.Nominate](r, delivered)
 	r.see()
 	mark := next[effect.Amend](&rig{T: t, world: r.world, b: r.b})
 	r.b.lines = nil
@@ -610,7 +613,7 @@ func TestMarkThatIsSeenBeforeItsAnswer(t *testing.T) {
 	r.see()
 	r.quiet("the answer is on its way")
 	r.step(r.b, in)
-	does[effect.Evict](r, delivered)
+	performNext[effect.Evict](r, delivered)
 }
 
 // A budget refuses for long, and nothing changes in the ledger in that time. The claim is read once in that time, and
@@ -624,12 +627,12 @@ func TestEvictionThatIsRefusedForLongReadsItsClaim(t *testing.T) {
 			switch r.b.lines[0].(type) {
 			case effect.ReadDoc:
 				reads++
-				does[effect.ReadDoc](r, delivered)
+				performNext[effect.ReadDoc](r, delivered)
 			case effect.ReadPod:
-				does[effect.ReadPod](r, delivered)
+				performNext[effect.ReadPod](r, delivered)
 			default:
 				sent++
-				answers(r, func(e effect.Evict) effect.Input {
+				answerNext(r, func(e effect.Evict) effect.Input {
 					return effect.Answered{Op: e.Op, Result: effect.Throttled, Problem: "no budget"}
 				})
 			}
@@ -657,11 +660,11 @@ func TestEvictionThatWaitedIsMoot(t *testing.T) {
 	r.b.lines = nil
 	r.step(r.b, effect.NotStarted{Op: op})
 	r.wait(time.Second)
-	does[effect.ReadPod](r, delivered)
-	does[effect.ReadDoc](r, delivered)
-	again := does[effect.Evict](r, delivered)
+	performNext[effect.ReadPod](r, delivered)
+	performNext[effect.ReadDoc](r, delivered)
+	again := performNext[effect.Evict](r, delivered)
 	if again.DryRun {
 		t.Fatalf("%+v", again)
 	}
-	r.say(events.DecisionEvicted)
+	r.wantDecisions(events.DecisionEvicted)
 }

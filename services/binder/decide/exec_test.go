@@ -14,12 +14,12 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
-// fate is what happens to a request.
-type fate int
+// delivery is what happens to a request.
+type delivery int
 
 const (
 	// delivered means that it is carried out and the answer arrives.
-	delivered fate = iota
+	delivered delivery = iota
 	// answerLost means that it is carried out and the answer is lost.
 	answerLost
 	// requestLost means that it is never carried out, and there is no answer.
@@ -29,7 +29,7 @@ const (
 )
 
 // perform carries out effect i of a binder's lines.
-func (w *world) perform(b *member, i int, f fate) error {
+func (w *world) perform(b *member, i int, f delivery) error {
 	e := b.lines[i]
 	b.lines = slices.Delete(b.lines, i, i+1)
 	w.logf("%s: %T %+v (fate %d)", b.id, e, e, f)

@@ -29,7 +29,7 @@ func gatedRig(t *testing.T) *rig {
 
 func TestAGateIsRemovedOnce(t *testing.T) {
 	r := gatedRig(t)
-	r.hear(ungate("p0", 1))
+	r.receive(ungate("p0", 1))
 	answer(r, func(e effect.RemoveGate) effect.Input {
 		if e.Gate != events.QuotaGate || e.Pod.UID != "p0-uid" {
 			t.Fatalf("%+v", e)
@@ -46,27 +46,27 @@ func TestAGateIsRemovedOnce(t *testing.T) {
 		p.Spec.SchedulingGates = p.Spec.SchedulingGates[:1]
 	})
 	r.see()
-	r.hear(ungate("p0", 1))
+	r.receive(ungate("p0", 1))
 	r.quiet("it has no such gate")
 }
 
 func TestAGateOfAnotherBinderOrAGonePod(t *testing.T) {
 	r := gatedRig(t)
 	r.hold(r.b, false)
-	r.hear(ungate("p0", 1))
+	r.receive(ungate("p0", 1))
 	r.quiet("not ours")
 	r.hold(r.b, true)
 	answer(r, func(e effect.RemoveGate) effect.Input {
 		return effect.Answered{Op: e.Op, Result: effect.Refused, Problem: "no right"}
 	})
-	if told := r.toldOf("FailedUngating"); len(told) != 1 || !strings.HasSuffix(told[0].Note, "Refused: no right") {
-		t.Errorf("events %+v, want one that says why the gate stays", told)
+	if found := r.eventsOf("FailedUngating"); len(found) != 1 || !strings.HasSuffix(found[0].Note, "Refused: no right") {
+		t.Errorf("events %+v, want one that says why the gate stays", found)
 	}
 	r.wait(time.Minute)
 	r.quiet("the queue asks again if it has to")
 	r.api.deletePod("p0-uid")
 	r.see()
-	r.hear(ungate("p0", 2))
+	r.receive(ungate("p0", 2))
 	r.quiet("gone")
 	if n := r.b.core.gates.Pending(); n != 0 {
 		t.Fatalf("%d are remembered", n)
@@ -77,7 +77,7 @@ func TestAGateOfAnotherBinderOrAGonePod(t *testing.T) {
 // another pod's.
 func TestGateIsRemovedInTimeOrNotAtAll(t *testing.T) {
 	r := gatedRig(t)
-	r.hear(ungate("p0", 1))
+	r.receive(ungate("p0", 1))
 	begin := r.b.now
 	for r.b.now.Sub(begin) <= events.UngateFor {
 		for len(r.b.lines) > 0 {
@@ -89,7 +89,7 @@ func TestGateIsRemovedInTimeOrNotAtAll(t *testing.T) {
 	}
 	r.wait(10 * time.Second)
 	r.quiet("its time is over")
-	r.hear(ungate("p0", 2))
+	r.receive(ungate("p0", 2))
 	waits := next[effect.RemoveGate](r)
 	if _, moot := r.b.core.Moot(waits); moot {
 		t.Fatal("moot at once")
@@ -107,10 +107,10 @@ func TestGateIsRemovedInTimeOrNotAtAll(t *testing.T) {
 // clock.
 func TestGateThatIsNotTakenIsLeftToTheQueue(t *testing.T) {
 	r := gatedRig(t)
-	r.hear(ungate("p0", 1))
+	r.receive(ungate("p0", 1))
 	answer(r, func(e effect.RemoveGate) effect.Input { return effect.NotStarted{Op: e.Op} })
 	r.wait(time.Second)
 	r.quiet("its time is over")
-	r.hear(ungate("p0", 2))
+	r.receive(ungate("p0", 2))
 	next[effect.RemoveGate](r)
 }

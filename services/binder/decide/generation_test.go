@@ -61,29 +61,29 @@ func TestFactsOfBeforeARestoreEndNoReservation(t *testing.T) {
 }
 
 // While the queue republishes the facts, the binder does not take a missing pod for deleted.
-func TestEvictionWaitsWhileFactsAreToldAnew(t *testing.T) {
+func TestEvictionWaitsWhileFactsArePublishedAgain(t *testing.T) {
 	r := newRig(t, 1)
 	r.begins(1, 0)
 	now := r.api.now()
 	partly := &apiVersion{rv: now.rv, nodes: now.nodes}
 	r.step(r.b, effect.FactsChanged{Cluster: partly, Sequence: 60, Epoch: 8})
-	r.hear(orderEvict("p0", 1))
-	r.say()
+	r.receive(orderEvict("p0", 1))
+	r.wantDecisions()
 	r.quiet("the pod has not been told of yet")
 	r.step(r.b, effect.FactsChanged{Cluster: partly, Sequence: 61, Epoch: 8, PodProgress: now.rv, PodProgressKnown: true})
-	r.say(events.DecisionEvicted)
+	r.wantDecisions(events.DecisionEvicted)
 }
 
 // An eviction that was requested before the ledger began a new generation rests on facts that may no longer hold.
-func TestEvictionOfBeforeTheLedgerBeganAnewIsRefused(t *testing.T) {
+func TestEvictionOfAnEarlierGenerationIsRefused(t *testing.T) {
 	r := newRig(t, 1)
 	r.begins(1, 0)
 	partly := &apiVersion{rv: 1}
 	r.step(r.b, effect.FactsChanged{Cluster: partly, Sequence: 60, Epoch: 8})
-	r.hear(orderEvict("p0", 1))
-	r.say()
+	r.receive(orderEvict("p0", 1))
+	r.wantDecisions()
 	r.begins(2, 9)
-	if d := r.say(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "begins anew") {
+	if d := r.wantDecisions(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "begins anew") {
 		t.Errorf("refused because %q", d.Message)
 	}
 	r.see()
@@ -93,7 +93,7 @@ func TestEvictionOfBeforeTheLedgerBeganAnewIsRefused(t *testing.T) {
 
 // A binder that starts reads about an eviction before it has read the ledger; or a ledger that predates generations
 // gets its first one. The eviction rests on facts that still hold.
-func TestEvictionOfBeforeTheFirstGenerationStands(t *testing.T) {
+func TestEvictionOfBeforeTheFirstGenerationIsValid(t *testing.T) {
 	for name, shows := range map[string]func(r *rig){
 		"the first listing": func(r *rig) { r.lists(identity.Generation{Number: 2, Open: true, FactsAfter: 3}) },
 		"the first generation": func(r *rig) {
@@ -105,11 +105,11 @@ func TestEvictionOfBeforeTheFirstGenerationStands(t *testing.T) {
 			r := newRig(t, 1)
 			now := &apiVersion{rv: r.api.now().rv, nodes: r.api.now().nodes}
 			r.step(r.b, effect.FactsChanged{Cluster: now, Sequence: 60, Epoch: 8})
-			r.hear(orderEvict("p0", 1))
+			r.receive(orderEvict("p0", 1))
 			shows(r)
-			r.say()
+			r.wantDecisions()
 			r.step(r.b, effect.FactsChanged{Cluster: now, Sequence: 61, Epoch: 8, PodProgress: now.rv, PodProgressKnown: true})
-			r.say(events.DecisionEvicted)
+			r.wantDecisions(events.DecisionEvicted)
 		})
 	}
 }
@@ -132,15 +132,15 @@ func (r *rig) lists(g identity.Generation) {
 // The binder had written a condition under a resourceVersion that is yet to come. It writes the condition again.
 func TestConditionOfBeforeARestoreIsWrittenAgain(t *testing.T) {
 	r := newRig(t, 1)
-	r.hear(unplaceable("p0", 1, "no room"))
+	r.receive(unplaceable("p0", 1, "no room"))
 	answer(r, func(e effect.PatchCondition) effect.Input {
 		return effect.Answered{Op: e.Op, Result: effect.Done, ResourceVersion: 900}
 	})
 	r.begins(2, 7)
 	now := r.api.now()
 	r.step(r.b, effect.FactsChanged{Cluster: now, Sequence: 60, Epoch: 8, PodProgress: now.rv, PodProgressKnown: true})
-	r.told = nil
-	r.hear(unplaceable("p0", 2, "no room"))
+	r.published = nil
+	r.receive(unplaceable("p0", 2, "no room"))
 	run[effect.PatchCondition](r, delivered)
-	r.say(events.DecisionCondition)
+	r.wantDecisions(events.DecisionCondition)
 }

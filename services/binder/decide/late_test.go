@@ -25,8 +25,8 @@ func (r *planRig) lose() (evictions int) {
 	return evictions
 }
 
-// givesUp makes the shard give a plan up; marks stay.
-func (r *planRig) givesUp(plan string) {
+// abortPlan makes the shard give a plan up; marks stay.
+func (r *planRig) abortPlan(plan string) {
 	r.Helper()
 	abort, err := txns.AbortPlan(txns.Abort{Plan: plan, Docs: r.truth.Plans().Docs(plan)})
 	if err != nil {
@@ -38,10 +38,10 @@ func (r *planRig) givesUp(plan string) {
 // An eviction waits for a worker, and its plan is given up: it would be pointless.
 func TestEvictionOfAPlanThatIsGivenUpIsMoot(t *testing.T) {
 	r := marked(t)
-	r.hangs()
+	r.useDefaultEvictionHang()
 	e := next[effect.Evict](&rig{T: t, world: r.world, b: r.b})
 	claim, _ := r.victim("v4-uid")
-	r.givesUp(claim.Plan)
+	r.abortPlan(claim.Plan)
 	r.see()
 	if op, moot := r.b.core.Moot(e); !moot || op != e.Op {
 		t.Fatalf("moot %t as %d, want it to be as %d", moot, op, e.Op)
@@ -69,15 +69,15 @@ func TestEvictionOfAPlanThatIsGivenUpIsMoot(t *testing.T) {
 // its clock was set. The claim is read again, after a pause, and the next eviction has its time from then on.
 func TestEvictionThatIsNotTakenIsConfirmed(t *testing.T) {
 	r := marked(t)
-	r.hangs()
+	r.useDefaultEvictionHang()
 	e := next[effect.Evict](&rig{T: t, world: r.world, b: r.b})
 	r.b.lines = nil
 	r.step(r.b, effect.NotStarted{Op: e.Op})
 	r.quiet("not before a pause")
 	r.wait(time.Second)
 	read := r.b.now
-	does[effect.ReadPod](r, delivered)
-	does[effect.ReadDoc](r, delivered)
+	performNext[effect.ReadPod](r, delivered)
+	performNext[effect.ReadDoc](r, delivered)
 	again := next[effect.Evict](&rig{T: t, world: r.world, b: r.b})
 	if want := read.Add(r.limits.EvictWithin + r.limits.Call); !again.NotAfter.Equal(want) {
 		t.Errorf("sent with time until %s, want %s, from the read of the claim on", again.NotAfter, want)
@@ -86,9 +86,9 @@ func TestEvictionThatIsNotTakenIsConfirmed(t *testing.T) {
 
 // The preemptor is deleted after the mark and before the eviction is sent, and no shard has seen that: no pod needs
 // the place.
-func TestNobodyIsEvictedForAPodThatIsDeleted(t *testing.T) {
+func TestNoPodIsEvictedForADeletedPod(t *testing.T) {
 	r := marked(t)
-	r.hangs()
+	r.useDefaultEvictionHang()
 	e := next[effect.Evict](&rig{T: t, world: r.world, b: r.b})
 	r.api.deletePod("p0-uid")
 	r.see()
@@ -106,7 +106,7 @@ func TestNobodyIsEvictedForAPodThatIsDeleted(t *testing.T) {
 		}
 	}
 	claim, _ := r.victim("v4-uid")
-	r.givesUp(claim.Plan)
+	r.abortPlan(claim.Plan)
 	for range 2 * defaults.EvictionHang / (10 * time.Second) {
 		r.see()
 		r.wait(10 * time.Second)
@@ -124,8 +124,8 @@ func TestNobodyIsEvictedForAPodThatIsDeleted(t *testing.T) {
 // orderTime is how long the orders of these tests are valid.
 const orderTime = 5 * time.Minute
 
-// hangs sets how long evictions without an answer count as in flight to the value of DefaultLimits.
-func (r *planRig) hangs() {
+// useDefaultEvictionHang sets how long evictions without an answer count as in flight to the value of DefaultLimits.
+func (r *planRig) useDefaultEvictionHang() {
 	r.limits.EvictionHang, r.b.core.base.Limits.EvictionHang = defaults.EvictionHang, defaults.EvictionHang
 }
 
@@ -161,9 +161,9 @@ func (r *planRig) withoutAPIServer(t *testing.T) (sent int) {
 // requested another one.
 func TestOrderToEvictEnds(t *testing.T) {
 	r := newPlanRig(t, 1)
-	r.hangs()
-	r.hear(r.order("v4", 1))
-	r.amends("evict-claim")
+	r.useDefaultEvictionHang()
+	r.receive(r.order("v4", 1))
+	r.commitAmend("evict-claim")
 	begin, sent := r.b.now, 0
 	for r.b.now.Sub(begin) < 30*time.Minute {
 		n := r.withoutAPIServer(t)
@@ -178,7 +178,7 @@ func TestOrderToEvictEnds(t *testing.T) {
 		t.Errorf("%d evictions were sent; the claim is there %t: %+v", sent, ok, claim)
 	}
 	r.see()
-	if d := r.say(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "not carried out by") {
+	if d := r.wantDecisions(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "not carried out by") {
 		t.Errorf("refused because %q", d.Message)
 	}
 }
@@ -186,9 +186,9 @@ func TestOrderToEvictEnds(t *testing.T) {
 // A binder that takes a claim over has not seen the order.
 func TestOrderEndsForWhoTakesItsClaimOver(t *testing.T) {
 	r := newPlanRig(t, 1)
-	r.hangs()
-	r.hear(r.order("v4", 1))
-	r.amends("evict-claim")
+	r.useDefaultEvictionHang()
+	r.receive(r.order("v4", 1))
+	r.commitAmend("evict-claim")
 	r.b.lines = nil
 	r.bootPlans(r.b)
 	r.see()
@@ -215,30 +215,30 @@ func TestOrderThatHasEndedIsRefused(t *testing.T) {
 	r := newPlanRig(t, 1)
 	d := r.order("v4", 1)
 	r.wait(orderTime)
-	r.hear(d)
+	r.receive(d)
 	r.quiet("too late")
-	r.say(events.DecisionEvictRefused)
+	r.wantDecisions(events.DecisionEvictRefused)
 }
 
 // An order of an earlier version has no end: the binder keeps trying.
-func TestOrderWithoutAnEndStands(t *testing.T) {
+func TestOrderWithoutAnEndIsValid(t *testing.T) {
 	r := newPlanRig(t, 1)
-	r.hear(orderEvict("v4", 1))
-	r.amends("evict-claim")
+	r.receive(orderEvict("v4", 1))
+	r.commitAmend("evict-claim")
 	r.lose()
 	r.wait(3 * orderTime)
-	does[effect.ReadPod](r, delivered)
-	does[effect.ReadDoc](r, delivered)
-	does[effect.Evict](r, delivered)
-	r.say(events.DecisionEvicted)
+	performNext[effect.ReadPod](r, delivered)
+	performNext[effect.ReadDoc](r, delivered)
+	performNext[effect.Evict](r, delivered)
+	r.wantDecisions(events.DecisionEvicted)
 }
 
 // The claim of an eviction is in flight while the ledger begins a new generation. It loses, and the eviction is not
 // requested in this generation.
 func TestClaimOnItsWayIntoANewGenerationIsGivenUp(t *testing.T) {
 	r := newPlanRig(t, 1)
-	r.hear(orderEvict("v4", 1))
-	claim := does[effect.Amend](r, requestLost)
+	r.receive(orderEvict("v4", 1))
+	claim := performNext[effect.Amend](r, requestLost)
 	if claim.Why != "evict-claim" {
 		t.Fatalf("%s, want the claim", claim.Why)
 	}
@@ -259,7 +259,7 @@ func TestClaimOnItsWayIntoANewGenerationIsGivenUp(t *testing.T) {
 		Cluster: v, Sequence: 99, Epoch: 8, PodProgress: v.rv, PodProgressKnown: true, BudgetProgress: v.rv,
 	})
 	r.step(r.b, effect.Amended{Op: again.Op, Result: effect.Lost})
-	r.say(events.DecisionEvictRefused)
+	r.wantDecisions(events.DecisionEvictRefused)
 	r.wait(time.Minute)
 	r.quiet("it was asked for before the ledger began anew")
 }
@@ -272,9 +272,9 @@ func TestOrderFromFactsOfBeforeIsRefused(t *testing.T) {
 	r.step(r.b, effect.FactsChanged{Cluster: now, Sequence: 60, Epoch: 8, PodProgress: now.rv, PodProgressKnown: true})
 	old := orderEvict("p0", 1)
 	old.FactEpoch = 7
-	r.hear(old)
+	r.receive(old)
 	r.quiet("decided on facts of before")
-	if d := r.say(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "begins anew") {
+	if d := r.wantDecisions(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "begins anew") {
 		t.Errorf("refused because %q", d.Message)
 	}
 }

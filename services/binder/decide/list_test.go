@@ -34,12 +34,12 @@ func (r *planRig) closes() {
 func TestListBehindAnOwnTransaction(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v4")
-	does[effect.Nominate](r, delivered)
+	performNext[effect.Nominate](r, delivered)
 	r.see()
 	r.closes()
 	list := r.listed(r.b)
-	r.amends("evict-mark")
-	answers(r, func(e effect.Evict) effect.Input {
+	r.commitAmend("evict-mark")
+	answerNext(r, func(e effect.Evict) effect.Input {
 		return effect.Answered{Op: e.Op, Result: effect.Unknown, Problem: "connection reset"}
 	})
 	r.step(r.b, list)
@@ -71,8 +71,8 @@ func TestWhatIsOlderThanAnOwnDocumentLeavesIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newPlanRig(t, 1)
 			in := older(r)
-			r.hear(orderEvict("v4", 1))
-			r.amends("evict-claim")
+			r.receive(orderEvict("v4", 1))
+			r.commitAmend("evict-claim")
 			r.step(r.b, in)
 			if d, ok := r.b.core.documents.Get("n0-uid"); !ok || d.Revision <= in.Batch.Events.Revision {
 				t.Errorf("document %+v: want that of the claim", d)
@@ -83,7 +83,7 @@ func TestWhatIsOlderThanAnOwnDocumentLeavesIt(t *testing.T) {
 
 // A binder whose view of the ledger cannot be advanced has a gap in it, and must not act on it. From then on it only
 // ends.
-func TestBinderEndsWithAHoleInItsPicture(t *testing.T) {
+func TestBinderEndsWithAGapInItsView(t *testing.T) {
 	broken := ledger.KV{Key: ledger.KeyNode("n1-uid"), Value: []byte{0xff}, ModRevision: 1000}
 	for name, in := range map[string]effect.Input{
 		"a list of before": effect.LedgerChanged{Batch: replica.Batch{
@@ -108,8 +108,8 @@ func TestBinderEndsWithAHoleInItsPicture(t *testing.T) {
 					t.Fatalf("step %d: effects %+v, want that the binder ends and nothing else", i, out)
 				}
 			}
-			var anew *ledger.StoreReplacedError
-			if name == "a list of before" && !errors.As(c.stop, &anew) {
+			var replaced *ledger.StoreReplacedError
+			if name == "a list of before" && !errors.As(c.stop, &replaced) {
 				t.Errorf("%v, want that the store went back", c.stop)
 			}
 		})

@@ -97,23 +97,23 @@ func TestMoveIsCarriedOut(t *testing.T) {
 				ask = r.moved(0)
 				r.wait(time.Second)
 				r.quiet("nobody has asked")
-				r.hear(ask)
+				r.receive(ask)
 			} else {
 				ask = orderEvict("v0", uint64(r.tokens+1))
 				ask.LedgerRevision = r.kv.revision + 1
-				r.hear(ask)
+				r.receive(ask)
 				r.quiet("no place is kept yet")
 				r.moved(0)
 			}
-			does[effect.ReadPod](r, delivered)
-			if !does[effect.Evict](r, delivered).DryRun {
+			performNext[effect.ReadPod](r, delivered)
+			if !performNext[effect.Evict](r, delivered).DryRun {
 				t.Fatal("no dry run under a budget")
 			}
-			r.amends("evict-mark")
-			if e := does[effect.Evict](r, delivered); e.DryRun || e.Strategy != ask.Strategy {
+			r.commitAmend("evict-mark")
+			if e := performNext[effect.Evict](r, delivered); e.DryRun || e.Strategy != ask.Strategy {
 				t.Fatalf("eviction %+v", e)
 			}
-			if d := r.say(events.DecisionEvicted)[0]; d.Token != ask.Token {
+			if d := r.wantDecisions(events.DecisionEvicted)[0]; d.Token != ask.Token {
 				t.Fatalf("told %+v", d)
 			}
 			r.see()
@@ -130,15 +130,15 @@ func TestMoveIsCarriedOut(t *testing.T) {
 // An eviction that the API server refuses ends the move: one try, then the place is free.
 func TestMoveThatIsRefused(t *testing.T) {
 	r := newPlanRig(t, 1)
-	r.hear(r.moved(0))
-	does[effect.ReadPod](r, delivered)
-	answers(r, func(e effect.Evict) effect.Input {
+	r.receive(r.moved(0))
+	performNext[effect.ReadPod](r, delivered)
+	answerNext(r, func(e effect.Evict) effect.Input {
 		return effect.Answered{Op: e.Op, Result: effect.Throttled, Problem: "would violate the budget"}
 	})
-	if d := r.say(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "would violate the budget") {
+	if d := r.wantDecisions(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "would violate the budget") {
 		t.Fatalf("told %q", d.Message)
 	}
-	r.amends("move-abort")
+	r.commitAmend("move-abort")
 	r.wantLeft("refused", 0, 0)
 	if r.truth.Budgets().Of(pdbUID).Claimed("v0-uid") {
 		t.Error("the budget is still claimed")
@@ -152,9 +152,9 @@ func TestMoveWhosePlaceIsTakenEarly(t *testing.T) {
 	ask := r.moved(4)
 	r.takeOver()
 	r.b.lines = nil // the bind of the pod that took it
-	r.hear(ask)
+	r.receive(ask)
 	r.quiet("the place is gone")
-	if d := r.say(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "no place is kept") {
+	if d := r.wantDecisions(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "no place is kept") {
 		t.Fatalf("told %q", d.Message)
 	}
 }
@@ -167,16 +167,16 @@ func TestMoveExpires(t *testing.T) {
 		r.wait(r.limits.KeepPlace)
 		r.quiet("it is time still")
 		r.wait(time.Second)
-		r.amends("move-abort")
+		r.commitAmend("move-abort")
 		r.wantLeft("nobody asked", 0, 0)
-		r.say()
+		r.wantDecisions()
 	})
 	t.Run("nobody comes", func(t *testing.T) {
 		r := newPlanRig(t, 1)
-		r.hear(r.moved(4))
-		r.amends("evict-mark")
-		does[effect.Evict](r, delivered)
-		r.say(events.DecisionEvicted)
+		r.receive(r.moved(4))
+		r.commitAmend("evict-mark")
+		performNext[effect.Evict](r, delivered)
+		r.wantDecisions(events.DecisionEvicted)
 		r.see()
 		r.wait(r.limits.KeepPlace + time.Second)
 		r.wantLeft("the pod is leaving", 1, 1)
@@ -185,21 +185,21 @@ func TestMoveExpires(t *testing.T) {
 		r.wait(time.Second)
 		r.b.lines = nil
 		r.wait(r.limits.KeepPlace + time.Second)
-		r.amends("move-abort")
+		r.commitAmend("move-abort")
 		if places, _ := r.left(); places > 0 {
 			t.Error("the place is still kept")
 		}
-		r.say()
+		r.wantDecisions()
 	})
 	t.Run("it does not leave", func(t *testing.T) {
 		r := newPlanRig(t, 1)
-		r.hear(r.moved(4))
-		r.amends("evict-mark")
-		does[effect.Evict](r, delivered)
-		r.say(events.DecisionEvicted)
+		r.receive(r.moved(4))
+		r.commitAmend("evict-mark")
+		performNext[effect.Evict](r, delivered)
+		r.wantDecisions(events.DecisionEvicted)
 		r.see()
 		r.wait(r.limits.Overdue + time.Second)
-		r.amends("move-abort")
+		r.commitAmend("move-abort")
 		r.wantLeft("what was sent stays claimed", 0, 1)
 	})
 }
@@ -208,18 +208,18 @@ func TestMoveExpires(t *testing.T) {
 // has taken the claim over.
 func TestMoveGoesOnAfterACrash(t *testing.T) {
 	r := newPlanRig(t, 1)
-	r.hear(r.moved(4))
-	r.amends("evict-mark")
+	r.receive(r.moved(4))
+	r.commitAmend("evict-mark")
 	r.bootPlans(r.b)
 	r.share(r.b, 0)
 	r.see()
 	r.wait(2 * time.Second)
-	r.amends("evict-take")
-	does[effect.ReadPod](r, delivered)
-	if e := does[effect.Evict](r, delivered); e.DryRun {
+	r.commitAmend("evict-take")
+	performNext[effect.ReadPod](r, delivered)
+	if e := performNext[effect.Evict](r, delivered); e.DryRun {
 		t.Fatalf("eviction %+v", e)
 	}
-	if d := r.say(events.DecisionEvicted)[0]; d.Pod.UID != "v4-uid" {
+	if d := r.wantDecisions(events.DecisionEvicted)[0]; d.Pod.UID != "v4-uid" {
 		t.Fatalf("told %+v", d)
 	}
 }

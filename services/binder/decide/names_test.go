@@ -8,8 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
-// stands sets in the binder's view which node the name n0 stands for.
-func (r *rig) stands(nodeUID string, nodeRV uint64) {
+// setIncarnation sets in the binder's view which node the name n0 stands for.
+func (r *rig) setIncarnation(nodeUID string, nodeRV uint64) {
 	r.Helper()
 	i := ledger.Incarnation{NodeName: "n0", NodeUID: nodeUID, NodeRV: nodeRV}
 	value, err := codec.EncodeIncarnation(i)
@@ -25,7 +25,7 @@ func (r *rig) stands(nodeUID string, nodeRV uint64) {
 // A reservation for a node whose name stands for a later node is taken back.
 func TestReservationForTheNodeBefore(t *testing.T) {
 	r := newRig(t, 1)
-	r.stands("later-uid", 500)
+	r.setIncarnation("later-uid", 500)
 	r.reserve()
 	r.expectFence("has registered again")
 }
@@ -34,7 +34,7 @@ func TestReservationForTheNodeBefore(t *testing.T) {
 // before incarnations, none admits the node; taking the reservation back would repeat forever.
 func TestReservationForALaterNode(t *testing.T) {
 	r := newRig(t, 1)
-	r.stands("before-uid", 500)
+	r.setIncarnation("before-uid", 500)
 	if !r.replace(ledger.NodeDoc{NodeUID: "n0-uid", NodeName: "n0", HW: map[string]uint64{ledger.KindNode: 501}}) {
 		t.Fatal("not written")
 	}

@@ -20,27 +20,27 @@ import (
 func TestPlanIsCarriedOut(t *testing.T) {
 	r := newPlanRig(t, 1)
 	plan := r.nominated(0, "v0", "v4")
-	if n := does[effect.Nominate](r, delivered); n.Pod.UID != "p0-uid" || n.NodeName != "n0" {
+	if n := performNext[effect.Nominate](r, delivered); n.Pod.UID != "p0-uid" || n.NodeName != "n0" {
 		t.Fatalf("nominated %+v", n)
 	}
-	if p := does[effect.ReadPod](r, delivered).Pod.UID; p != "v0-uid" {
+	if p := performNext[effect.ReadPod](r, delivered).Pod.UID; p != "v0-uid" {
 		t.Fatalf("looked at %s first, want the victim under the budget", p)
 	}
-	if e := does[effect.Evict](r, delivered); !e.DryRun {
+	if e := performNext[effect.Evict](r, delivered); !e.DryRun {
 		t.Fatal("no dry run before the mark")
 	}
-	r.amends("evict-mark")
+	r.commitAmend("evict-mark")
 	for _, uid := range []string{"v0-uid", "v4-uid"} {
 		if e, _ := r.victim(uid); e.State != ledger.Evicting || e.Shard != r.b.id {
 			t.Fatalf("%s is %s by %q after the mark", uid, e.State, e.Shard)
 		}
 	}
 	for range 2 {
-		if e := does[effect.Evict](r, delivered); e.DryRun || e.Delete {
+		if e := performNext[effect.Evict](r, delivered); e.DryRun || e.Delete {
 			t.Fatalf("eviction %+v", e)
 		}
 	}
-	for _, d := range r.say(events.DecisionEvicted, events.DecisionEvicted) {
+	for _, d := range r.wantDecisions(events.DecisionEvicted, events.DecisionEvicted) {
 		if d.Token != evict.PlanToken(plan) {
 			t.Errorf("told under token %s, want the plan's %s", d.Token, plan)
 		}
@@ -57,7 +57,7 @@ func TestPlanIsCarriedOut(t *testing.T) {
 	r.see()
 	r.wait(time.Second)
 	r.wait(2 * time.Second)
-	r.amends("budget-settle")
+	r.commitAmend("budget-settle")
 	if b := r.truth.Budgets().Of(pdbUID); len(b.Claims) != 0 || b.HW[ledger.KindBudget] == 0 {
 		t.Fatalf("the budget after settling: %+v", b)
 	}
@@ -66,8 +66,8 @@ func TestPlanIsCarriedOut(t *testing.T) {
 
 // A nomination is one write, of the node's name and the condition, whichever is known first.
 func TestNominationIsOneWrite(t *testing.T) {
-	told := func(r *planRig, token ledger.Token, revision int64) {
-		r.hear(events.Decision{
+	nominated := func(r *planRig, token ledger.Token, revision int64) {
+		r.receive(events.Decision{
 			Kind: events.DecisionNominated, Pod: about("p0"), SchedulerName: "berth", Token: token.String(),
 			NodeName: "n0", LedgerRevision: revision, Message: "0/2 nodes are available.",
 		})
@@ -83,14 +83,14 @@ func TestNominationIsOneWrite(t *testing.T) {
 	}
 	written := func(t *testing.T, r *planRig) {
 		t.Helper()
-		p := does[effect.PatchCondition](r, delivered)
+		p := performNext[effect.PatchCondition](r, delivered)
 		if p.NominatedNodeName != "n0" || p.Condition.Type != corev1.PodScheduled {
 			t.Fatalf("written %+v, want the condition and the name of the node", p)
 		}
 		r.see()
 		r.wait(time.Second)
-		r.amends("evict-mark")
-		does[effect.Evict](r, delivered)
+		r.commitAmend("evict-mark")
+		performNext[effect.Evict](r, delivered)
 		r.see()
 		r.wait(2 * r.limits.NominateAlone)
 		r.quiet("both are written")
@@ -104,12 +104,12 @@ func TestNominationIsOneWrite(t *testing.T) {
 		r := rig(t)
 		r.nominated(0, "v4")
 		unwritten(t, r, "the decision is not known")
-		told(r, r.tokens, r.kv.revision)
+		nominated(r, r.tokens, r.kv.revision)
 		written(t, r)
 	})
 	t.Run("the decision first", func(t *testing.T) {
 		r := rig(t)
-		told(r, r.tokens+1, r.kv.revision+1)
+		nominated(r, r.tokens+1, r.kv.revision+1)
 		unwritten(t, r, "the hold is not known")
 		r.nominated(0, "v4")
 		written(t, r)
@@ -118,7 +118,7 @@ func TestNominationIsOneWrite(t *testing.T) {
 		r := rig(t)
 		r.nominated(0, "v4")
 		r.wait(time.Second)
-		if n := does[effect.Nominate](r, delivered); n.NodeName != "n0" {
+		if n := performNext[effect.Nominate](r, delivered); n.NodeName != "n0" {
 			t.Fatalf("nominated %+v", n)
 		}
 	})
@@ -130,7 +130,7 @@ func TestStatusesThatBecomeMoot(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.b.core.base.Limits.NominateAlone = time.Second
 	r.nominated(0, "v4")
-	r.hear(events.Decision{
+	r.receive(events.Decision{
 		Kind: events.DecisionNominated, Pod: about("p0"), SchedulerName: "berth", Token: r.tokens.String(),
 		NodeName: "n0", LedgerRevision: r.kv.revision, Message: "0/2 nodes are available.",
 	})
@@ -143,8 +143,8 @@ func TestStatusesThatBecomeMoot(t *testing.T) {
 	if op, moot := r.b.core.Moot(patch); patch.Op == 0 || moot {
 		t.Fatalf("patch %+v (%d) is moot while the pod waits: %t", patch, op, moot)
 	}
-	r.amends("evict-mark")
-	does[effect.Evict](r, delivered)
+	r.commitAmend("evict-mark")
+	performNext[effect.Evict](r, delivered)
 	r.endPod(4)
 	r.seen()
 	if err := r.conclude(0, false); err != nil {
@@ -155,11 +155,11 @@ func TestStatusesThatBecomeMoot(t *testing.T) {
 	if !moot || op != patch.Op {
 		t.Fatalf("patch %+v is moot: %t, as %d", patch, moot, op)
 	}
-	told := len(r.told)
+	before := len(r.published)
 	r.b.lines = slices.DeleteFunc(r.b.lines, func(e effect.Effect) bool { return e == effect.Effect(patch) })
 	r.step(r.b, effect.NotStarted{Op: op})
-	if len(r.told) != told+1 || r.told[told].Kind != events.DecisionCondition {
-		t.Errorf("told %+v, want the condition settled", r.told[told:])
+	if len(r.published) != before+1 || r.published[before].Kind != events.DecisionCondition {
+		t.Errorf("told %+v, want the condition settled", r.published[before:])
 	}
 	for _, e := range r.b.lines {
 		switch e.(type) {
@@ -172,17 +172,17 @@ func TestStatusesThatBecomeMoot(t *testing.T) {
 func TestNothingIsMarkedForAPlanWhoseDryRunFails(t *testing.T) {
 	r := newPlanRig(t, 1)
 	plan := r.nominated(0, "v0", "v4")
-	does[effect.Nominate](r, delivered)
+	performNext[effect.Nominate](r, delivered)
 	r.see()
 	for range r.limits.EvictionTries {
-		does[effect.ReadPod](r, delivered)
-		answers(r, func(e effect.Evict) effect.Input {
+		performNext[effect.ReadPod](r, delivered)
+		answerNext(r, func(e effect.Evict) effect.Input {
 			return effect.Answered{Op: e.Op, Result: effect.Throttled, Problem: "no budget"}
 		})
 		r.quiet("a pause")
 		r.wait(time.Second)
 	}
-	d := r.say(events.DecisionEvictRefused)[0]
+	d := r.wantDecisions(events.DecisionEvictRefused)[0]
 	if d.Pod.UID != "v0-uid" || d.Token != evict.PlanToken(plan) {
 		t.Fatalf("told %+v", d)
 	}
@@ -192,7 +192,7 @@ func TestNothingIsMarkedForAPlanWhoseDryRunFails(t *testing.T) {
 		t.Fatal("a victim was marked")
 	}
 	r.wait(r.limits.PlanPause)
-	does[effect.ReadPod](r, delivered) // it was not dropped: again
+	performNext[effect.ReadPod](r, delivered) // it was not dropped: again
 }
 
 // An eviction is refused after the mark: the mark is taken back, and the budget's document records what the call may
@@ -200,31 +200,31 @@ func TestNothingIsMarkedForAPlanWhoseDryRunFails(t *testing.T) {
 func TestRefusedEvictionGoesBack(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v0")
-	does[effect.Nominate](r, delivered)
+	performNext[effect.Nominate](r, delivered)
 	r.see()
-	does[effect.ReadPod](r, delivered)
-	does[effect.Evict](r, delivered)
-	r.amends("evict-mark")
+	performNext[effect.ReadPod](r, delivered)
+	performNext[effect.Evict](r, delivered)
+	r.commitAmend("evict-mark")
 	for n := range r.limits.EvictionTries {
 		if n > 0 {
 			r.wait(time.Second)
-			does[effect.ReadPod](r, delivered)
-			does[effect.Evict](r, delivered) // dry
+			performNext[effect.ReadPod](r, delivered)
+			performNext[effect.Evict](r, delivered) // dry
 		}
-		answers(r, func(e effect.Evict) effect.Input {
+		answerNext(r, func(e effect.Evict) effect.Input {
 			return effect.Answered{Op: e.Op, Result: effect.Refused, Problem: "webhook"}
 		})
 	}
 	r.wait(time.Second)
-	does[effect.ReadBudget](r, delivered)
-	r.amends("evict-failed")
+	performNext[effect.ReadBudget](r, delivered)
+	r.commitAmend("evict-failed")
 	if e, _ := r.victim("v0-uid"); e.State != 0 || e.Shard != "" {
 		t.Fatalf("the claim is %s by %q", e.State, e.Shard)
 	}
 	if b := r.truth.Budgets().Of(pdbUID); b.HW[ledger.KindBudget] != r.api.now().budget.rv || !b.Claimed("v0-uid") {
 		t.Fatalf("the budget: %+v, want a high-water of %d", b, r.api.now().budget.rv)
 	}
-	r.say(events.DecisionEvictRefused)
+	r.wantDecisions(events.DecisionEvictRefused)
 	r.see()
 	r.quiet("the plan rests")
 }
@@ -233,19 +233,19 @@ func TestRefusedEvictionGoesBack(t *testing.T) {
 func TestTakenOverEvictionNeverFails(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v4")
-	does[effect.Nominate](r, delivered)
+	performNext[effect.Nominate](r, delivered)
 	r.see()
-	r.amends("evict-mark")
+	r.commitAmend("evict-mark")
 	r.bootPlans(r.b)
 	r.see()
 	r.quiet("somebody else's, not idle yet")
 	r.wait(2 * time.Second)
-	r.amends("evict-take")
+	r.commitAmend("evict-take")
 	for range 2 * r.limits.EvictionTries {
-		does[effect.ReadPod](r, delivered)
+		performNext[effect.ReadPod](r, delivered)
 		for len(r.b.lines) > 0 {
 			if _, ok := r.b.lines[0].(effect.Evict); ok {
-				answers(r, func(e effect.Evict) effect.Input {
+				answerNext(r, func(e effect.Evict) effect.Input {
 					return effect.Answered{Op: e.Op, Result: effect.Refused, Problem: "no"}
 				})
 				continue
@@ -260,26 +260,26 @@ func TestTakenOverEvictionNeverFails(t *testing.T) {
 }
 
 // A plan that is given up costs no more victims: claims whose evictions were not sent are given back.
-func TestAbortedPlanEvictsNobody(t *testing.T) {
+func TestAbortedPlanEvictsNoPod(t *testing.T) {
 	r := newPlanRig(t, 1)
 	// A condition precedes the delete.
 	r.b.core.base.Enforces = func(_, rule string) bool { return rule != basis.RuleBudgets }
 	r.nominated(0, "v4")
-	does[effect.Nominate](r, delivered)
+	performNext[effect.Nominate](r, delivered)
 	r.see()
-	r.amends("evict-mark")
+	r.commitAmend("evict-mark")
 	r.seen()
 	if err := r.conclude(0, true); err != nil {
 		t.Fatal(err)
 	}
 	r.see()
-	answers(r, func(e effect.PatchCondition) effect.Input { return effect.Answered{Op: e.Op, Result: effect.Done} })
-	r.amends("evict-failed")
+	answerNext(r, func(e effect.PatchCondition) effect.Input { return effect.Answered{Op: e.Op, Result: effect.Done} })
+	r.commitAmend("evict-failed")
 	r.wait(2 * time.Second)
-	does[effect.Nominate](r, delivered) // cleared
+	performNext[effect.Nominate](r, delivered) // cleared
 	r.see()
 	r.wait(2 * time.Second)
-	does[effect.Amend](r, delivered)
+	performNext[effect.Amend](r, delivered)
 	if _, ok := r.victim("v4-uid"); ok {
 		t.Fatal("the claim is still there")
 	}
@@ -301,13 +301,13 @@ func TestBestEffortDeletes(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.b.core.base.Enforces = func(_, rule string) bool { return rule != basis.RuleBudgets }
 	r.nominated(0, "v0")
-	r.amends("evict-mark")
-	c := does[effect.PatchCondition](r, delivered).Condition
+	r.commitAmend("evict-mark")
+	c := performNext[effect.PatchCondition](r, delivered).Condition
 	if c.Type != corev1.DisruptionTarget || c.Reason != corev1.PodReasonPreemptionByScheduler {
 		t.Fatalf("condition %+v", c)
 	}
 	done := func(e effect.Evict) effect.Input { return effect.Answered{Op: e.Op, Result: effect.Done} }
-	if e := answers(r, done); !e.Delete || e.DryRun {
+	if e := answerNext(r, done); !e.Delete || e.DryRun {
 		t.Fatalf("eviction %+v, want a deletion", e)
 	}
 }
@@ -316,17 +316,17 @@ func TestBestEffortDeletes(t *testing.T) {
 func TestOverdueHoldIsGivenUp(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v4")
-	does[effect.Nominate](r, delivered)
+	performNext[effect.Nominate](r, delivered)
 	r.see()
-	r.amends("evict-mark")
-	does[effect.Evict](r, delivered)
+	r.commitAmend("evict-mark")
+	performNext[effect.Evict](r, delivered)
 	grace := int64(3600)
 	r.api.changePod("v4-uid", func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = &grace; annotate("a", "b")(p) })
 	r.see()
 	r.wait(2 * r.limits.Overdue)
 	r.quiet("the victim has an hour to end")
 	r.wait(time.Hour)
-	does[effect.Amend](r, delivered)
+	performNext[effect.Amend](r, delivered)
 	if _, _, held := r.truth.Entry("p0-uid"); held {
 		t.Fatal("the hold is still there")
 	}
@@ -352,11 +352,11 @@ func TestRecordsAreDropped(t *testing.T) {
 	r.wait(2 * time.Second)
 	r.quiet("it may be forming")
 	r.wait(r.limits.Overdue)
-	r.amends("plan-abort")
+	r.commitAmend("plan-abort")
 	r.see()
 	r.wait(time.Second) // seen
 	r.wait(2 * time.Second)
-	r.amends("plan-drop")
+	r.commitAmend("plan-drop")
 	if _, ok := r.truth.Plans().Record(record.ID); ok {
 		t.Fatal("the record is still there")
 	}

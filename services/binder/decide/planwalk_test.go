@@ -36,7 +36,7 @@ func (w *planWorld) decided(what string, c txns.Change, err error) error {
 	return err
 }
 
-func (w *planWorld) mandate(uid string) txns.Authority {
+func (w *planWorld) authority(uid string) txns.Authority {
 	p := ledger.PartitionOf(uid)
 	return txns.Authority{Epochs: map[int32]int64{p: w.epochs[p]}}
 }
@@ -61,7 +61,7 @@ func (a *agent) victim(i int) (txns.NodeEntry, bool) {
 		return txns.NodeEntry{}, false
 	}
 	e := ledger.Entry{PodUID: uid, Namespace: "ns", Name: p.Name, PodRV: p.ResourceVersion}
-	if covered(uid) {
+	if hasBudget(uid) {
 		e.Budgets = []string{pdbUID}
 	}
 	return txns.NodeEntry{NodeUID: p.NodeName + "-uid", Entry: e}, true
@@ -109,7 +109,7 @@ func (w *planWorld) nominate(i int, pick choose) error {
 		return nil
 	}
 	c, err := txns.Nominate(txns.Nomination{
-		Authority: w.mandate(e.PodUID), Hold: txns.NodeEntry{NodeUID: fmt.Sprintf("n%d-uid", first%2), Entry: e},
+		Authority: w.authority(e.PodUID), Hold: txns.NodeEntry{NodeUID: fmt.Sprintf("n%d-uid", first%2), Entry: e},
 		Victims: victims, Docs: a.docs(), Budgets: a.rooms(), Facts: a,
 	})
 	what := fmt.Sprintf("T2 of p%d with token %s, %d victims from v%d on", i, e.Token, len(victims), first)
@@ -203,7 +203,7 @@ func (w *planWorld) conclude(i int, giveUp bool) error {
 	}
 	docs = slices.DeleteFunc(docs, func(o ledger.NodeDoc) bool { return o.NodeUID == d.NodeUID })
 	c, err := txns.Promote(txns.Promotion{
-		Authority: w.mandate(e.PodUID), Target: d, Docs: docs, PodUID: e.PodUID, Token: e.Token,
+		Authority: w.authority(e.PodUID), Target: d, Docs: docs, PodUID: e.PodUID, Token: e.Token,
 		PodRV: p.ResourceVersion, Fits: true, Facts: a,
 	})
 	return w.decided("T3 of plan "+e.Plan, c, err)
@@ -220,7 +220,7 @@ func (w *planWorld) displace() error {
 	docs := slices.DeleteFunc(a.view.Plans().Docs(hold.Plan),
 		func(o ledger.NodeDoc) bool { return o.NodeUID == d.NodeUID })
 	c, err := txns.Displace(txns.Displacement{
-		Authority: w.mandate(e.PodUID), Target: d, Docs: docs, PodUID: hold.PodUID, Token: hold.Token, Entry: e, Facts: a,
+		Authority: w.authority(e.PodUID), Target: d, Docs: docs, PodUID: hold.PodUID, Token: hold.Token, Entry: e, Facts: a,
 	})
 	return w.decided(fmt.Sprintf("T4 of plan %s by p1", hold.Plan), c, err)
 }
@@ -250,7 +250,7 @@ func (w *planWorld) walkPlans(pick choose, faults bool) error {
 		}
 		f := delivered
 		if faults && pick(4) == 0 {
-			f = fate(pick(5))
+			f = delivery(pick(5))
 		}
 		return w.performPlan(b, pick(len(b.lines)), f)
 	case 10:
@@ -264,7 +264,7 @@ func (w *planWorld) walkPlans(pick choose, faults bool) error {
 		w.endPod(pick(6))
 	case 13:
 		if faults {
-			return w.planMishap(b, pick)
+			return w.disturbPlans(b, pick)
 		}
 	}
 	return nil
@@ -278,7 +278,7 @@ func (w *planWorld) endPod(i int) {
 	}
 }
 
-func (w *planWorld) planMishap(b *member, pick choose) error {
+func (w *planWorld) disturbPlans(b *member, pick choose) error {
 	switch pick(7) {
 	case 6:
 		if b.listing == nil {
@@ -297,7 +297,7 @@ func (w *planWorld) planMishap(b *member, pick choose) error {
 			i := pick(len(w.late))
 			e := w.late[i]
 			w.late = slices.Delete(w.late, i, i+1)
-			w.logf("late: %s", brief(e))
+			w.logf("late: %s", describe(e))
 			_, err := w.carryOutPlan(e)
 			return err
 		}
@@ -325,8 +325,8 @@ func (w *planWorld) planMishap(b *member, pick choose) error {
 	return nil
 }
 
-// healPlans ends the faults and lets all members work until nothing is left to do.
-func (w *planWorld) healPlans() error {
+// endPlanFaults ends the faults and lets all members work until nothing is left to do.
+func (w *planWorld) endPlanFaults() error {
 	for len(w.late) > 0 {
 		e := w.late[0]
 		w.late = w.late[1:]
@@ -399,7 +399,7 @@ func (w *planWorld) runPlans(seed uint64, steps int, faults bool) error {
 			return err
 		}
 	}
-	return w.healPlans()
+	return w.endPlanFaults()
 }
 
 func planLimits() basis.Limits {

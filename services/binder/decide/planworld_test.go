@@ -179,7 +179,7 @@ func newPlanWorld(binders, allowed int, limits basis.Limits) *planWorld {
 	return w
 }
 
-func covered(uid string) bool {
+func hasBudget(uid string) bool {
 	return slices.Contains([]string{"v0-uid", "v1-uid", "v2-uid", "v3-uid"}, uid)
 }
 
@@ -244,13 +244,13 @@ func (w *planWorld) showLedger(b *member, to int) {
 
 // listen records what shards are informed of.
 func (w *planWorld) listen() {
-	for _, d := range w.told {
+	for _, d := range w.published {
 		if d.Kind == events.DecisionEvictRefused {
 			w.refused[d.Token] = true
 		}
 		w.counts[string(d.Kind)]++
 	}
-	w.told = nil
+	w.published = nil
 }
 
 // commit commits a change, and checks its effect.
@@ -280,7 +280,7 @@ func (w *planWorld) commit(t ledger.Txn) (ledger.TxnResult, error) {
 			continue
 		}
 		bad = append(append(bad, invariant.CheckDoc(d)...), invariant.CheckSuccessor(old, d)...)
-		if uid, ok := w.wentBack(old, d); ok {
+		if uid, ok := w.leftAfterRefusal(old, d); ok {
 			return r, fmt.Errorf("S5: the mark of %s went back, and it leaves", uid)
 		}
 		if e, ok := markedIn(old, d); ok && !owned[e.Plan] && !ledger.IsEviction(e.Plan) {
@@ -292,7 +292,7 @@ func (w *planWorld) commit(t ledger.Txn) (ledger.TxnResult, error) {
 	if len(bad) > 0 {
 		return r, bad[0]
 	}
-	return r, w.promises()
+	return r, w.checkBudget()
 }
 
 // markedIn returns a claim that was marked from one revision of a document to the next.
@@ -306,8 +306,8 @@ func markedIn(old, now ledger.NodeDoc) (ledger.Entry, bool) {
 	return ledger.Entry{}, false
 }
 
-// wentBack returns a pod that leaves although its claim says that the evictions of it have failed.
-func (w *planWorld) wentBack(old, now ledger.NodeDoc) (string, bool) {
+// leftAfterRefusal returns a pod that leaves although its claim says that the evictions of it have failed.
+func (w *planWorld) leftAfterRefusal(old, now ledger.NodeDoc) (string, bool) {
 	for _, e := range old.Entries {
 		after, claimed := now.Victim(e.PodUID)
 		p, runs := w.api.now().pods[e.PodUID]
@@ -319,8 +319,8 @@ func (w *planWorld) wentBack(old, now ledger.NodeDoc) (string, bool) {
 	return "", false
 }
 
-// promises checks S6: what is claimed can be carried out, and enough pods stay running.
-func (w *planWorld) promises() error {
+// checkBudget checks S6: what is claimed can be carried out, and enough pods stay running.
+func (w *planWorld) checkBudget() error {
 	v := w.api.now()
 	if v.budget.rv == 0 {
 		return nil
@@ -328,7 +328,7 @@ func (w *planWorld) promises() error {
 	running, claimed := 0, 0
 	b := w.truth.Budgets().Of(pdbUID)
 	for uid, p := range v.pods {
-		if covered(uid) && !p.Deleting {
+		if hasBudget(uid) && !p.Deleting {
 			running++
 			if b.Claimed(uid) {
 				claimed++
@@ -360,7 +360,7 @@ func (w *planWorld) evict(e effect.Evict) (effect.Result, error) {
 		return effect.Done, nil
 	}
 	budget := w.api.now().budget
-	if covered(e.Pod.UID) && budget.allowed == 0 {
+	if hasBudget(e.Pod.UID) && budget.allowed == 0 {
 		return effect.Throttled, nil
 	}
 	if e.DryRun {
@@ -372,7 +372,7 @@ func (w *planWorld) evict(e effect.Evict) (effect.Result, error) {
 	}
 	w.take(e.Pod.UID)
 	w.leave(e.Pod.UID)
-	return effect.Done, w.promises()
+	return effect.Done, w.checkBudget()
 }
 
 // halfway is the fate of an eviction that has taken from the budget, and deletes the pod at some later time.
@@ -383,7 +383,7 @@ type spent struct{ effect.Evict }
 // evictHalf is the first half of evict, if it gets that far.
 func (w *planWorld) evictHalf(e effect.Evict) {
 	p, ok := w.api.now().pods[e.Pod.UID]
-	if ok && !p.Deleting && !e.DryRun && (!covered(e.Pod.UID) || w.api.now().budget.allowed > 0) {
+	if ok && !p.Deleting && !e.DryRun && (!hasBudget(e.Pod.UID) || w.api.now().budget.allowed > 0) {
 		w.take(e.Pod.UID)
 		w.late = append(w.late, spent{e})
 	}
@@ -399,12 +399,12 @@ func (w *planWorld) finishEviction(e effect.Evict) error {
 		return fmt.Errorf("S5: %s is evicted late, and its claim is %s", e.Pod.UID, claim.State)
 	}
 	w.leave(e.Pod.UID)
-	return w.promises()
+	return w.checkBudget()
 }
 
 // take takes one disruption from a pod's budget.
 func (w *planWorld) take(uid string) {
-	if covered(uid) {
+	if hasBudget(uid) {
 		w.api.write(func(v *apiVersion) {
 			v.budget.rv, v.budget.allowed = v.rv, v.budget.allowed-1
 			v.budget.disrupted = maps.Clone(v.budget.disrupted)
@@ -427,7 +427,7 @@ func (w *planWorld) controller() {
 		for uid, p := range v.pods {
 			if p.Deleting {
 				delete(v.budget.disrupted, uid)
-			} else if covered(uid) && !v.budget.disrupted[uid] {
+			} else if hasBudget(uid) && !v.budget.disrupted[uid] {
 				healthy++
 			}
 		}
@@ -435,16 +435,16 @@ func (w *planWorld) controller() {
 	})
 }
 
-func (w *planWorld) performPlan(b *member, i int, f fate) error {
+func (w *planWorld) performPlan(b *member, i int, f delivery) error {
 	err := w.performQuietly(b, i, f)
 	w.listen()
 	return err
 }
 
-func (w *planWorld) performQuietly(b *member, i int, f fate) error {
+func (w *planWorld) performQuietly(b *member, i int, f delivery) error {
 	e := b.lines[i]
 	b.lines = slices.Delete(b.lines, i, i+1)
-	w.logf("%s: %s (fate %d)", b.id, brief(e), f)
+	w.logf("%s: %s (fate %d)", b.id, describe(e), f)
 	if f == requestLate {
 		w.late = append(w.late, e)
 	}
@@ -471,7 +471,7 @@ func (w *planWorld) performQuietly(b *member, i int, f fate) error {
 	return nil
 }
 
-func brief(e effect.Effect) string {
+func describe(e effect.Effect) string {
 	switch e := e.(type) {
 	case effect.Amend:
 		return "Amend " + e.Why

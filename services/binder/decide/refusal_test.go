@@ -37,51 +37,51 @@ func (r *rig) refuse(within time.Duration) (tries int) {
 	return tries
 }
 
-// toldOf returns the events about a pod with a reason.
-func (r *rig) toldOf(reason string) (told []effect.Report) {
+// eventsOf returns the events about a pod with a reason.
+func (r *rig) eventsOf(reason string) (found []effect.Report) {
 	for _, e := range r.reported {
 		if e.Reason == reason {
-			told = append(told, e)
+			found = append(found, e)
 		}
 	}
-	return told
+	return found
 }
 
 // A fence that the API server refuses for a day is reported at a bounded rate, retried at a bounded rate, and ends as
 // soon as the API server accepts it.
-func TestRefusedFenceIsToldOfUntilItEnds(t *testing.T) {
+func TestRefusedFenceIsReportedUntilItEnds(t *testing.T) {
 	r := refusedFence(t)
 	const day = 24 * time.Hour
 	tries := r.refuse(day)
 	if most := int(day/defaults.Refusals.Pause.Cap) + 10; tries > most || tries < most/2 {
 		t.Errorf("%d tries in a day, want at most %d, and half of that at least", tries, most)
 	}
-	told := r.toldOf("FailedRelease")
-	if most := int(day / defaults.Refusals.ReportEvery); len(told) > most || len(told) < most/2 {
-		t.Fatalf("%d events in a day, want at most %d, and half of that at least", len(told), most)
+	found := r.eventsOf("FailedRelease")
+	if most := int(day / defaults.Refusals.ReportEvery); len(found) > most || len(found) < most/2 {
+		t.Fatalf("%d events in a day, want at most %d, and half of that at least", len(found), most)
 	}
 	for _, part := range []string{"node n0", "bind refused: pods are frozen", "delete the pod", denied} {
-		if e := told[0]; !strings.Contains(e.Note, part) || e.Type != "Warning" || e.Pod != about("p0") {
+		if e := found[0]; !strings.Contains(e.Note, part) || e.Type != "Warning" || e.Pod != about("p0") {
 			t.Errorf("event %+v, want a warning with %q", e, part)
 		}
 	}
-	for _, d := range r.told {
+	for _, d := range r.published {
 		if d.Kind != events.DecisionFenceRefused || d.NodeName != "n0" || !strings.Contains(d.Message, denied) {
 			t.Errorf("decision %+v, want that the fence is refused, and by what", d)
 		}
 	}
-	if n := r.b.core.Stats().FencesRefused; len(r.told) != len(told) || n != 1 {
-		t.Errorf("%d decisions and %d events, and %d reservations counted, want 1", len(r.told), len(told), n)
+	if n := r.b.core.Stats().FencesRefused; len(r.published) != len(found) || n != 1 {
+		t.Errorf("%d decisions and %d events, and %d reservations counted, want 1", len(r.published), len(found), n)
 	}
 
-	r.told = nil
+	r.published = nil
 	r.wait(2 * defaults.Refusals.Pause.Cap)
 	run[effect.FencePod](r, delivered)
 	if n := r.b.core.Stats().FencesRefused; n != 0 {
 		t.Errorf("%d reservations counted whose fence is refused, although it was let through", n)
 	}
 	run[effect.Transact](r, delivered)
-	if d := r.say(events.DecisionReleased)[0]; d.Message != "bind refused: pods are frozen" {
+	if d := r.wantDecisions(events.DecisionReleased)[0]; d.Message != "bind refused: pods are frozen" {
 		t.Errorf("released because %q", d.Message)
 	}
 	r.wait(time.Second)
@@ -91,7 +91,7 @@ func TestRefusedFenceIsToldOfUntilItEnds(t *testing.T) {
 }
 
 // One or two refusals may be transient, for instance while a policy is being replaced.
-func TestAFewRefusalsOfAFenceAreNotToldOf(t *testing.T) {
+func TestAFewRefusalsOfAFenceAreNotReported(t *testing.T) {
 	r := refusedFence(t)
 	for range defaults.Refusals.ReportAfter - 1 {
 		answer(r, func(e effect.FencePod) effect.Input {
@@ -101,14 +101,14 @@ func TestAFewRefusalsOfAFenceAreNotToldOf(t *testing.T) {
 	}
 	run[effect.FencePod](r, delivered)
 	run[effect.Transact](r, delivered)
-	r.say(events.DecisionReleased)
-	if told := r.toldOf("FailedRelease"); len(told) != 0 {
-		t.Errorf("events %+v, want none", told)
+	r.wantDecisions(events.DecisionReleased)
+	if found := r.eventsOf("FailedRelease"); len(found) != 0 {
+		t.Errorf("events %+v, want none", found)
 	}
 }
 
 // Refusals with another answer between them are not in a row.
-func TestRefusalsAroundALostAnswerAreNotToldOf(t *testing.T) {
+func TestRefusalsAroundALostAnswerAreNotReported(t *testing.T) {
 	r := refusedFence(t)
 	for range 4 {
 		for _, result := range []effect.Result{effect.Refused, effect.Refused, effect.Unknown} {
@@ -118,8 +118,8 @@ func TestRefusalsAroundALostAnswerAreNotToldOf(t *testing.T) {
 			r.wait(defaults.Refusals.Pause.Cap)
 		}
 	}
-	if told := r.toldOf("FailedRelease"); len(told) != 0 {
-		t.Errorf("events %+v, want none", told)
+	if found := r.eventsOf("FailedRelease"); len(found) != 0 {
+		t.Errorf("events %+v, want none", found)
 	}
 }
 
@@ -169,20 +169,21 @@ func TestRefusedFenceIsCountedByItsHolder(t *testing.T) {
 	r.b.lines = nil
 	r.reported = nil
 	r.refuse(time.Minute)
-	if n := r.b.core.Stats().FencesRefused; n != 1 || len(r.toldOf("FailedRelease")) != 1 {
+	if n := r.b.core.Stats().FencesRefused; n != 1 || len(r.eventsOf("FailedRelease")) != 1 {
 		t.Errorf("%d counted, events %+v, want one of each", n, r.reported)
 	}
 }
 
 // The pod's owner sees why a bind was refused, each time.
-func TestRefusedBindIsToldOf(t *testing.T) {
+func TestRefusedBindIsReported(t *testing.T) {
 	r := newRig(t, 1)
 	r.reserve()
 	answer(r, func(e effect.Bind) effect.Input {
 		return effect.Answered{Op: e.Op, Result: effect.Refused, Problem: "pods are frozen"}
 	})
-	told := r.toldOf("FailedScheduling")
-	if len(told) != 1 || told[0].Type != "Warning" || told[0].Note != "binding to node n0 was refused: pods are frozen" {
-		t.Errorf("events %+v, want one that says why the bind was refused", told)
+	found := r.eventsOf("FailedScheduling")
+	if len(found) != 1 || found[0].Type != "Warning" ||
+		found[0].Note != "binding to node n0 was refused: pods are frozen" {
+		t.Errorf("events %+v, want one that says why the bind was refused", found)
 	}
 }

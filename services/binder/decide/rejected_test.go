@@ -35,7 +35,7 @@ func (r *rig) showRejected(p *state.Pod) []effect.Effect {
 	}, r.b.now)
 }
 
-func TestKubeletsNoIsCountedAndTold(t *testing.T) {
+func TestKubeletsRejectionIsCountedAndReported(t *testing.T) {
 	r := newRig(t, 1)
 	p := r.turnAway(map[string]string{effect.AnnotationAttempt: "00f1a2b3c4d5e6f7"})
 	got := r.showRejected(p)
@@ -54,7 +54,7 @@ func TestKubeletsNoIsCountedAndTold(t *testing.T) {
 }
 
 // A rejected pod that its user has bound is not reported, nor is one of another binder's partition.
-func TestKubeletsNoToOthersPods(t *testing.T) {
+func TestKubeletsRejectionOfOthersPods(t *testing.T) {
 	r := newRig(t, 1)
 	p := r.turnAway(nil)
 	if got := r.showRejected(p); len(got) != 0 {
@@ -96,7 +96,7 @@ func TestHeldWaitsForItsPermit(t *testing.T) {
 	}
 	r.see()
 	run[effect.Bind](r, delivered)
-	r.say(events.DecisionBound)
+	r.wantDecisions(events.DecisionBound)
 }
 
 // An entry about which every hint and answer was lost is bound by the binder that sweeps; if that is not possible, it
@@ -114,7 +114,7 @@ func TestIdleEntryIsSentAgainThenFenced(t *testing.T) {
 			continue
 		}
 		if _, fencing := r.b.lines[0].(effect.Transact); fencing {
-			r.told = nil
+			r.published = nil
 			r.expectFence("not bound within")
 			return
 		}

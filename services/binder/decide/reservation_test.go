@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
-func TestBindCarriesItsPreconditionsAndIsTold(t *testing.T) {
+func TestBindCarriesItsPreconditionsAndIsReported(t *testing.T) {
 	r := newRig(t, 1)
 	e := r.reserve()
 	bind := run[effect.Bind](r, delivered)
@@ -29,7 +29,7 @@ func TestBindCarriesItsPreconditionsAndIsTold(t *testing.T) {
 	if diff := cmp.Diff(want, bind); diff != "" {
 		t.Fatalf("bind (-want +got):\n%s", diff)
 	}
-	d := r.say(events.DecisionBound)[0]
+	d := r.wantDecisions(events.DecisionBound)[0]
 	if d.Token != e.Token.String() || d.NodeName != "n0" || d.Actor != r.b.id {
 		t.Fatalf("told: %+v", d)
 	}
@@ -79,16 +79,16 @@ func TestHintAloneBindsNothing(t *testing.T) {
 	r := newRig(t, 1)
 	hint := events.Decision{Kind: events.DecisionPlaced, Pod: about("p0"), Token: ledger.Token(1).String(),
 		NodeUID: "n0-uid", NodeName: "n0", LedgerRevision: 1, FactSequence: 3, Attempt: 7, TraceParent: "00-trace"}
-	r.hear(hint)
+	r.receive(hint)
 	r.quiet("the ledger view does not show the entry")
 	other := hint
 	other.Token = ledger.Token(2).String()
-	r.hear(other)
+	r.receive(other)
 	r.reserve()
 	if bind := next[effect.Bind](r); bind.Token != 1 || bind.Attempt != 7 || bind.TraceParent != "00-trace" {
 		t.Fatalf("bind: %+v, want that of the hint with the entry's token", bind)
 	}
-	r.hear(hint)
+	r.receive(hint)
 	next[effect.Bind](r)
 	r.wait(time.Minute)
 	if s := r.b.core.Stats(); s.Hints != 0 {
@@ -115,12 +115,12 @@ func TestTakeOverBindsAtOnce(t *testing.T) {
 	next[effect.Bind](r)
 }
 
-func TestDrainStartsNothingButTellsWhatEnds(t *testing.T) {
+func TestDrainStartsNothingButReportsWhatEnds(t *testing.T) {
 	r := newRig(t, 2)
 	r.reserve()
 	r.step(r.b, effect.Drain{})
 	run[effect.Bind](r, delivered)
-	r.say(events.DecisionBound)
+	r.wantDecisions(events.DecisionBound)
 	r.wait(time.Hour)
 	r.quiet("draining")
 }
@@ -140,14 +140,14 @@ func TestUnknownBindIsRepeatedUnchangedThenFenced(t *testing.T) {
 	r.expectFence("not bound within")
 }
 
-func TestUnknownBindThatHappenedIsFoundAndTold(t *testing.T) {
+func TestUnknownBindThatHappenedIsFoundAndReported(t *testing.T) {
 	r := newRig(t, 1)
 	r.reserve()
 	run[effect.Bind](r, answerLost)
-	r.say()
+	r.wantDecisions()
 	r.wait(200 * time.Millisecond)
 	run[effect.Bind](r, delivered)
-	r.say(events.DecisionBound)
+	r.wantDecisions(events.DecisionBound)
 	if len(r.reported) != 1 {
 		t.Fatalf("%d events, want one", len(r.reported))
 	}
@@ -158,7 +158,7 @@ func TestBindOfAnotherBinderIsNotReportedTwice(t *testing.T) {
 	e := r.reserve()
 	r.api.bind(effect.Bind{Pod: about("p0"), NodeName: "n0", ResourceVersion: e.PodRV, Token: e.Token})
 	run[effect.Bind](r, delivered)
-	r.say(events.DecisionBound)
+	r.wantDecisions(events.DecisionBound)
 	if len(r.reported) != 0 {
 		t.Fatalf("reported %+v, which the other binder has done", r.reported)
 	}
@@ -169,7 +169,7 @@ func TestForeignBindToTheSameNodeIsNotOurs(t *testing.T) {
 	r.reserve()
 	r.api.changePod("p0-uid", func(p *corev1.Pod) { p.Spec.NodeName = "n0" })
 	run[effect.Bind](r, delivered)
-	r.say()
+	r.wantDecisions()
 	r.quiet("bound by somebody else")
 }
 
@@ -227,7 +227,7 @@ func TestRecheckBeforeTheBind(t *testing.T) {
 			r.hold(r.b, true)
 			if tc.fence == "" {
 				run[effect.Bind](r, delivered)
-				r.say(events.DecisionBound)
+				r.wantDecisions(events.DecisionBound)
 				return
 			}
 			r.expectFence(tc.fence)
@@ -249,7 +249,7 @@ func TestRecheckAsksOnlyTheProfilesRules(t *testing.T) {
 	r.see()
 	r.reserve()
 	run[effect.Bind](r, delivered)
-	r.say(events.DecisionBound)
+	r.wantDecisions(events.DecisionBound)
 }
 
 func TestNodeThatIsGone(t *testing.T) {
@@ -260,7 +260,7 @@ func TestNodeThatIsGone(t *testing.T) {
 	r.see()
 	r.hold(r.b, true)
 	r.quiet("without a hint the node may be newer than our facts")
-	r.hear(events.Decision{
+	r.receive(events.Decision{
 		Kind: events.DecisionPlaced, Pod: about("p0"), Token: ledger.Token(1).String(), FactSequence: 2,
 	})
 	r.expectFence("is gone")
@@ -290,7 +290,7 @@ func TestDeletedOrBoundPodNeedsNothing(t *testing.T) {
 	}
 }
 
-func TestRefreshOnlyForTheSameWish(t *testing.T) {
+func TestRefreshOnlyForTheSameRequest(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(p *corev1.Pod)
@@ -313,14 +313,14 @@ func TestRefreshOnlyForTheSameWish(t *testing.T) {
 			if bind := run[effect.Bind](r, delivered); bind.ResourceVersion != changed.ResourceVersion {
 				t.Fatalf("second bind at %d, want %d", bind.ResourceVersion, changed.ResourceVersion)
 			}
-			r.say(events.DecisionBound)
+			r.wantDecisions(events.DecisionBound)
 		})
 	}
 }
 
 func TestRefreshFindsTheVersionOfTheDecisionBehindNewerFacts(t *testing.T) {
 	r := newRig(t, 1)
-	r.wishless = true
+	r.noWish = true
 	r.hold(r.b, false)
 	r.reserve()
 	r.api.changePod("p0-uid", annotate("a", "1"))
@@ -334,10 +334,10 @@ func TestRefreshFindsTheVersionOfTheDecisionBehindNewerFacts(t *testing.T) {
 
 func TestRefreshWithoutTheVersionOfTheDecision(t *testing.T) {
 	for _, tc := range []struct {
-		name     string
-		wishless bool
-		change   func(p *corev1.Pod)
-		fence    string
+		name   string
+		noWish bool
+		change func(p *corev1.Pod)
+		fence  string
 	}{
 		{"asks for the same", false, annotate("a", "1"), ""},
 		{"asks for something else", false, func(p *corev1.Pod) { p.Generation++ }, "spec or labels changed"},
@@ -345,7 +345,7 @@ func TestRefreshWithoutTheVersionOfTheDecision(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t, 1)
-			r.wishless = tc.wishless
+			r.noWish = tc.noWish
 			r.reserve()
 			r.b.lines = nil
 			r.api.changePod("p0-uid", tc.change)
@@ -355,7 +355,7 @@ func TestRefreshWithoutTheVersionOfTheDecision(t *testing.T) {
 			run[effect.ReadDoc](r, delivered)
 			if tc.fence == "" {
 				run[effect.Bind](r, delivered)
-				r.say(events.DecisionBound)
+				r.wantDecisions(events.DecisionBound)
 				return
 			}
 			r.expectFence(tc.fence)
@@ -485,7 +485,7 @@ func TestFenceThatFindsThePodBound(t *testing.T) {
 	}
 	run[effect.FencePod](r, delivered)
 	run[effect.Transact](r, delivered)
-	r.say(events.DecisionBound)
+	r.wantDecisions(events.DecisionBound)
 	if hw := r.doc().HW[ledger.KindPod]; hw < r.api.now().pods["p0-uid"].ResourceVersion {
 		t.Fatalf("high-water %d does not cover the bind", hw)
 	}
@@ -522,7 +522,7 @@ func TestForeignFenceIsRedoneOnlyWhenIdle(t *testing.T) {
 	r.wait(r.limits.Idle)
 	run[effect.FencePod](r, delivered)
 	run[effect.Transact](r, delivered)
-	r.say(events.DecisionReleased)
+	r.wantDecisions(events.DecisionReleased)
 }
 
 // promiseVolumes adds to the reservation that claim c must get a volume.
@@ -646,7 +646,7 @@ func (r *rig) putDoc(d ledger.NodeDoc) {
 // Another binder has bound the pod and emits the event. A binder whose bind was refused, and that could not read the
 // pod at once, reports it only to the log: the pod's users read of its bind once. A binder that got no answer may
 // have bound it, and emits the event.
-func TestBindOfAnotherBinderIsToldOfOnce(t *testing.T) {
+func TestBindOfAnotherBinderIsReportedOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		refused bool
 		reports int
@@ -662,7 +662,7 @@ func TestBindOfAnotherBinderIsToldOfOnce(t *testing.T) {
 			}
 			r.wait(time.Second)
 			run[effect.Bind](r, delivered)
-			if d := r.say(events.DecisionBound)[0]; d.Token != e.Token.String() {
+			if d := r.wantDecisions(events.DecisionBound)[0]; d.Token != e.Token.String() {
 				t.Errorf("told: %+v", d)
 			}
 			if len(r.reported) != c.reports {

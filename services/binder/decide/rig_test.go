@@ -83,7 +83,7 @@ func (r *rig) quiet(why string) {
 }
 
 // run carries out the only pending effect, which must be a T.
-func run[T effect.Effect](r *rig, f fate) T {
+func run[T effect.Effect](r *rig, f delivery) T {
 	r.Helper()
 	e := next[T](r)
 	if err := r.perform(r.b, 0, f); err != nil {
@@ -101,19 +101,19 @@ func answer[T effect.Effect](r *rig, a func(e T) effect.Input) T {
 	return e
 }
 
-// say returns the decisions published since the last call, and checks their kinds.
-func (r *rig) say(want ...events.DecisionKind) []events.Decision {
+// wantDecisions returns the decisions published since the last call, and checks their kinds.
+func (r *rig) wantDecisions(want ...events.DecisionKind) []events.Decision {
 	r.Helper()
 	var got []events.DecisionKind
-	for _, d := range r.told {
+	for _, d := range r.published {
 		got = append(got, d.Kind)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		r.Fatalf("decisions told (-want +got):\n%s", diff)
 	}
-	told := r.told
-	r.told = nil
-	return told
+	published := r.published
+	r.published = nil
+	return published
 }
 
 // expectFence requires the whole fence, step by step, and its end.
@@ -130,12 +130,12 @@ func (r *rig) expectFence(reason string) {
 	if n := len(r.doc().Entries); n != 0 {
 		r.Fatalf("%d entries left after the fence", n)
 	}
-	if d := r.say(events.DecisionReleased)[0]; !strings.Contains(d.Message, reason) {
+	if d := r.wantDecisions(events.DecisionReleased)[0]; !strings.Contains(d.Message, reason) {
 		r.Fatalf("released because %q, want %q", d.Message, reason)
 	}
 }
 
-func (r *rig) hear(d events.Decision) { r.step(r.b, effect.DecisionSeen{Decision: d}) }
+func (r *rig) receive(d events.Decision) { r.step(r.b, effect.DecisionSeen{Decision: d}) }
 
 func about(pod string) events.PodRef {
 	return events.PodRef{UID: pod + "-uid", Namespace: "ns", Name: pod}

@@ -19,10 +19,10 @@ func TestBindOfFullAnnotations(t *testing.T) {
 	if e := run[effect.Bind](r, answerLost); !e.AnnotationsFull {
 		t.Fatalf("bind %+v, want one that leaves the annotations alone", e)
 	}
-	r.say()
+	r.wantDecisions()
 	r.wait(200 * time.Millisecond)
 	run[effect.Bind](r, delivered)
-	r.say(events.DecisionBound)
+	r.wantDecisions(events.DecisionBound)
 	r.see()
 	if p, _ := r.api.now().pods["p0-uid"], true; p.Annotation(effect.AnnotationAttempt) != "" || p.Attempt() == "" {
 		t.Errorf("annotations %v, attempt %q, want the attempt without an annotation", p.Annotations(), p.Attempt())
@@ -73,23 +73,23 @@ func (r *rig) fail(within time.Duration) (tries int) {
 
 // A fence whose write the API server fails to carry out, for instance because it cannot reach a webhook, is reported
 // like one that is refused. A failure that lasts seconds is not reported, and is retried within seconds.
-func TestFailingFenceIsToldOf(t *testing.T) {
+func TestFailingFenceIsReported(t *testing.T) {
 	r := refusedFence(t)
 	half, most := defaults.Refusals.Failing/2, defaults.Retry.Cap
 	if tries := r.fail(half); tries < int(half/most) {
 		t.Errorf("%d tries in %v, want one in %v at least", tries, half, most)
 	}
-	if told := r.toldOf("FailedRelease"); len(told) != 0 {
-		t.Fatalf("events %+v after %v, want none yet", told, defaults.Refusals.Failing/2)
+	if found := r.eventsOf("FailedRelease"); len(found) != 0 {
+		t.Fatalf("events %+v after %v, want none yet", found, defaults.Refusals.Failing/2)
 	}
 	r.fail(defaults.Refusals.Failing / 2)
 	if tries := r.fail(time.Hour - defaults.Refusals.Failing); tries > 70 {
 		t.Errorf("%d tries in an hour, want about one a minute", tries)
 	}
-	told := r.toldOf("FailedRelease")
-	if most := int(time.Hour / defaults.Refusals.ReportEvery); len(told) > most || len(told) < most/2 ||
-		!strings.Contains(told[0].Note, "failed calling webhook") {
-		t.Fatalf("events %+v, want at most %d that say why", told, most)
+	found := r.eventsOf("FailedRelease")
+	if most := int(time.Hour / defaults.Refusals.ReportEvery); len(found) > most || len(found) < most/2 ||
+		!strings.Contains(found[0].Note, "failed calling webhook") {
+		t.Fatalf("events %+v, want at most %d that say why", found, most)
 	}
 	if n := r.b.core.Stats().FencesRefused; n != 1 {
 		t.Errorf("%d reservations counted, want 1", n)

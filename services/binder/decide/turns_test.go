@@ -67,11 +67,11 @@ func TestPodsThatAreGoneTakeNoTurn(t *testing.T) {
 			t.Fatalf("turn %d went to %s, want %s", i, got, want)
 		}
 	}
-	r.say(events.DecisionBound, events.DecisionBound)
+	r.wantDecisions(events.DecisionBound, events.DecisionBound)
 	r.quiet("the others are gone")
 }
 
-func TestWaitingForATurnDoomsNobody(t *testing.T) {
+func TestWaitingForATurnIsNoFailure(t *testing.T) {
 	r := newLine(t, 2)
 	r.reserveAll()
 	r.wait(2 * r.limits.BindDeadline)

@@ -39,7 +39,7 @@ func (w *world) walk(pick choose, faults bool) error {
 		}
 		f := delivered
 		if faults && pick(3) == 0 {
-			f = fate(pick(4))
+			f = delivery(pick(4))
 		}
 		return w.perform(b, pick(len(b.lines)), f)
 	case 9:
@@ -51,14 +51,14 @@ func (w *world) walk(pick choose, faults bool) error {
 		}
 	case 11:
 		if faults {
-			w.mishap(b, pick)
+			w.disturb(b, pick)
 		}
 	}
 	return nil
 }
 
-// mishap is what other clients do to the cluster, and what happens to a binder.
-func (w *world) mishap(b *member, pick choose) {
+// disturb is what other clients do to the cluster, and what happens to a binder.
+func (w *world) disturb(b *member, pick choose) {
 	uid := fmt.Sprintf("p%d-uid", pick(len(w.shards)))
 	_, exists := w.api.now().pods[uid]
 	switch pick(7) {
@@ -89,8 +89,8 @@ func (w *world) mishap(b *member, pick choose) {
 	}
 }
 
-// heal ends the faults and lets the binders work until nothing is left to do.
-func (w *world) heal() error {
+// endFaults ends the faults and lets the binders work until nothing is left to do.
+func (w *world) endFaults() error {
 	w.api.changeNode("n0-uid", func(n *corev1.Node) { n.Spec.Unschedulable = false })
 	for len(w.late) > 0 {
 		if err := w.performLate(0); err != nil {
@@ -162,7 +162,7 @@ func TestRandomInterleavings(t *testing.T) {
 		for range 50 + pick(150) {
 			fail(w.walk(pick, true))
 		}
-		fail(w.heal())
+		fail(w.endFaults())
 	})
 }
 
@@ -188,7 +188,7 @@ func (w *world) run(seed uint64, steps int) error {
 			return err
 		}
 	}
-	return w.heal()
+	return w.endFaults()
 }
 
 // TestAblations: each part of the protocol is needed. A walk that does not find a violation without it would not find

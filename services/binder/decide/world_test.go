@@ -60,7 +60,7 @@ func (v *apiVersion) Requested(node string) (sum resources.Resources) {
 func (v *apiVersion) NodeByName(name string) (*state.Node, bool) { return v.Node(name + "-uid") }
 
 func (v *apiVersion) BudgetsOf(p *state.Pod, promises *replica.View) (out []txns.BudgetRoom) {
-	if v.budget.rv > 0 && covered(p.UID) {
+	if v.budget.rv > 0 && hasBudget(p.UID) {
 		out = append(out, v.budgetRoom(promises.Budgets().Of(pdbUID)))
 	}
 	n, _ := strconv.Atoi(p.Template.Labels["budgets"])
@@ -76,7 +76,7 @@ func (v *apiVersion) budgetRoom(doc ledger.BudgetDoc) txns.BudgetRoom {
 	r := txns.BudgetRoom{Doc: doc, Allowed: int32(v.budget.allowed)}
 	r.Count = &txns.BudgetCount{Desired: int32(v.budget.desired)}
 	for uid, p := range v.pods {
-		if covered(uid) && !p.Deleting {
+		if hasBudget(uid) && !p.Deleting {
 			r.Count.Healthy = append(r.Count.Healthy, uid)
 		}
 	}
@@ -232,22 +232,22 @@ type member struct {
 }
 
 type world struct {
-	// wishless means that reservations do not record what was requested.
-	wishless bool
-	api      *api
-	ledger   *docLog
-	binders  []*member
-	shards   []*member
-	late     []effect.Effect // requests in flight whose sender no longer waits
-	released map[string]bool
-	told     []events.Decision
-	reported []effect.Report
-	placed   int
-	starts   int
-	off      ablation
-	limits   basis.Limits
-	start    time.Time
-	trace    []string
+	// noWish means that reservations do not record what was requested.
+	noWish    bool
+	api       *api
+	ledger    *docLog
+	binders   []*member
+	shards    []*member
+	late      []effect.Effect // requests in flight whose sender no longer waits
+	released  map[string]bool
+	published []events.Decision
+	reported  []effect.Report
+	placed    int
+	starts    int
+	off       ablation
+	limits    basis.Limits
+	start     time.Time
+	trace     []string
 }
 
 // defaults are the protocol's limits.
@@ -323,7 +323,7 @@ func (w *world) step(b *member, in effect.Input) {
 	for _, e := range b.core.Step(in, b.now) {
 		switch e := e.(type) {
 		case effect.Publish:
-			w.told = append(w.told, e.Decision)
+			w.published = append(w.published, e.Decision)
 		case effect.Report:
 			w.reported = append(w.reported, e)
 		case effect.Stop:
@@ -378,7 +378,7 @@ func docsMoved(docs ...ledger.NodeDoc) effect.LedgerChanged {
 
 // wish returns what a reservation records of the request; nothing if it is of a member of an earlier version.
 func (w *world) wish(p *state.Pod) uint64 {
-	if w.wishless {
+	if w.noWish {
 		return 0
 	}
 	return p.PlacementHash()

@@ -63,7 +63,7 @@ func TestOrderAndLimits(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			out := Cycle(input(t, taints(t, "", "", tt.top), cluster))
 			// The output adds up what is kept by strategy over nodes and namespaces.
-			if got := picture(summed(out)); got != tt.want {
+			if got := summary(summed(out)); got != tt.want {
 				t.Errorf("got:\n%swant:\n%s", got, tt.want)
 			}
 		})
@@ -85,7 +85,7 @@ func TestTwoProfiles(t *testing.T) {
 	p.Profiles = append(p.Profiles, p.Profiles[0])
 	p.Profiles[1].Name = "second"
 	out := Cycle(input(t, p, statetest.Snapshot(t, tainted("bad"), roomy("spare"), running("pod", "bad"))))
-	if got, want := picture(out), "default/pod from bad\nkept 1: asked for in this cycle\n"; got != want {
+	if got, want := summary(out), "default/pod from bad\nkept 1: asked for in this cycle\n"; got != want {
 		t.Errorf("got:\n%swant:\n%s", got, want)
 	}
 }
@@ -128,7 +128,7 @@ func TestHistory(t *testing.T) {
 				}, now.Add(-s.ago))
 			}
 			out := Cycle(in)
-			if got, want := picture(out), expected(tt.want); got != want {
+			if got, want := summary(out), expected(tt.want); got != want {
 				t.Fatalf("got:\n%swant:\n%s", got, want)
 			}
 			if tt.want == "" && out.Evict[0].Decision.Attempt != tt.next {
@@ -204,7 +204,7 @@ func TestNodeFit(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out := Cycle(input(t, taints(t, "", tt.evictor), statetest.Snapshot(t, tt.objects...)))
-			if got := picture(summed(out)); got != tt.want {
+			if got := summary(summed(out)); got != tt.want {
 				t.Errorf("got:\n%swant:\n%s", got, tt.want)
 			}
 		})
@@ -217,7 +217,7 @@ func TestNodeFitLeavesTheNode(t *testing.T) {
 	bad.Spec.Taints[0].Effect = corev1.TaintEffectPreferNoSchedule
 	cluster := statetest.Snapshot(t, bad, tainted("worse"), running("p0", "bad"))
 	out := Cycle(input(t, taints(t, "includePreferNoSchedule: true", "nodeFit: true"), cluster))
-	if got, want := picture(out), "kept 1: fits no other node\n"; got != want {
+	if got, want := summary(out), "kept 1: fits no other node\n"; got != want {
 		t.Errorf("got:\n%swant:\n%s", got, want)
 	}
 }

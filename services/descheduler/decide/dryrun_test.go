@@ -114,7 +114,7 @@ func (r *dryThenReal) cycle(t *rapid.T, at time.Time) Outcome {
 	}
 	checkReport(t, shown.Report, done)
 	if refused := r.book.keepAll(t, really.Promises, done.Evict); len(refused) > 0 {
-		t.Fatalf("the ledger refuses what was shown: %v\n%s", refused, picture(done))
+		t.Fatalf("the ledger refuses what was shown: %v\n%s", refused, summary(done))
 	}
 	return done
 }
@@ -178,7 +178,7 @@ func TestBudgetWhoseStatusIsBehind(t *testing.T) {
 		in.Promises = NewPromises(cluster, b.view.Clone())
 		out := Cycle(in)
 		if refused := b.keepAll(t, in.Promises, out.Evict); len(out.Evict) != want || len(refused) > 0 {
-			t.Errorf("%d healthy: want %d moved, the ledger refused %v:\n%s", healthy, want, refused, picture(out))
+			t.Errorf("%d healthy: want %d moved, the ledger refused %v:\n%s", healthy, want, refused, summary(out))
 		}
 	}
 }

@@ -134,11 +134,11 @@ func TestPlacesAreSeenByTheNextCycle(t *testing.T) {
 	}
 	first, refused := cycle()
 	if len(first.Evict) != 3 || len(refused) > 0 || b.placesOn()["b"] != 3 {
-		t.Fatalf("%s refused %v, places %v: want three moved to b", picture(first), refused, b.placesOn())
+		t.Fatalf("%s refused %v, places %v: want three moved to b", summary(first), refused, b.placesOn())
 	}
 	second, _ := cycle()
 	if len(second.Evict) != 0 {
-		t.Fatalf("the next cycle moves more:\n%s", picture(second))
+		t.Fatalf("the next cycle moves more:\n%s", summary(second))
 	}
 }
 
@@ -150,7 +150,7 @@ func TestPlaceThatIsTakenMeanwhile(t *testing.T) {
 	in.Promises = NewPromises(cluster, b.view.Clone())
 	out := Cycle(in)
 	if len(out.Evict) != 1 || out.Evict[0].Keep == nil {
-		t.Fatalf("%s want p moved", picture(out))
+		t.Fatalf("%s want p moved", summary(out))
 	}
 	rival := ledger.NodeDoc{NodeUID: "uid-b", NodeName: "b", Entries: []ledger.Entry{{
 		PodUID: "rival", Role: ledger.RoleReservation, State: ledger.Committed, PodRV: 1000, Token: 7,
@@ -179,7 +179,7 @@ func TestLeftovers(t *testing.T) {
 	in.Promises = NewPromises(cluster, b.view.Clone())
 	out := Cycle(in)
 	if refused := b.keepAll(t, in.Promises, out.Evict); len(out.Evict) != 3 || len(refused) > 0 {
-		t.Fatalf("%s refused %v", picture(out), refused)
+		t.Fatalf("%s refused %v", summary(out), refused)
 	}
 	h := plan.NewHistory()
 	for _, e := range out.Evict {
@@ -212,10 +212,10 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestPlacesKeepPromises: whatever a cycle plans can be kept in the ledger in its present state, with all earlier
-// promises: no document violates an invariant, no node is promised more than it has room for, no budget more than it
-// allows, and no pod is claimed twice.
-func TestPlacesKeepPromises(t *testing.T) {
+// TestPlacesRespectReservations: whatever a cycle plans can be kept in the ledger in its present state, with all
+// earlier promises: no document violates an invariant, no node is promised more than it has room for, no budget more
+// than it allows, and no pod is claimed twice.
+func TestPlacesRespectReservations(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := randomCluster(t)
 		if rapid.Bool().Draw(t, "budget") {
@@ -235,7 +235,7 @@ func TestPlacesKeepPromises(t *testing.T) {
 			out := Cycle(in)
 			for _, because := range b.keepAll(t, in.Promises, out.Evict) {
 				if because != plan.NoBudget { // the ledger counts ready pods, here none, and not only the status
-					t.Fatalf("planned, and then refused because %s:\n%s", because, picture(out))
+					t.Fatalf("planned, and then refused because %s:\n%s", because, summary(out))
 				}
 			}
 			for d := range b.view.Docs() {

@@ -136,7 +136,7 @@ func TestProtections(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			all := append(objects(tainted("bad"), roomy("spare"), running("pod", "bad", tt.pod...)), tt.objects...)
 			out := Cycle(input(t, taints(t, "", tt.evictor), statetest.Snapshot(t, all...)))
-			if got, want := picture(out), expected(tt.want); got != want {
+			if got, want := summary(out), expected(tt.want); got != want {
 				t.Errorf("got:\n%swant:\n%s", got, want)
 			}
 		})
@@ -210,7 +210,7 @@ func TestTaints(t *testing.T) {
 			}
 			out := Cycle(input(t, taints(t, tt.args, ""), statetest.Snapshot(t, node, roomy("spare"), pod)))
 			if got := len(out.Evict) == 1; got != tt.want {
-				t.Errorf("asked for %t, want %t:\n%s", got, tt.want, picture(out))
+				t.Errorf("asked for %t, want %t:\n%s", got, tt.want, summary(out))
 			}
 		})
 	}
@@ -243,7 +243,7 @@ func TestNodes(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out := Cycle(input(t, taints(t, "", "", tt.top), statetest.Snapshot(t, tt.objects...)))
-			if got := picture(out); got != tt.want {
+			if got := summary(out); got != tt.want {
 				t.Errorf("got:\n%swant:\n%s", got, tt.want)
 			}
 		})
@@ -255,6 +255,6 @@ func TestMinPodAgeIsExact(t *testing.T) {
 	in := input(t, taints(t, "", "minPodAge: 60m"), cluster)
 	in.Now = now.Add(-time.Nanosecond)
 	if out := Cycle(in); len(out.Evict) != 0 {
-		t.Errorf("a nanosecond too early:\n%s", picture(out))
+		t.Errorf("a nanosecond too early:\n%s", summary(out))
 	}
 }

@@ -106,8 +106,8 @@ func ownedBy(kind string, uids ...string) func(*corev1.Pod) {
 	}
 }
 
-// picture prints an outcome, one item per line, in order.
-func picture(out Outcome) string {
+// summary prints an outcome, one item per line, in order.
+func summary(out Outcome) string {
 	var b strings.Builder
 	if out.Skipped != "" {
 		fmt.Fprintf(&b, "skipped: %s\n", out.Skipped)

@@ -65,7 +65,7 @@ func TestSuccession(t *testing.T) {
 }
 
 // No replacement is due for a pod that left by itself, or for one for whose replacement a place is kept.
-func TestNobodySucceeds(t *testing.T) {
+func TestNoSuccessor(t *testing.T) {
 	s := newEvictedPods()
 	s.podsEnded(gone("deleted", "web"), noon)
 	move := about(events.DecisionEvict, "moved")

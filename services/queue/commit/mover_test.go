@@ -16,11 +16,11 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/decide/balance"
 )
 
-func TestTheMoverSaysWhoIsWanted(t *testing.T) {
+func TestTheMoverRequestsOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		store, said := mem.New(), &bytes.Buffer{}
-		m := NewMover(store, slog.New(slog.NewTextHandler(said, nil)))
+		store, sent := mem.New(), &bytes.Buffer{}
+		m := NewMover(store, slog.New(slog.NewTextHandler(sent, nil)))
 		ended := make(chan error, 1)
 		go func() { ended <- m.Run(ctx) }()
 		wanted := func(want map[int32]string) {
@@ -43,8 +43,8 @@ func TestTheMoverSaysWhoIsWanted(t *testing.T) {
 			{Partition: 200, From: "s0", To: "s2", Reason: balance.ReasonSilent},
 		})
 		wanted(map[int32]string{3: "s1", 200: "s2"})
-		if want := `partition=3 from=s0 to=s1 reason=backlog waiting=12`; !strings.Contains(said.String(), want) {
-			t.Errorf("the log says\n%swant %s", said, want)
+		if want := `partition=3 from=s0 to=s1 reason=backlog waiting=12`; !strings.Contains(sent.String(), want) {
+			t.Errorf("the log says\n%swant %s", sent, want)
 		}
 		store.FailTxns(1)
 		m.Move([]balance.Move{{Partition: 3, From: "s1", Reason: balance.ReasonEven}})

@@ -16,13 +16,15 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 )
 
-// mute is a log that accepts nothing while it is out.
-type mute struct {
+// rejectingLog is a log that accepts nothing while it is out.
+type rejectingLog struct {
 	eventlog.Log
 	out atomic.Bool
 }
 
-func (m *mute) Append(ctx context.Context, s eventlog.Stream, expect eventlog.Tail, msgs []eventlog.Message) (uint64,
+func (m *rejectingLog) Append(
+	ctx context.Context, s eventlog.Stream, expect eventlog.Tail, msgs []eventlog.Message,
+) (uint64,
 	error) {
 	if m.out.Load() {
 		return 0, errors.New("out")
@@ -32,28 +34,28 @@ func (m *mute) Append(ctx context.Context, s eventlog.Stream, expect eventlog.Ta
 
 // A pod that a leader has let go without the decision reaching the log is not let go after its term: the next leader
 // gives the room away. The leader's other decisions are still appended.
-func TestNobodyIsLetGoByALeaderThatWas(t *testing.T) {
+func TestADeposedLeaderUngatesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := &mute{Log: memlog.New(memlog.Options{})}
+		log := &rejectingLog{Log: memlog.New(memlog.Options{})}
 		r := NewRecorder(log, slog.New(slog.DiscardHandler))
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- r.Run(ctx) }()
-		say := func(kind events.DecisionKind, pod string) {
+		record := func(kind events.DecisionKind, pod string) {
 			r.Record(events.Decision{
 				Kind: kind, Pod: events.PodRef{UID: pod, Namespace: "ns", Name: pod}, Token: pod, Actor: "queue-a",
 			})
 		}
-		say(events.DecisionUngate, "stored")
+		record(events.DecisionUngate, "stored")
 		synctest.Wait()
 		log.out.Store(true)
-		say(events.DecisionUngate, "tried")
-		say(events.DecisionUngate, "waiting")
-		say(events.DecisionQuarantined, "quarantined")
+		record(events.DecisionUngate, "tried")
+		record(events.DecisionUngate, "waiting")
+		record(events.DecisionQuarantined, "quarantined")
 		synctest.Wait()
 		r.Depose()
 		log.out.Store(false)
-		say(events.DecisionUngate, "of the next term")
+		record(events.DecisionUngate, "of the next term")
 		got := recorded(t, log, 3)
 		if diff := cmp.Diff([]string{"stored", "quarantined", "of the next term"}, got); diff != "" {
 			t.Error(diff)

@@ -74,7 +74,7 @@ func upsert(name string) events.Fact {
 	return events.Fact{Kind: events.KindPod, Op: events.OpUpsert, UID: name, Name: name, Object: []byte(name)}
 }
 
-func (r *running) say(names ...string) {
+func (r *running) send(names ...string) {
 	for _, n := range names {
 		r.facts <- upsert(n)
 	}
@@ -131,8 +131,8 @@ func (r *running) wantEnd(diverged bool) {
 func TestTheWriterOpensItsEpochAndKeepsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := startWriter(t, memlog.New(memlog.Options{}))
-		r.say("a", "b")
-		r.say("c")
+		r.send("a", "b")
+		r.send("c")
 		r.wantStored("epoch-begin  4", "upsert a 4", "upsert b 4", "upsert c 4")
 		r.wantEnd(false)
 	})
@@ -142,7 +142,7 @@ func TestAnUnansweredAppendIsStoredOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := startWriter(t, memlog.New(memlog.Options{}))
 		r.log.LoseNextAnswer(eventlog.Facts) // it was stored
-		r.say("a", "b")
+		r.send("a", "b")
 		r.log.appends, r.log.lasts = 3, 2 // it was not, and the log does not answer for a while
 		r.facts <- upsert("c")
 		for len(stored(t, r.log.Log)) < 4 {
@@ -166,7 +166,7 @@ func sleepFake(t *testing.T) {
 func TestARefusedFactEndsTheWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := startWriter(t, memlog.New(memlog.Options{}))
-		r.say("a")
+		r.send("a")
 		large := upsert("large")
 		large.Object = make([]byte, eventlog.MaxMessage+1)
 		r.facts <- large
@@ -225,12 +225,12 @@ func TestADeposedWriterWritesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := memlog.New(memlog.Options{})
 		old := startWriter(t, log)
-		old.say("a")
+		old.send("a")
 		successor := startWriter(t, log)
-		successor.say("b")
-		old.say("late")
+		successor.send("b")
+		old.send("late")
 		old.wantEnd(true)
-		successor.say("c")
+		successor.send("c")
 		successor.wantStored("epoch-begin  4", "upsert a 4", "epoch-begin  4", "upsert b 4", "upsert c 4")
 		successor.wantEnd(false)
 	})
@@ -239,9 +239,9 @@ func TestADeposedWriterWritesNothing(t *testing.T) {
 func TestALostTailEndsTheWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := startWriter(t, memlog.New(memlog.Options{}))
-		r.say("a", "b")
+		r.send("a", "b")
 		r.log.LoseTail(eventlog.Facts, 2)
-		r.say("c")
+		r.send("c")
 		r.wantStored("epoch-begin  4", "upsert a 4")
 		r.wantEnd(true)
 	})
@@ -267,7 +267,7 @@ func TestAnUnansweredAppendOverwrittenByAnother(t *testing.T) {
 	})
 }
 
-func TestStandsFindsALostTailThatHasGrownAgain(t *testing.T) {
+func TestALostTailThatHasGrownAgainIsFound(t *testing.T) {
 	log := memlog.New(memlog.Options{})
 	write := func(epoch uint64, n int) {
 		t.Helper()
@@ -300,7 +300,7 @@ func TestAnotherWritersLogOfTheSameLength(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := memlog.New(memlog.Options{})
 		old := startWriter(t, log)
-		old.say("a", "b") // ends at 3
+		old.send("a", "b") // ends at 3
 		log.LoseTail(eventlog.Facts, 1)
 		other := upsert("other")
 		other.Epoch = 9
@@ -308,7 +308,7 @@ func TestAnotherWritersLogOfTheSameLength(t *testing.T) {
 		if _, err := log.Append(t.Context(), eventlog.Facts, eventlog.Tail{Sequence: 1}, msgs); err != nil {
 			t.Fatal(err)
 		}
-		old.say("c")
+		old.send("c")
 		old.wantEnd(true)
 		old.wantStored("epoch-begin  4", "upsert other 9", "upsert other 9")
 	})

@@ -25,7 +25,7 @@ func TestActivated(t *testing.T) {
 	h.ask("s1", 1)
 	h.answer(h.offerOf("a"), events.DecisionFailed, nil)
 	h.put("a", func(p *corev1.Pod) { p.Status.Message = "no" })
-	h.tell(events.Decision{Kind: events.DecisionCondition, Pod: h.offerOf("a").Pod, PodResourceVersion: 1})
+	h.applyDecision(events.Decision{Kind: events.DecisionCondition, Pod: h.offerOf("a").Pod, PodResourceVersion: 1})
 	h.want("a", waiting.PoolBackoff)
 	h.activate("a")
 	h.want("a", waiting.PoolActive)
@@ -40,7 +40,7 @@ func TestActivatedBeforeItsCondition(t *testing.T) {
 	h.answer(h.offerOf("a"), events.DecisionUnplaceable, plugins("NodeResourcesFit"))
 	h.activate("a")
 	h.want("a", waiting.PoolBackoff)
-	h.tell(events.Decision{Kind: events.DecisionCondition, Pod: h.offerOf("a").Pod, PodResourceVersion: 1})
+	h.applyDecision(events.Decision{Kind: events.DecisionCondition, Pod: h.offerOf("a").Pod, PodResourceVersion: 1})
 	h.sleep(0)
 	h.want("a", waiting.PoolActive)
 }

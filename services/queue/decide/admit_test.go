@@ -61,8 +61,8 @@ func (h *harness) claimMade(name string) {
 	h.facts(state.Changes{Others: []state.ObjectChange{{Kind: claim.Kind, After: claim}}})
 }
 
-// claimTold applies the fact that the pod's status names its claim.
-func (h *harness) claimTold(name string) {
+// claimNamed applies the fact that the pod's status names its claim.
+func (h *harness) claimNamed(name string) {
 	h.t.Helper()
 	h.put("a", func(p *corev1.Pod) {
 		p.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "gpu", ResourceClaimName: &name}}
@@ -71,8 +71,8 @@ func (h *harness) claimTold(name string) {
 
 func TestPodIsOfferedOnceItsClaimsAreMade(t *testing.T) {
 	for name, order := range map[string][]func(h *harness){
-		"claim first": {func(h *harness) { h.claimMade("a-gpu") }, func(h *harness) { h.claimTold("a-gpu") }},
-		"pod first":   {func(h *harness) { h.claimTold("a-gpu") }, func(h *harness) { h.claimMade("a-gpu") }},
+		"claim first": {func(h *harness) { h.claimMade("a-gpu") }, func(h *harness) { h.claimNamed("a-gpu") }},
+		"pod first":   {func(h *harness) { h.claimNamed("a-gpu") }, func(h *harness) { h.claimMade("a-gpu") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := claimed(t)

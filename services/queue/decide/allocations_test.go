@@ -16,26 +16,26 @@ import (
 // many pods are parked: for a change of a node, and for a pod that is created, bound and runs.
 const (
 	allocationsOfNodeEvent = 33
-	allocationsOfStrangers = 64
+	allocationsOfOtherPods = 64
 )
 
 func TestAllocationsOfEvents(t *testing.T) {
 	const events = 200
 	for _, parked := range []int{100, 5000} {
 		c := newCrowd(t, parked)
-		var nodes, strangers []FactsApplied
+		var nodes, pods []FactsApplied
 		for i := range events + 1 {
 			before := c.nodes["n"+strconv.Itoa(i)]
 			object := before.Object.DeepCopy()
 			object.Annotations = map[string]string{"seen": strconv.Itoa(i)}
 			nodes = append(nodes, FactsApplied{Changes: state.Changes{
 				Nodes: []state.NodeChange{{Before: before, After: state.NewNode(object)}}}})
-			strangers = append(strangers, stranger(i))
+			pods = append(pods, otherPod(i))
 		}
 		for name, kind := range map[string]struct {
 			inputs []FactsApplied
 			budget float64
-		}{"nodes": {nodes, allocationsOfNodeEvent}, "pods of others": {strangers, allocationsOfStrangers}} {
+		}{"nodes": {nodes, allocationsOfNodeEvent}, "pods of others": {pods, allocationsOfOtherPods}} {
 			var next int
 			got := testing.AllocsPerRun(events, func() { // and once more before
 				in := kind.inputs[next]
@@ -54,8 +54,8 @@ func TestAllocationsOfEvents(t *testing.T) {
 	}
 }
 
-// stranger returns the life of a pod that no parked pod waits for, from its creation until it runs.
-func stranger(i int) FactsApplied {
+// otherPod returns the life of a pod that no parked pod waits for, from its creation until it runs.
+func otherPod(i int) FactsApplied {
 	object := statetest.Pod("other", "stranger"+strconv.Itoa(i), "cpu", "1")
 	object.Labels = map[string]string{"app": "other"}
 	pending := state.NewPod(object)

@@ -17,18 +17,18 @@ import (
 
 var balanceSeed = flag.Uint64("balance-seed", 0, "replay the balance walk with this seed; 0: TEST_SEED")
 
-// plant is a queue and shards that work at their own pace, take over partitions as requested, and place every pod
+// shardFleet is a queue and shards that work at their own pace, take over partitions as requested, and place every pod
 // they are offered.
-type plant struct {
+type shardFleet struct {
 	*harness
 	*rand.Rand
 	shards []*worker
 	made   int
 	wanted [ledger.Partitions]string
-	// handing holds the partitions that are being handed over: released and not yet taken.
-	handing map[int32]string
-	moves   []balance.Move
-	placed  map[string]int
+	// released holds the partitions that are being handed over: released and not yet taken.
+	released map[int32]string
+	moves    []balance.Move
+	placed   map[string]int
 }
 
 // worker is one shard. If it works, it answers pace of its offers per second.
@@ -41,12 +41,12 @@ type worker struct {
 	asked  time.Time
 }
 
-const plantWindow = 4
+const fleetWindow = 4
 
-func newPlant(t failer, seed uint64, paces ...int) *plant {
-	p := &plant{
+func newShardFleet(t failer, seed uint64, paces ...int) *shardFleet {
+	p := &shardFleet{
 		harness: newHarness(t), Rand: rand.New(rand.NewPCG(seed, 1)),
-		handing: map[int32]string{}, placed: map[string]int{},
+		released: map[int32]string{}, placed: map[string]int{},
 	}
 	p.after = p.carry
 	p.step(Decided{CaughtUp: true})
@@ -67,10 +67,10 @@ func newPlant(t failer, seed uint64, paces ...int) *plant {
 }
 
 // home returns the shard to which the hash assigns a partition.
-func (p *plant) home(part int32) string { return p.shards[int(part)%len(p.shards)].id }
+func (p *shardFleet) home(part int32) string { return p.shards[int(part)%len(p.shards)].id }
 
 // carry delivers offers to the shards and moves to the ledger.
-func (p *plant) carry(moves []balance.Move) {
+func (p *shardFleet) carry(moves []balance.Move) {
 	p.t.Helper()
 	for _, o := range p.last {
 		w := p.worker(p.harness.shards[o.Token])
@@ -92,7 +92,7 @@ func (p *plant) carry(moves []balance.Move) {
 }
 
 // check verifies the documented properties of every move.
-func (p *plant) check(moves []balance.Move) {
+func (p *shardFleet) check(moves []balance.Move) {
 	p.t.Helper()
 	if len(moves) > balance.MaxMoves {
 		p.t.Fatalf("%d moves at once", len(moves))
@@ -109,12 +109,12 @@ func (p *plant) check(moves []balance.Move) {
 	}
 }
 
-func (p *plant) worker(id string) *worker {
+func (p *shardFleet) worker(id string) *worker {
 	return p.shards[slices.IndexFunc(p.shards, func(w *worker) bool { return w.id == id })]
 }
 
 // pod creates a pod in one of a shard's partitions by hash.
-func (p *plant) pod(shard string) {
+func (p *shardFleet) pod(shard string) {
 	p.t.Helper()
 	for {
 		p.made++
@@ -127,7 +127,7 @@ func (p *plant) pod(shard string) {
 }
 
 // second advances the time by one second: partitions change hands, shards work and request more.
-func (p *plant) second() {
+func (p *shardFleet) second() {
 	p.t.Helper()
 	p.now = p.now.Add(time.Second)
 	p.handOver()
@@ -141,13 +141,13 @@ func (p *plant) second() {
 }
 
 // handOver makes holders release partitions that are requested elsewhere, and the others take them a second later.
-func (p *plant) handOver() {
+func (p *shardFleet) handOver() {
 	p.t.Helper()
 	owners := p.owners
-	for part, to := range p.handing {
+	for part, to := range p.released {
 		owners[part] = to
 	}
-	clear(p.handing)
+	clear(p.released)
 	for part, wanted := range p.wanted {
 		to := wanted
 		if to == "" {
@@ -155,7 +155,7 @@ func (p *plant) handOver() {
 		}
 		if owners[part] != to {
 			owners[part] = ""
-			p.handing[int32(part)] = to
+			p.released[int32(part)] = to
 		}
 	}
 	if owners == p.owners {
@@ -171,11 +171,11 @@ func (p *plant) handOver() {
 }
 
 // work answers offers, one by one, and requests more.
-func (p *plant) work(w *worker) {
+func (p *shardFleet) work(w *worker) {
 	p.t.Helper()
 	ask := func() {
 		w.asked = p.now
-		r := work.Request{Shard: w.id, Window: plantWindow}
+		r := work.Request{Shard: w.id, Window: fleetWindow}
 		for _, o := range w.inHand {
 			r.Renew = append(r.Renew, o.Token)
 		}
@@ -196,7 +196,7 @@ func (p *plant) work(w *worker) {
 }
 
 // settled checks that every pod was placed exactly once.
-func (p *plant) settled() {
+func (p *shardFleet) settled() {
 	p.t.Helper()
 	for uid, pod := range p.pods {
 		if pod.NodeName == "" || p.placed[uid] != 1 {
@@ -207,7 +207,7 @@ func (p *plant) settled() {
 }
 
 // drain runs until nothing is pending, and returns how long that took.
-func (p *plant) drain(most time.Duration) time.Duration {
+func (p *shardFleet) drain(most time.Duration) time.Duration {
 	p.t.Helper()
 	begin := p.now
 	for p.core.backlog.pools.ActiveCount+p.core.backlog.pools.Offered.Len() > 0 {
@@ -221,7 +221,7 @@ func (p *plant) drain(most time.Duration) time.Duration {
 
 func TestAnIdleShardGetsWork(t *testing.T) {
 	const pods, pace = 600, 4
-	p := newPlant(t, 1, pace, pace)
+	p := newShardFleet(t, 1, pace, pace)
 	for range pods {
 		p.pod("s0")
 	}
@@ -266,7 +266,7 @@ func TestAnIdleShardGetsWork(t *testing.T) {
 
 // A single partition with everything in it would only carry the backlog around.
 func TestOneFullPartitionStays(t *testing.T) {
-	p := newPlant(t, 1, 2, 2)
+	p := newShardFleet(t, 1, 2, 2)
 	for n := 0; n < 200; {
 		if p.made++; ledger.PartitionOf(fmt.Sprintf("p%06d", p.made)) == 6 {
 			p.add(fmt.Sprintf("p%06d", p.made), 0)
@@ -280,7 +280,7 @@ func TestOneFullPartitionStays(t *testing.T) {
 }
 
 func TestAHangingShardLosesItsPods(t *testing.T) {
-	p := newPlant(t, 1, 2, 2, 2)
+	p := newShardFleet(t, 1, 2, 2, 2)
 	p.second()
 	p.shards[2].hangs = true
 	for range 30 {
@@ -302,7 +302,7 @@ func TestAHangingShardLosesItsPods(t *testing.T) {
 }
 
 func TestWhoIsGoneIsNotWanted(t *testing.T) {
-	p := newPlant(t, 1, 1, 1)
+	p := newShardFleet(t, 1, 1, 1)
 	p.wanted[5], p.wanted[9] = "s7", "s0"
 	wanted := p.wanted
 	p.step(LedgerMoved{Revision: p.revision, Requested: &wanted})
@@ -338,15 +338,15 @@ func TestBalanceWalk(t *testing.T) {
 	t.Log("one walk: go test ./decide -run TestBalanceWalk -args -balance-seed=N")
 	for seed := first; seed < first+walks; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			bearable(t, seed)
-			lasting(t, seed)
-			hanging(t, seed)
+			checkBearableLoad(t, seed)
+			checkLastingLoad(t, seed)
+			checkHangingShard(t, seed)
 		})
 	}
 }
 
 // arrive creates pods at random, as many as mean on average.
-func (p *plant) arrive(shard string, mean float64) {
+func (p *shardFleet) arrive(shard string, mean float64) {
 	for range 4 * int(mean+1) {
 		if p.Float64() < mean/float64(4*int(mean+1)) {
 			p.pod(shard)
@@ -354,8 +354,8 @@ func (p *plant) arrive(shard string, mean float64) {
 	}
 }
 
-func bearable(t *testing.T, seed uint64) {
-	p := newPlant(t, seed, 5, 5, 5)
+func checkBearableLoad(t *testing.T, seed uint64) {
+	p := newShardFleet(t, seed, 5, 5, 5)
 	for range 30 { // half a minute each of some load up to three fifths
 		loads := []float64{3 * p.Float64(), 3 * p.Float64(), 3 * p.Float64()}
 		for range 30 {
@@ -364,7 +364,7 @@ func bearable(t *testing.T, seed uint64) {
 			}
 			p.second()
 		}
-		p.forget()
+		p.dropBound()
 	}
 	if len(p.moves) > 0 {
 		t.Errorf("moved %+v", p.moves)
@@ -372,8 +372,8 @@ func bearable(t *testing.T, seed uint64) {
 	p.drain(time.Minute)
 }
 
-func lasting(t *testing.T, seed uint64) {
-	p := newPlant(t, seed, 5, 5, 5)
+func checkLastingLoad(t *testing.T, seed uint64) {
+	p := newShardFleet(t, seed, 5, 5, 5)
 	early, perPartition := 0, map[int32]int{}
 	for i := range 1200 {
 		p.arrive("s0", 8)
@@ -381,7 +381,7 @@ func lasting(t *testing.T, seed uint64) {
 		p.arrive("s2", 1)
 		p.second()
 		if i%30 == 0 {
-			p.forget()
+			p.dropBound()
 		}
 		if i == 800 {
 			early = len(p.moves)
@@ -403,9 +403,9 @@ func lasting(t *testing.T, seed uint64) {
 	p.drain(5 * time.Minute)
 }
 
-func hanging(t *testing.T, seed uint64) {
+func checkHangingShard(t *testing.T, seed uint64) {
 	const episodes = 20
-	p := newPlant(t, seed, 5, 5, 5)
+	p := newShardFleet(t, seed, 5, 5, 5)
 	for range episodes {
 		for _, w := range p.shards {
 			w.hangs = p.IntN(4) == 0
@@ -418,7 +418,7 @@ func hanging(t *testing.T, seed uint64) {
 			}
 			p.second()
 		}
-		p.forget()
+		p.dropBound()
 	}
 	for _, w := range p.shards {
 		w.hangs = false
@@ -430,8 +430,8 @@ func hanging(t *testing.T, seed uint64) {
 	}
 }
 
-// forget drops bound pods from the checks, because there are many.
-func (p *plant) forget() {
+// dropBound drops bound pods from the checks, because there are many.
+func (p *shardFleet) dropBound() {
 	for uid, pod := range p.pods {
 		if pod.NodeName != "" {
 			if p.placed[uid] != 1 {

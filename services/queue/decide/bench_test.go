@@ -134,8 +134,8 @@ func (c *crowd) node(name string, change func(*corev1.Node)) {
 	c.apply(state.Changes{Nodes: []state.NodeChange{{Before: before, After: c.nodes[name]}}})
 }
 
-// noise applies a change that helps no pod, of the kinds that are frequent in a cluster.
-func (c *crowd) noise(i int) {
+// unrelatedChange applies a change that helps no pod, of the kinds that are frequent in a cluster.
+func (c *crowd) unrelatedChange(i int) {
 	name := "n" + strconv.Itoa(i%1000)
 	switch i % 5 {
 	case 0: // a pod of an application that no pod waits for is bound, and its status changes
@@ -178,7 +178,7 @@ func BenchmarkEvents(b *testing.B) {
 	for i := range b.N {
 		c.woken = 0
 		if i%100 != 99 {
-			if c.noise(i); c.woken > 0 {
+			if c.unrelatedChange(i); c.woken > 0 {
 				b.Fatalf("noise %d woke %d", i%5, c.woken)
 			}
 			continue

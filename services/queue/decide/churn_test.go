@@ -40,7 +40,7 @@ func TestAStandbyRemembersNothingOfWhatIsGone(t *testing.T) {
 	h.sleep(1)
 	h.gated("gone", "gone", "1")
 	h.remove("gone") // while its namespace waits for its turn
-	h.let()
+	h.ungated()
 	late, turns := h.core.budgets.Overdue(), h.core.budgets.Sizes().Turns
 	if len(late) == 0 || turns == 0 {
 		h.t.Fatalf("%d pods are late, %d namespaces wait for a turn, want some", len(late), turns)
@@ -48,7 +48,7 @@ func TestAStandbyRemembersNothingOfWhatIsGone(t *testing.T) {
 	h.step(StepDown{})
 	h.check()
 	h.step(Lead{Term: 2})
-	again := h.let()
+	again := h.ungated()
 	for _, uid := range late {
 		if !slices.Contains(again, uid) {
 			h.t.Fatalf("%s is not asked about again", uid)
@@ -59,7 +59,7 @@ func TestAStandbyRemembersNothingOfWhatIsGone(t *testing.T) {
 	for i := range 2 * quota.MaxOutstanding {
 		h.remove(fmt.Sprintf("pod%d", i))
 	}
-	h.let()
+	h.ungated()
 	h.wantNothing()
 }
 
@@ -72,21 +72,21 @@ func (h *harness) churn(namespaces int) {
 		for _, name := range []string{ns + "-a", ns + "-b"} {
 			h.gated(ns, name, "1")
 		}
-		h.let()
+		h.ungated()
 		if i%2 == 0 {
 			h.ungate(ns + "-a")
 		}
 		if i%3 == 0 {
 			h.sleep(quota.RemovalTime)
-			h.let()
+			h.ungated()
 		}
 		h.remove(ns + "-a")
-		h.let()
+		h.ungated()
 		h.remove(ns + "-b")
 		gone := &state.Object{Kind: events.KindNamespace, Name: ns}
 		h.facts(state.Changes{Others: []state.ObjectChange{{Kind: events.KindNamespace, Before: gone}}})
 	}
-	h.let()
+	h.ungated()
 }
 
 // wantNothing checks that nothing is remembered.

@@ -142,7 +142,9 @@ func TestFailedPodsWaitTheirBackoffAndTheirCondition(t *testing.T) {
 		o := h.offerOf("a")
 		h.answer(o, events.DecisionFailed, nil)
 		h.want("a", waiting.PoolBackoff)
-		h.tell(events.Decision{Kind: events.DecisionCondition, Pod: o.Pod, Token: o.Token, PodResourceVersion: h.version})
+		h.applyDecision(events.Decision{
+			Kind: events.DecisionCondition, Pod: o.Pod, Token: o.Token, PodResourceVersion: h.version,
+		})
 		h.now = h.now.Add(want - time.Millisecond)
 		h.ask("s1", 1)
 		h.want("a", waiting.PoolBackoff)
@@ -154,7 +156,9 @@ func TestFailedPodsWaitTheirBackoffAndTheirCondition(t *testing.T) {
 	h.ask("s1", 2)
 	o := h.offerOf("b")
 	h.answer(o, events.DecisionFailed, nil)
-	h.tell(events.Decision{Kind: events.DecisionCondition, Pod: o.Pod, Token: o.Token, PodResourceVersion: h.version + 1})
+	h.applyDecision(events.Decision{
+		Kind: events.DecisionCondition, Pod: o.Pod, Token: o.Token, PodResourceVersion: h.version + 1,
+	})
 	h.sleep(2 * time.Second)
 	h.want("b", waiting.PoolBackoff)
 	h.put("b", func(p *corev1.Pod) { p.Status.Message = "no node fits" })
@@ -167,7 +171,7 @@ func TestFailedPodsWaitTheirBackoffAndTheirCondition(t *testing.T) {
 	h.want("b", waiting.PoolOffered)
 }
 
-func TestFlushIsTheNetUnderTheTable(t *testing.T) {
+func TestFlushRetriesWhatHintsMissed(t *testing.T) {
 	h := newHarness(t)
 	h.lead()
 	h.add("a", 0)
@@ -259,7 +263,7 @@ func TestTheLedgerOutranksMessages(t *testing.T) {
 	h.hold(Hold{PodUID: "a", Live: true})
 	// A verdict that is late, or repeated, changes nothing now.
 	h.answer(o, events.DecisionUnplaceable, plugins("NodeName"))
-	h.tell(placed)
+	h.applyDecision(placed)
 	h.want("a", waiting.PoolHeld)
 	// The entry vanishes at a high-water the facts have not reached: no conclusion yet.
 	h.hold(Hold{PodUID: "a", HW: h.progress + 2})
@@ -419,7 +423,7 @@ func TestPodsLeaveTheirBackoffEarly(t *testing.T) {
 	h := newHarness(t)
 	h.lead()
 	shown := func(o work.Offer) {
-		h.tell(events.Decision{
+		h.applyDecision(events.Decision{
 			Kind: events.DecisionCondition, Pod: o.Pod, Token: o.Token,
 			PodResourceVersion: h.pods[o.Pod.UID].ResourceVersion,
 		})

@@ -322,11 +322,11 @@ func (h *harness) answer(o work.Offer, kind events.DecisionKind, change func(*ev
 	if change != nil {
 		change(&d)
 	}
-	h.tell(d)
+	h.applyDecision(d)
 	return d
 }
 
-func (h *harness) tell(d events.Decision) {
+func (h *harness) applyDecision(d events.Decision) {
 	h.t.Helper()
 	h.step(Decided{Decisions: []events.SequencedDecision{{Sequence: 1, Decision: d}}})
 }

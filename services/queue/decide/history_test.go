@@ -24,12 +24,12 @@ func TestAStandbyKnowsWhatTheLeaderKnows(t *testing.T) {
 	h.hold(Hold{PodUID: "held", Live: true})
 	h.ownAll("s1")
 	h.ask("s1", 10) // a standby offers nothing
-	tell := func(name string, kind events.DecisionKind, attempt int32) {
+	decided := func(name string, kind events.DecisionKind, attempt int32) {
 		o := work.Offer{Pod: events.PodRef{UID: name}, Token: "0000000000000001", Attempt: attempt}
 		h.answer(o, kind, plugins("NodeName"))
 	}
-	tell("parked", events.DecisionUnplaceable, 3)
-	tell("failed", events.DecisionFailed, 7)
+	decided("parked", events.DecisionUnplaceable, 3)
+	decided("failed", events.DecisionFailed, 7)
 	h.want("new", waiting.PoolActive)
 	h.want("parked", waiting.PoolParked)
 	h.want("failed", waiting.PoolBackoff)
@@ -82,20 +82,20 @@ func TestWhatAnOldLeaderOffered(t *testing.T) {
 // TestAnswersBeforeTheirPods covers a decisions log that is read faster than the facts.
 func TestAnswersBeforeTheirPods(t *testing.T) {
 	h := newHarness(t)
-	tell := func(name string, kind events.DecisionKind, attempt int32, sequence uint64) {
-		h.tell(events.Decision{
+	decided := func(name string, kind events.DecisionKind, attempt int32, sequence uint64) {
+		h.applyDecision(events.Decision{
 			Kind: kind, Pod: events.PodRef{UID: name}, Token: fmt.Sprintf("%s-%d", name, attempt), Attempt: attempt,
 			FactSequence: sequence, LedgerRevision: 1, Plugins: []string{"NodeName"}, Message: "no",
 		})
 	}
 	for attempt := range int32(3) {
-		tell("parked", events.DecisionUnplaceable, attempt+1, 20)
+		decided("parked", events.DecisionUnplaceable, attempt+1, 20)
 	}
-	tell("old", events.DecisionUnplaceable, 1, 5)
-	tell("failed", events.DecisionFailed, 1, 5)
-	tell("failed", events.DecisionFailed, 2, 5)
-	tell("gone", events.DecisionFailed, 2, 5)
-	h.tell(events.Decision{
+	decided("old", events.DecisionUnplaceable, 1, 5)
+	decided("failed", events.DecisionFailed, 1, 5)
+	decided("failed", events.DecisionFailed, 2, 5)
+	decided("gone", events.DecisionFailed, 2, 5)
+	h.applyDecision(events.Decision{
 		Kind: events.DecisionCondition, Pod: events.PodRef{UID: "failed"}, Token: "failed-2", PodResourceVersion: 1,
 	})
 	for _, name := range []string{"parked", "old", "failed"} {
@@ -119,7 +119,7 @@ func TestAnswersBeforeTheirPods(t *testing.T) {
 	if wait := time.Duration(e.Ready() - h.core.clock.now); wait != 2*time.Second {
 		t.Fatalf("after two errors in a row the pod waits %s, want 2s", wait)
 	}
-	tell("gone", events.DecisionFailed, 3, 10)
+	decided("gone", events.DecisionFailed, 3, 10)
 	if len(h.core.backlog.unseen) != 0 {
 		t.Fatal("a pod that the facts would show has a ghost")
 	}
@@ -130,7 +130,7 @@ func FuzzRecall(f *testing.F) {
 	h := newHarness(f)
 	h.add("a", 0)
 	failed := events.Decision{Kind: events.DecisionFailed, Pod: events.PodRef{UID: "a"}, Token: "1", Attempt: 3}
-	h.tell(failed)
+	h.applyDecision(failed)
 	h.hold(Hold{PodUID: "b", Live: true})
 	h.gated("ns", "c", "1")
 	h.step(h.ungateOf("c", 2))

@@ -171,7 +171,7 @@ func TestEarlyPodsKeepToTheirLane(t *testing.T) {
 	for _, e := range h.inHand() {
 		o := h.offer(e)
 		h.answer(o, events.DecisionUnplaceable, plugins("NodeResourcesFit"))
-		h.tell(events.Decision{
+		h.applyDecision(events.Decision{
 			Kind: events.DecisionCondition, Pod: o.Pod, Token: o.Token, PodResourceVersion: e.Pod.ResourceVersion,
 		})
 	}

@@ -21,15 +21,15 @@ import (
 // every question, and a list of everything that ever happened. It takes the core's inputs, and after each must agree
 // with the core about the pool of every pod and about every offer.
 type model struct {
-	cfg      Config
-	pods     map[string]*modelPod
-	ghosts   map[string]*modelPod
-	live     map[string]*state.Pod
-	happened []waiting.Occurrence
-	// forgot returns the sequence and the revision up to which the core's journal has forgotten: the model does not
+	cfg         Config
+	pods        map[string]*modelPod
+	unseen      map[string]*modelPod
+	live        map[string]*state.Pod
+	occurrences []waiting.Occurrence
+	// journalEnd returns the sequence and the revision up to which the core's journal has forgotten: the model does not
 	// specify how long the journal remembers. since is the position of the facts at the last reset.
-	forgot func() (uint64, int64)
-	since  uint64
+	journalEnd func() (uint64, int64)
+	since      uint64
 
 	modelWorld
 	shards map[string]*modelShard
@@ -100,11 +100,11 @@ type modelHold struct {
 	holdUntil          time.Duration
 }
 
-func newModel(cfg Config, forgot func() (uint64, int64)) *model {
+func newModel(cfg Config, journalEnd func() (uint64, int64)) *model {
 	return &model{
-		cfg: cfg, forgot: forgot, pods: map[string]*modelPod{}, ghosts: map[string]*modelPod{},
+		cfg: cfg, journalEnd: journalEnd, pods: map[string]*modelPod{}, unseen: map[string]*modelPod{},
 		live: map[string]*state.Pod{}, shards: map[string]*modelShard{},
-		modelLanes: modelLanes{lanes: map[string]*modelLane{}, heard: map[string]waiting.Point{}},
+		modelLanes: modelLanes{lanes: map[string]*modelLane{}, lastEvent: map[string]waiting.Point{}},
 	}
 }
 
@@ -220,7 +220,7 @@ func (m *model) ours(p *state.Pod) bool {
 
 func (m *model) reset(in FactsReset) {
 	m.facts, m.objects, m.since = in.Position, in.Objects, in.Position.Sequence
-	m.happened = slices.DeleteFunc(m.happened, func(o waiting.Occurrence) bool { return o.Revision == 0 })
+	m.occurrences = slices.DeleteFunc(m.occurrences, func(o waiting.Occurrence) bool { return o.Revision == 0 })
 	pods := byCreation(in.Pods)
 	for uid := range m.pods {
 		if !slices.ContainsFunc(pods, func(p *state.Pod) bool { return p.UID == uid }) {
@@ -236,11 +236,11 @@ func (m *model) reset(in FactsReset) {
 		}
 	}
 	m.primed = true
-	m.dropGhosts()
+	m.dropUnseen()
 }
 
-func (m *model) dropGhosts() {
-	maps.DeleteFunc(m.ghosts, func(_ string, p *modelPod) bool { return p.factSequence <= m.facts.Sequence })
+func (m *model) dropUnseen() {
+	maps.DeleteFunc(m.unseen, func(_ string, p *modelPod) bool { return p.factSequence <= m.facts.Sequence })
 }
 
 func (m *model) applied(in FactsApplied) {
@@ -259,7 +259,7 @@ func (m *model) applied(in FactsApplied) {
 		}
 		m.changed(rule.PodChange(p))
 	}
-	m.dropGhosts()
+	m.dropUnseen()
 }
 
 func (m *model) leave(uid string) {
@@ -287,11 +287,11 @@ func (m *model) shown(pod *state.Pod) {
 }
 
 func (m *model) added(pod *state.Pod) {
-	p, ghost := m.ghosts[pod.UID]
-	if !ghost {
+	p, unseen := m.unseen[pod.UID]
+	if !unseen {
 		p = &modelPod{}
 	}
-	delete(m.ghosts, pod.UID)
+	delete(m.unseen, pod.UID)
 	m.serial++
 	p.pod, p.serial, p.queued, p.sequence = pod, m.serial, m.now, m.facts.Sequence
 	m.pods[pod.UID] = p
@@ -345,8 +345,8 @@ func (m *model) updated(p *modelPod, pod *state.Pod) {
 
 // changed records what happened, and wakes the pods that it may help.
 func (m *model) changed(c rule.Change) {
-	heeds := func(p *placement.Profile) bool { return p.AnyListens(c) }
-	if !slices.ContainsFunc(slices.Collect(maps.Values(m.cfg.Profiles)), heeds) {
+	listens := func(p *placement.Profile) bool { return p.AnyListens(c) }
+	if !slices.ContainsFunc(slices.Collect(maps.Values(m.cfg.Profiles)), listens) {
 		return
 	}
 	o := waiting.Occurrence{Change: c, Sequence: m.facts.Sequence, Own: !concernsOthers(c)}
@@ -359,10 +359,10 @@ func (m *model) changed(c rule.Change) {
 }
 
 func (m *model) occurred(o waiting.Occurrence) {
-	m.happened = append(m.happened, o)
-	for plugin, h := range m.heard {
+	m.occurrences = append(m.occurrences, o)
+	for plugin, h := range m.lastEvent {
 		if !o.Own && m.cfg.Profiles[ourScheduler].Listens(plugin, o.Change) {
-			m.heard[plugin] = waiting.Point{Sequence: max(h.Sequence, o.Sequence), Revision: max(h.Revision, o.Revision)}
+			m.lastEvent[plugin] = waiting.Point{Sequence: max(h.Sequence, o.Sequence), Revision: max(h.Revision, o.Revision)}
 		}
 	}
 	for _, p := range m.in(waiting.PoolParked) {
@@ -396,7 +396,7 @@ func (m *model) remembered(known *memory.Memory) {
 	}
 	for i := range known.Pods {
 		e := recall(&known.Pods[i], &known.Head, 0)
-		m.ghosts[known.Pods[i].UID] = &modelPod{
+		m.unseen[known.Pods[i].UID] = &modelPod{
 			modelAttempt: modelAttempt{
 				attempts: int(e.Attempt.Count), answered: int(e.Attempt.Answered),
 				lost: int(e.Attempt.Lost), released: int(e.Attempt.Released),
@@ -422,7 +422,7 @@ func (m *model) ledgerMoved(in LedgerMoved) {
 			}
 		}
 		m.fromMemory = false
-		for _, p := range slices.Concat(slices.Collect(maps.Values(m.ghosts)), slices.Collect(maps.Values(m.pods))) {
+		for _, p := range slices.Concat(slices.Collect(maps.Values(m.unseen)), slices.Collect(maps.Values(m.pods))) {
 			if p.remembered && trusted {
 				p.ledgerRevision = m.revision
 			}
@@ -541,10 +541,10 @@ func (m *model) backOff(p *modelPod) {
 
 func (m *model) park(p *modelPod) {
 	m.backOff(p)
-	m.toLane(p, alike(p.pod, p.plugins))
-	sequence, revision := m.forgot()
+	m.toLane(p, rejectionKey(p.pod, p.plugins))
+	sequence, revision := m.journalEnd()
 	missed := p.factSequence < max(sequence, m.since) || p.ledgerRevision < revision
-	for _, o := range m.happened {
+	for _, o := range m.occurrences {
 		missed = missed || m.helps(o, p)
 	}
 	switch {
@@ -560,13 +560,13 @@ func (m *model) park(p *modelPod) {
 func (m *model) decided(d *events.Decision) {
 	p, known := m.pods[d.Pod.UID]
 	if !known {
-		g, ghost := m.ghosts[d.Pod.UID]
-		if !ghost {
+		g, unseen := m.unseen[d.Pod.UID]
+		if !unseen {
 			if !waiting.IsAnswer(d.Kind) || m.primed && d.FactSequence <= m.facts.Sequence {
 				return
 			}
 			g = &modelPod{}
-			m.ghosts[d.Pod.UID] = g
+			m.unseen[d.Pod.UID] = g
 		}
 		p = g
 	}

@@ -9,8 +9,8 @@ import (
 
 // modelLanes holds the lanes by key; each pod has the key of its lane. heard is keyed by plugin.
 type modelLanes struct {
-	lanes map[string]*modelLane
-	heard map[string]waiting.Point
+	lanes     map[string]*modelLane
+	lastEvent map[string]waiting.Point
 }
 
 type modelLane struct {
@@ -37,8 +37,8 @@ func (m *model) toLane(p *modelPod, lane string) {
 		m.lanes[lane] = &modelLane{width: waiting.LaneWidth, plugins: plugins}
 	}
 	for _, plugin := range plugins {
-		if _, known := m.heard[plugin]; !known {
-			m.heard[plugin] = waiting.Point{Sequence: m.facts.Sequence, Revision: m.revision}
+		if _, known := m.lastEvent[plugin]; !known {
+			m.lastEvent[plugin] = waiting.Point{Sequence: m.facts.Sequence, Revision: m.revision}
 		}
 	}
 }
@@ -68,13 +68,13 @@ func (m *model) openLanes() {
 }
 
 func (m *model) covered(p *modelPod, l *modelLane) bool {
-	sequence, revision := m.forgot()
+	sequence, revision := m.journalEnd()
 	if l.FactSequence == 0 || p.sequence > l.FactSequence || p.flushed ||
 		l.FactSequence < max(sequence, m.since) || l.LedgerRevision < revision {
 		return false
 	}
 	for _, plugin := range l.plugins {
-		h := m.heard[plugin]
+		h := m.lastEvent[plugin]
 		if h.Sequence > l.FactSequence || h.Revision > l.LedgerRevision {
 			return false
 		}

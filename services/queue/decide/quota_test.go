@@ -46,8 +46,8 @@ func (h *harness) gated(namespace, name, cpu string, gates ...string) {
 	})
 }
 
-// let returns the pods that were let go since the last call, and forgets them.
-func (h *harness) let() []string {
+// ungated returns the pods that were let go since the last call, and forgets them.
+func (h *harness) ungated() []string {
 	h.t.Helper()
 	var names []string
 	for _, d := range h.records {
@@ -60,9 +60,9 @@ func (h *harness) let() []string {
 	return names
 }
 
-func (h *harness) wantLet(want ...string) {
+func (h *harness) wantUngated(want ...string) {
 	h.t.Helper()
-	if diff := cmp.Diff(want, h.let()); diff != "" {
+	if diff := cmp.Diff(want, h.ungated()); diff != "" {
 		h.t.Fatalf("%s", diff)
 	}
 }
@@ -79,30 +79,30 @@ func TestPodsWaitForTheBudgetInOrder(t *testing.T) {
 	h.gated("ns", "a", "2")
 	h.gated("ns", "b", "2")
 	h.gated("ns", "c", "1")
-	h.wantLet("a") // b is next and does not fit; c would, and does not overtake it
+	h.wantUngated("a") // b is next and does not fit; c would, and does not overtake it
 	h.want("b", waiting.PoolGated)
 	if _, why := h.core.Where("b"); !strings.Contains(why, "requests.cpu=2 ") {
 		t.Fatalf("reason %q", why)
 	}
 	h.ungate("a")
 	h.want("a", waiting.PoolActive)
-	h.wantLet()
+	h.wantUngated()
 	h.put("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
-	h.wantLet("b", "c")
+	h.wantUngated("b", "c")
 	// More room, less room, an invalid budget, no budget.
 	h.gated("ns", "d", "2")
 	h.gated("ns", "e", "1")
-	h.wantLet()
+	h.wantUngated()
 	h.budget("ns", "requests.cpu=5")
-	h.wantLet("d")
+	h.wantUngated("d")
 	h.budget("ns", "requests.cpu=1")
-	h.wantLet()
+	h.wantUngated()
 	h.budget("ns", "requests.cpu=much")
 	if _, why := h.core.Where("e"); !strings.Contains(why, "namespace ns: annotation "+quota.Annotation) {
 		t.Fatalf("reason %q", why)
 	}
 	h.budget("ns", "")
-	h.wantLet("e")
+	h.wantUngated("e")
 }
 
 // TestOtherGatesComeFirst checks that room is not held for a pod that cannot go yet.
@@ -112,18 +112,18 @@ func TestOtherGatesComeFirst(t *testing.T) {
 	h.budget("ns", "pods=1")
 	h.gated("ns", "a", "1", "other")
 	h.gated("ns", "b", "1")
-	h.wantLet("b")
+	h.wantUngated("b")
 	h.remove("b")
-	h.wantLet()
+	h.wantUngated()
 	h.put("a", func(p *corev1.Pod) { p.Spec.SchedulingGates = p.Spec.SchedulingGates[1:] })
-	h.wantLet("a")
+	h.wantUngated("a")
 	// The pod of another scheduler counts, and a second leader lets no pod go twice.
 	h.remove("a")
 	h.put("foreign", func(p *corev1.Pod) { p.Spec.SchedulerName = "other" })
 	h.gated("ns", "c", "1")
-	h.wantLet()
+	h.wantUngated()
 	h.remove("foreign")
-	h.wantLet("c")
+	h.wantUngated("c")
 }
 
 func TestAGateThatStaysIsAskedAboutAgain(t *testing.T) {
@@ -131,17 +131,17 @@ func TestAGateThatStaysIsAskedAboutAgain(t *testing.T) {
 	h.lead()
 	h.budget("ns", "pods=1")
 	h.gated("ns", "a", "1")
-	h.wantLet("a")
+	h.wantUngated("a")
 	h.sleep(quota.RemovalTime - 1)
-	h.wantLet()
+	h.wantUngated()
 	h.sleep(1)
-	h.wantLet("a")
+	h.wantUngated("a")
 	// A reset of the facts does not change that.
 	h.step(FactsReset{Pods: []*state.Pod{h.pods["a"]}, Position: h.at()})
-	h.wantLet()
+	h.wantUngated()
 	h.step(StepDown{})
 	h.sleep(quota.RemovalTime)
-	h.wantLet()
+	h.wantUngated()
 }
 
 // TestAPodThatWasLetGoKeepsItsRoom checks that binders repeat a removal until it succeeds, however long that takes,
@@ -150,7 +150,7 @@ func TestAPodThatWasLetGoKeepsItsRoom(t *testing.T) {
 	for name, end := range map[string]func(h *harness){
 		"its gate goes, and it ends": func(h *harness) {
 			h.ungate("low")
-			h.wantLet()
+			h.wantUngated()
 			h.put("low", ended)
 		},
 		"it is deleted": func(h *harness) { h.remove("low") },
@@ -161,43 +161,43 @@ func TestAPodThatWasLetGoKeepsItsRoom(t *testing.T) {
 			h.lead()
 			h.budget("ns", "pods=1")
 			h.gated("ns", "low", "1")
-			h.wantLet("low")
+			h.wantUngated("low")
 			h.gated("ns", "high", "1")
 			h.put("high", moreUrgent)
 			for range 3 {
 				h.sleep(quota.RemovalTime - 1)
-				h.wantLet()
+				h.wantUngated()
 				h.sleep(1)
-				h.wantLet("low")
+				h.wantUngated("low")
 			}
 			h.budget("ns", "pods=0") // it can go at any moment all the same
 			h.sleep(quota.RemovalTime)
-			h.wantLet("low")
+			h.wantUngated("low")
 			h.budget("ns", "pods=1")
-			h.wantLet()
+			h.wantUngated()
 			h.check()
 			end(h)
-			h.wantLet("high")
+			h.wantUngated("high")
 			h.check()
 		})
 	}
 }
 
-// TestGatesThatStayHoldNobodyElseUp covers a namespace whose pods keep their gates, for instance because an admission
+// TestGatesThatStayDelayNoOtherPod covers a namespace whose pods keep their gates, for instance because an admission
 // webhook refuses the change: its removals are requested again in turn with the others.
-func TestGatesThatStayHoldNobodyElseUp(t *testing.T) {
+func TestGatesThatStayDelayNoOtherPod(t *testing.T) {
 	h := newHarness(t)
 	for i := range 2 * quota.MaxOutstanding {
 		h.gated("stuck", fmt.Sprintf("stuck%d", i), "100m")
 	}
 	h.lead()
-	if n := len(h.let()); n != quota.MaxOutstanding {
+	if n := len(h.ungated()); n != quota.MaxOutstanding {
 		t.Fatalf("%d may go, want %d", n, quota.MaxOutstanding)
 	}
 	h.gated("other", "other", "1")
-	h.wantLet()
+	h.wantUngated()
 	h.sleep(quota.RemovalTime)
-	again := h.let()
+	again := h.ungated()
 	if len(again) != quota.MaxOutstanding || !slices.Contains(again, "other") {
 		t.Fatalf("%d may go, want %d and the other namespace's among them", len(again), quota.MaxOutstanding)
 	}
@@ -261,16 +261,16 @@ func TestAnotherLeaderIsNotRepeated(t *testing.T) {
 			h.budget("ns", "pods=1")
 			h.gated("ns", "b", "1")
 			h.lead()
-			h.wantLet()
+			h.wantUngated()
 			h.sleep(quota.RemovalTime)
-			h.wantLet("a")
+			h.wantUngated("a")
 			h.check()
 			if n := h.core.budgets.Sizes().Hidden; n != 0 {
 				t.Errorf("%d pods are remembered that are gone", n)
 			}
 			h.ungate("a")
 			h.remove("a")
-			h.wantLet("b")
+			h.wantUngated("b")
 		})
 	}
 }
@@ -308,7 +308,7 @@ func TestAMemoryNamesThoseThatWereLetGo(t *testing.T) {
 			next.gated("ns", "b", "1")
 			next.add("failing", 0)
 			next.lead()
-			if let := next.let(); slices.Contains(let, "b") {
+			if let := next.ungated(); slices.Contains(let, "b") {
 				t.Errorf("%q may go: there is no room beside a", let)
 			}
 			if n := next.core.backlog.pods["failing"].Attempt.Count; n != 2 {
@@ -347,15 +347,15 @@ func TestALeaderReadsWhatTheOneBeforeDecided(t *testing.T) {
 	h.gated("ns", "b", "1")
 	h.step(Decided{CaughtUp: true})
 	h.step(Lead{Term: 2, Decided: 7})
-	h.wantLet()
+	h.wantUngated()
 	h.step(h.ungateOf("b", 6))
-	h.wantLet()
+	h.wantUngated()
 	h.step(Decided{Through: 7}) // the record there cannot be read
-	h.wantLet()
+	h.wantUngated()
 	h.sleep(quota.SettleTime)
-	h.wantLet("b")
+	h.wantUngated("b")
 	h.remove("b")
-	h.wantLet("a")
+	h.wantUngated("a")
 }
 
 // NATS lost its tail, with the decision to let a go, and a binder has read it. The next leader gives a's room to no
@@ -369,17 +369,17 @@ func TestALeaderWaitsForWhatTheLogHasLost(t *testing.T) {
 	h.gated("free", "unlimited", "1")
 	h.step(Decided{CaughtUp: true, Through: 7})
 	h.step(Lead{Term: 2, Decided: 7})
-	h.wantLet("unlimited")
+	h.wantUngated("unlimited")
 	h.ungate("unlimited")
 	h.sleep(quota.SettleTime - 1)
-	h.wantLet()
+	h.wantUngated()
 	h.check()
 	h.ungate("a")
-	h.wantLet()
+	h.wantUngated()
 	h.sleep(1)
-	h.wantLet()
+	h.wantUngated()
 	h.remove("a")
-	h.wantLet("b")
+	h.wantUngated("b")
 	h.check()
 }
 
@@ -395,12 +395,12 @@ func TestALeaderWaitsForALogThatHasLostEverything(t *testing.T) {
 	h.step(Decided{Shortened: &none})
 	h.step(Lead{Term: 2})
 	h.sleep(quota.SettleTime - 1)
-	h.wantLet()
+	h.wantUngated()
 	h.ungate("a")
 	h.sleep(1)
-	h.wantLet()
+	h.wantUngated()
 	h.remove("a")
-	h.wantLet("b")
+	h.wantUngated("b")
 	h.check()
 }
 
@@ -418,7 +418,7 @@ func TestALeaderThatLeadsAgainGivesTurns(t *testing.T) {
 	h.step(Lead{Term: 4})
 	h.check()
 	h.sleep(quota.SettleTime)
-	h.wantLet("a")
+	h.wantUngated("a")
 	h.check()
 }
 
@@ -429,7 +429,7 @@ func TestWhatTheLogHasNotDoesNotOutliveItsLeader(t *testing.T) {
 	h.budget("ns", "pods=2")
 	h.gated("ns", "recorded", "1")
 	h.gated("ns", "dropped", "1")
-	h.wantLet("recorded", "dropped")
+	h.wantUngated("recorded", "dropped")
 	h.step(h.ungateOf("recorded", 1))
 	h.step(StepDown{})
 	h.check()
@@ -438,12 +438,12 @@ func TestWhatTheLogHasNotDoesNotOutliveItsLeader(t *testing.T) {
 	h.put("other", moreUrgent)
 	h.step(h.ungateOf("other", 3))
 	h.step(Lead{Term: 3})
-	h.wantLet()
+	h.wantUngated()
 	h.sleep(quota.SettleTime)
-	h.wantLet("other", "recorded") // once more
+	h.wantUngated("other", "recorded") // once more
 	h.check()
 	h.remove("recorded")
-	h.wantLet("dropped")
+	h.wantUngated("dropped")
 }
 
 // TestNamespacesTakeTurns checks that turns are by CPU, not by pods.
@@ -456,7 +456,7 @@ func TestNamespacesTakeTurns(t *testing.T) {
 		h.gated("small", fmt.Sprintf("s%d", i), "500m")
 	}
 	h.lead()
-	h.wantLet("s0", "s1", "l0", "s2", "s3", "s4", "s5", "l1", "s6", "s7", "l2", "l3")
+	h.wantUngated("s0", "s1", "l0", "s2", "s3", "s4", "s5", "l1", "s6", "s7", "l2", "l3")
 }
 
 // TestWhoIsFirstNow checks that when the head of the queue leaves, requests less, or is overtaken, the new head gets
@@ -478,9 +478,9 @@ func TestWhoIsFirstNow(t *testing.T) {
 			h.budget("ns", "requests.cpu=2")
 			h.gated("ns", "large", "4")
 			h.gated("ns", "small", "1")
-			h.wantLet()
+			h.wantUngated()
 			change(h)
-			if len(h.let()) == 0 {
+			if len(h.ungated()) == 0 {
 				t.Errorf("nobody goes\n%s", h.core.Describe())
 			}
 		})
@@ -510,13 +510,13 @@ func TestALogThatLostRecordsIsReadAgain(t *testing.T) {
 	h.step(Decided{Shortened: &last})
 	h.step(Lead{Term: 2, Decided: 5})
 	h.sleep(quota.SettleTime)
-	h.wantLet()
+	h.wantUngated()
 	h.step(Decided{Through: 4, CaughtUp: true})
-	h.wantLet()
+	h.wantUngated()
 	h.step(h.ungateOf("b", 5))
-	h.wantLet()
+	h.wantUngated()
 	h.remove("b")
-	h.wantLet("a")
+	h.wantUngated("a")
 }
 
 // TestDecisionsThatTheLogHasLostAreMadeAgain covers decisions of which neither the next leader nor a binder may know.
@@ -526,14 +526,14 @@ func TestDecisionsThatTheLogHasLostAreMadeAgain(t *testing.T) {
 	h.budget("ns", "pods=2")
 	h.gated("ns", "kept", "1")
 	h.gated("ns", "lost", "1")
-	h.wantLet("kept", "lost")
+	h.wantUngated("kept", "lost")
 	h.step(h.ungateOf("kept", 1))
 	h.step(h.ungateOf("lost", 2))
-	h.wantLet()
+	h.wantUngated()
 	last := uint64(1)
 	h.step(Decided{Shortened: &last})
-	h.wantLet()
+	h.wantUngated()
 	h.step(h.ungateOf("kept", 1))
-	h.wantLet("lost")
+	h.wantUngated("lost")
 	h.check()
 }

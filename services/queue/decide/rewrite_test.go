@@ -69,7 +69,7 @@ func TestVerdictFromLostFactsComesLate(t *testing.T) {
 }
 
 // A new epoch alone, in which nothing is lost, wakes no pod.
-func TestVerdictBeforeAnEpochStands(t *testing.T) {
+func TestVerdictBeforeAnEpochIsValid(t *testing.T) {
 	h := lost(t)
 	h.want("a", waiting.PoolParked)
 	h.epoch = 2

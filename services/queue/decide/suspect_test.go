@@ -42,7 +42,7 @@ func TestPodsThatKillTheirShardsAreQuarantined(t *testing.T) {
 	h.answer(h.offerOf("good"), events.DecisionFailed, nil)
 	h.want("innocent", waiting.PoolOffered)
 	// Neither time, events, its own condition nor the record itself free it.
-	h.tell(h.records[0])
+	h.applyDecision(h.records[0])
 	h.node("n", func(*corev1.Node) {})
 	h.put("poison", func(p *corev1.Pod) { p.Status.Message = "in quarantine" })
 	h.sleep(3 * flushAfter)
@@ -59,7 +59,7 @@ func TestPodsThatKillTheirShardsAreQuarantined(t *testing.T) {
 func TestQuarantineSurvives(t *testing.T) {
 	h := newHarness(t)
 	h.add("a", 0)
-	h.tell(events.Decision{
+	h.applyDecision(events.Decision{
 		Kind: events.DecisionQuarantined, Pod: events.PodRef{UID: "a"}, Token: "1", Attempt: 9, Message: "no",
 	})
 	h.lead()

@@ -19,7 +19,7 @@ func reduced(p *corev1.Pod) {
 
 // A pod that is too large for the log is not offered. Its owner is informed once by each replica that leads, and the
 // pod is offered as soon as it is smaller.
-func TestAPodThatIsTooLargeIsToldAboutAndNotOffered(t *testing.T) {
+func TestAPodThatIsTooLargeIsReportedAndNotOffered(t *testing.T) {
 	h := newHarness(t)
 	h.add("before", 0)
 	h.put("before", reduced)
@@ -42,7 +42,7 @@ func TestAPodThatIsTooLargeIsToldAboutAndNotOffered(t *testing.T) {
 		if r.Kind != events.DecisionQuarantined || r.Pod.Name != name || !strings.Contains(r.Message, "2000000 bytes") {
 			t.Errorf("record %+v, want one that says how large %s is", r, name)
 		}
-		h.tell(r)
+		h.applyDecision(r)
 		h.want(name, waiting.PoolGated)
 	}
 	if _, why := h.core.Where("large"); !strings.Contains(why, "the log takes 1036288") {

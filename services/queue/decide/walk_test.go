@@ -46,7 +46,7 @@ func TestWalk(t *testing.T) {
 			w.next()
 		}
 		w.finish()
-		for what, n := range w.did {
+		for what, n := range w.counts {
 			total[what] += n
 		}
 	}
@@ -74,7 +74,7 @@ type walk struct {
 	now time.Time
 	positions
 	logs
-	memories []memoir
+	memories []savedMemory
 	names    int
 	live     map[string]bool
 	holders
@@ -83,7 +83,7 @@ type walk struct {
 	gates
 	// offers holds the offers that are not answered yet, by token.
 	offers map[string]given
-	did    map[string]int
+	counts map[string]int
 }
 
 // logs is the content of the logs.
@@ -92,16 +92,16 @@ type logs struct {
 	facts   []events.SequencedFact
 	changes []waiting.Occurrence
 	state   *state.Store
-	// told holds all decisions, and rejected the position in the facts at which the last rejection of like pods was
+	// decisions are all decisions, and rejected the position in the facts at which the last rejection of like pods was
 	// computed.
-	told     []events.SequencedDecision
-	rejected map[string]uint64
+	decisions []events.SequencedDecision
+	rejected  map[string]uint64
 }
 
 // gates holds the pods whose gate a binder must remove, and all that were ever let go.
 type gates struct {
-	ungated []string
-	let     map[string]bool
+	ungated     []string
+	everUngated map[string]bool
 }
 
 // holders are the holders of the partitions, and the requested ones.
@@ -116,9 +116,9 @@ func newWalk(t *testing.T, seed uint64) *walk {
 	w := &walk{
 		t: t, seed: seed, Rand: rand.New(rand.NewPCG(seed, 1)),
 		now:  time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		live: map[string]bool{}, offers: map[string]given{}, did: map[string]int{},
+		live: map[string]bool{}, offers: map[string]given{}, counts: map[string]int{},
 	}
-	w.let = map[string]bool{}
+	w.everUngated = map[string]bool{}
 	w.revision, w.state, w.rejected = 1, state.New(), map[string]uint64{}
 	for i := range w.replicas {
 		w.replicas[i] = &replica{name: string(rune('a' + i))}
@@ -134,8 +134,8 @@ func (w *walk) fatalf(format string, args ...any) {
 	w.t.Fatalf("seed %d: "+format, append([]any{w.seed}, args...)...)
 }
 
-// memoir is the memory that a replica wrote when it stopped.
-type memoir struct {
+// savedMemory is the memory that a replica wrote when it stopped.
+type savedMemory struct {
 	data      []byte
 	decisions uint64
 }
@@ -158,10 +158,10 @@ func (w *walk) restart(r *replica) {
 		}
 		from = m.decisions
 		w.step(r, Remembered{Memory: known})
-		w.did["remembered"]++
+		w.counts["remembered"]++
 	}
 	order := []func(){
-		func() { w.step(r, Decided{Decisions: slices.Clone(w.told[from:]), CaughtUp: true}) },
+		func() { w.step(r, Decided{Decisions: slices.Clone(w.decisions[from:]), CaughtUp: true}) },
 		func() { w.readFacts(r) },
 		func() { w.step(r, w.ledgerList()) },
 	}
@@ -170,8 +170,8 @@ func (w *walk) restart(r *replica) {
 		do()
 	}
 	w.nothingMissed(r)
-	w.did["restarted"]++
-	w.did["parked again"] += r.core.backlog.pools.Parked.Len()
+	w.counts["restarted"]++
+	w.counts["parked again"] += r.core.backlog.pools.Parked.Len()
 }
 
 // readFacts gives a replica the facts: a state as of some sequence, and then the rest.
@@ -213,7 +213,7 @@ func (w *walk) nothingMissed(r *replica) {
 	for _, e := range r.core.backlog.pools.Parked.All() {
 		var verdict events.Decision
 		answers := map[string]bool{}
-		for _, d := range w.told {
+		for _, d := range w.decisions {
 			if d.Pod.UID == e.Pod.UID && waiting.IsAnswer(d.Kind) && d.Attempt == e.Attempt.Count {
 				verdict = d.Decision
 				answers[d.Token] = true
@@ -226,7 +226,7 @@ func (w *walk) nothingMissed(r *replica) {
 			return o.Sequence > verdict.FactSequence && waiting.ChangedPod(o.Change) == e.Pod.UID
 		})
 		// A verdict about another pod that was rejected alike is as good.
-		seen := max(verdict.FactSequence, w.rejected[alike(e.Pod, verdict.Plugins)])
+		seen := max(verdict.FactSequence, w.rejected[rejectionKey(e.Pod, verdict.Plugins)])
 		missed := slices.IndexFunc(w.changes, func(o waiting.Occurrence) bool {
 			return o.Sequence > seen && concernsOthers(o.Change) && testProfile.AnyListens(o.Change) &&
 				testProfile.Wakes(e.Pod, verdict.Plugins, o.Change)
@@ -242,7 +242,7 @@ func (w *walk) nothingMissed(r *replica) {
 // remember makes a replica write its memory, for a later life of any replica.
 func (w *walk) remember() {
 	data, decisions := one(w, w.replicas[:]).core.Remember()
-	w.memories = append(w.memories, memoir{data, decisions})
+	w.memories = append(w.memories, savedMemory{data, decisions})
 }
 
 func (w *walk) ledgerList() LedgerMoved {
@@ -319,7 +319,7 @@ func (w *walk) step(r *replica, in Input) {
 		if d.Kind == events.DecisionUngate {
 			w.mayGo(d.Pod.UID)
 		}
-		w.tell(d)
+		w.appendDecisions(d)
 	}
 	w.want(moves)
 }
@@ -335,7 +335,7 @@ func (w *walk) want(moves []balance.Move) {
 		}
 		w.wanted[m.Partition] = m.To
 	}
-	w.did["moved"] += len(moves)
+	w.counts["moved"] += len(moves)
 	w.revision++
 	wanted := w.wanted
 	w.all(LedgerMoved{Revision: w.revision, Requested: &wanted})
@@ -385,23 +385,23 @@ func (w *walk) count(c Counted) {
 	for k, n := range c.Incoming {
 		switch k.Event {
 		case waiting.EventPopFromBackoff:
-			w.did["early"] += n
+			w.counts["early"] += n
 		case waiting.EventPodAdd, waiting.EventAttemptFailure, waiting.EventBackoffComplete,
 			waiting.EventOffer, waiting.EventTimeout, waiting.EventReset:
 		default:
-			w.did["woken"] += n
+			w.counts["woken"] += n
 		}
 	}
-	w.did["quarantined"] += c.Quarantined
-	w.did["expired"] += c.Expired
-	w.did["offered"] += c.Offered
+	w.counts["quarantined"] += c.Quarantined
+	w.counts["expired"] += c.Expired
+	w.counts["offered"] += c.Offered
 }
 
 func (w *walk) compare(r *replica, in Input) {
 	w.t.Helper()
-	if len(r.core.backlog.pods) != len(r.model.pods) || len(r.core.backlog.unseen) != len(r.model.ghosts) {
+	if len(r.core.backlog.pods) != len(r.model.pods) || len(r.core.backlog.unseen) != len(r.model.unseen) {
 		w.fatalf("%s after %T: %d pods and %d ghosts, want %d and %d", r.name, in,
-			len(r.core.backlog.pods), len(r.core.backlog.unseen), len(r.model.pods), len(r.model.ghosts))
+			len(r.core.backlog.pods), len(r.core.backlog.unseen), len(r.model.pods), len(r.model.unseen))
 	}
 	for uid, p := range r.model.pods {
 		pool, why := r.core.Where(uid)
@@ -423,7 +423,7 @@ func (w *walk) next() {
 		{10, w.addPod}, {4, w.bindPod}, {3, w.removePod}, {4, w.changePod}, {2, w.patchStatus},
 		{3, w.changeNode}, {1, w.removeNode}, {4, w.reserve}, {4, w.release}, {1, w.moveOwners}, {12, w.ask},
 		{16, w.decide}, {3, w.redeliver}, {6, w.conditionShown}, {6, w.pass}, {1, w.changeLeader}, {1, w.kill},
-		{1, w.relist}, {1, w.nonsense},
+		{1, w.relist}, {1, w.sendInvalid},
 		{1, w.remember}, {2, w.changeBudget}, {4, w.removeGate}, {2, w.handOver}, {1, w.wantElsewhere}, {1, w.quiet},
 	}
 	total := 0
@@ -532,22 +532,22 @@ func (w *walk) ask() {
 // poison reports whether a pod is one that rarely gets an answer.
 func poison(uid string) bool { return uid[len(uid)-1] == '7' }
 
-// tell appends decisions to the log.
-func (w *walk) tell(list ...events.Decision) {
+// appendDecisions appends decisions to the log.
+func (w *walk) appendDecisions(list ...events.Decision) {
 	var batch []events.SequencedDecision
 	for _, d := range list {
-		batch = append(batch, events.SequencedDecision{Sequence: uint64(len(w.told)) + 1, Decision: d})
-		w.told = append(w.told, batch[len(batch)-1])
+		batch = append(batch, events.SequencedDecision{Sequence: uint64(len(w.decisions)) + 1, Decision: d})
+		w.decisions = append(w.decisions, batch[len(batch)-1])
 		if p, ok := w.state.Snapshot().Pod(d.Pod.UID); ok && d.Kind == events.DecisionUnplaceable {
-			key := alike(p, d.Plugins)
+			key := rejectionKey(p, d.Plugins)
 			w.rejected[key] = max(w.rejected[key], d.FactSequence)
 		}
 	}
 	w.all(Decided{Decisions: batch})
 }
 
-// alike returns what pods that rules reject for the same reasons have in common.
-func alike(p *state.Pod, plugins []string) string {
+// rejectionKey returns what pods that rules reject for the same reasons have in common.
+func rejectionKey(p *state.Pod, plugins []string) string {
 	key := fmt.Sprint(p.SchedulerName, p.Priority)
 	for _, plugin := range plugins {
 		key += fmt.Sprintf(" %q %q", plugin, testProfile.Interest(plugin, p).Class)
@@ -599,15 +599,15 @@ func (w *walk) decide() {
 		slices.Sort(d.Plugins)
 		d.Plugins = slices.Compact(d.Plugins)
 	}
-	w.tell(d)
+	w.appendDecisions(d)
 }
 
 // redeliver checks I7: redelivery changes nothing.
 func (w *walk) redeliver() {
-	if len(w.told) == 0 {
+	if len(w.decisions) == 0 {
 		return
 	}
-	again := Decided{Decisions: []events.SequencedDecision{one(w, w.told)}}
+	again := Decided{Decisions: []events.SequencedDecision{one(w, w.decisions)}}
 	for _, r := range w.replicas {
 		w.step(r, again)
 		before := r.core.Describe()
@@ -619,15 +619,15 @@ func (w *walk) redeliver() {
 }
 
 func (w *walk) conditionShown() {
-	if len(w.told) == 0 {
+	if len(w.decisions) == 0 {
 		return
 	}
-	d := w.told[len(w.told)-1-w.IntN(min(len(w.told), 5))].Decision
+	d := w.decisions[len(w.decisions)-1-w.IntN(min(len(w.decisions), 5))].Decision
 	pod, ok := w.state.Snapshot().Pod(d.Pod.UID)
 	if !ok {
 		return
 	}
-	w.tell(events.Decision{
+	w.appendDecisions(events.Decision{
 		Kind: events.DecisionCondition, Pod: d.Pod, Token: d.Token,
 		PodResourceVersion: pod.ResourceVersion + uint64(w.IntN(2)),
 	})
@@ -673,12 +673,12 @@ func (w *walk) relist() {
 	w.step(r, FactsReset{Pods: slices.Collect(s.Pods()), Objects: s, Position: w.at()})
 }
 
-// nonsense sends messages that no member should send.
-func (w *walk) nonsense() {
+// sendInvalid sends messages that no member should send.
+func (w *walk) sendInvalid() {
 	w.all(WorkRequested{Request: work.Request{Shard: "s1", Window: -5, Renew: []string{"", "x"}, Return: []string{"x"}}})
 	w.all(LedgerMoved{Revision: w.revision, Holds: []Hold{{PodUID: ""}, {PodUID: "nobody", HW: 1 << 60}}})
 	w.all(FactsApplied{Position: w.at()})
-	w.tell(events.Decision{Kind: "unheard-of", Pod: events.PodRef{UID: "p0001"}, Token: "x", Attempt: 1 << 20},
+	w.appendDecisions(events.Decision{Kind: "unheard-of", Pod: events.PodRef{UID: "p0001"}, Token: "x", Attempt: 1 << 20},
 		events.Decision{Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "p0001"}, Attempt: -3},
 		events.Decision{Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "never"}, Attempt: 1},
 		events.Decision{Kind: events.DecisionEvict, Pod: events.PodRef{UID: "p0001"}, Attempt: 99})

@@ -84,7 +84,7 @@ func ungated(p *state.Pod) bool { return p.NodeName == "" && !p.Gated }
 func (w *walk) bindPod() {
 	if obj := w.pod(ungated); obj != nil {
 		obj.Spec.NodeName = "n1"
-		w.did["placed"]++
+		w.counts["placed"]++
 		w.putPod(obj)
 	}
 }
@@ -172,10 +172,10 @@ func (w *walk) changeBudget() {
 // mayGo checks that there is room for a pod whose gate will be removed, in addition to those that any leader has let
 // go. A pod that was let go before has its room.
 func (w *walk) mayGo(uid string) {
-	w.did["ungated"]++
+	w.counts["ungated"]++
 	w.ungated = append(w.ungated, uid)
-	again := w.let[uid]
-	w.let[uid] = true
+	again := w.everUngated[uid]
+	w.everUngated[uid] = true
 	s := w.state.Snapshot()
 	p, ok := s.Pod(uid)
 	if !ok || !quota.Waits(p) {
@@ -183,7 +183,7 @@ func (w *walk) mayGo(uid string) {
 	}
 	ns, ok := s.ObjectByName(events.KindNamespace, "", "ns")
 	if again {
-		w.did["ungated again"]++
+		w.counts["ungated again"]++
 		return
 	}
 	if !ok || ns.API.GetAnnotations()[quota.Annotation] == "" {
@@ -193,7 +193,7 @@ func (w *walk) mayGo(uid string) {
 	used := quota.Requests(p)
 	for other := range s.Pods() {
 		used = used.Plus(quota.Counted(other))
-		if other.UID != uid && w.let[other.UID] && quota.HasGate(other) && !other.Terminal {
+		if other.UID != uid && w.everUngated[other.UID] && quota.HasGate(other) && !other.Terminal {
 			used = used.Plus(quota.Requests(other))
 		}
 	}

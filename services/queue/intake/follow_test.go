@@ -15,7 +15,7 @@ import (
 
 // Batches of decisions show how far the log has been read, whether or not the records there can be decoded: a leader
 // waits for that.
-func TestDecisionsTellHowFarTheyAreRead(t *testing.T) {
+func TestDecisionsReportHowFarTheyAreRead(t *testing.T) {
 	unreadable := events.EncodeDecision(events.Decision{
 		Kind: events.DecisionUngate, Pod: events.PodRef{UID: "a", Namespace: "ns", Name: "a"}, Token: "1", Actor: "queue-a",
 	})

@@ -113,7 +113,7 @@ func polled(t *testing.T, s *sampler, out chan events.Fact, store *state.Store) 
 	if err := s.poll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	var told []string
+	var lines []string
 	for len(out) > 0 {
 		f := <-out
 		if f.Progress != 0 {
@@ -123,10 +123,11 @@ func polled(t *testing.T, s *sampler, out chan events.Fact, store *state.Store) 
 		if _, err := store.Apply([]events.SequencedFact{{Sequence: sequence, Fact: f}}); err != nil {
 			t.Fatal(err)
 		}
-		told = append(told, fmt.Sprintf("%s %s/%s %s", map[events.Op]string{events.OpUpsert: "+", events.OpDelete: "-"}[f.Op],
+		lines = append(lines, fmt.Sprintf("%s %s/%s %s",
+			map[events.Op]string{events.OpUpsert: "+", events.OpDelete: "-"}[f.Op],
 			f.Namespace, f.Name, f.Kind))
 	}
-	return strings.Join(told, ", ")
+	return strings.Join(lines, ", ")
 }
 
 func TestSampler(t *testing.T) {

@@ -100,8 +100,8 @@ func TestOldServerIsRefused(t *testing.T) {
 	}
 }
 
-// TestVersionIsTold checks that the version is logged at the start of a round, and when it has changed in between.
-func TestVersionIsTold(t *testing.T) {
+// TestVersionIsLogged checks that the version is logged at the start of a round, and when it has changed in between.
+func TestVersionIsLogged(t *testing.T) {
 	v := &versioned{}
 	cluster := v.connect(t)
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
@@ -109,18 +109,18 @@ func TestVersionIsTold(t *testing.T) {
 	if !ok {
 		t.Fatalf("the sink is a %T", logger.GetSink())
 	}
-	told := 0
-	says := func(what string, want ...string) {
+	read := 0
+	wantLog := func(what string, want ...string) {
 		t.Helper()
 		all := sink.GetBuffer().String()
-		said := all[told:]
-		told = len(all)
-		if len(want) == 0 && said != "" {
-			t.Errorf("%s: it says %q, want nothing", what, said)
+		logged := all[read:]
+		read = len(all)
+		if len(want) == 0 && logged != "" {
+			t.Errorf("%s: it says %q, want nothing", what, logged)
 		}
 		for _, part := range want {
-			if !strings.Contains(said, part) {
-				t.Errorf("%s: it says %q, want %q in it", what, said, part)
+			if !strings.Contains(logged, part) {
+				t.Errorf("%s: it says %q, want %q in it", what, logged, part)
 			}
 		}
 	}
@@ -128,13 +128,13 @@ func TestVersionIsTold(t *testing.T) {
 	if err := cluster.awaitRelease(t.Context(), logger); err != nil {
 		t.Fatal(err)
 	}
-	says("1.35", "older than the rules", "v1.35.7", "DRAExtendedResource")
+	wantLog("1.35", "older than the rules", "v1.35.7", "DRAExtendedResource")
 	cluster.refreshRelease(t.Context(), logger)
-	says("the same")
+	wantLog("the same")
 	v.is("36")
 	cluster.refreshRelease(t.Context(), logger)
-	says("1.36", "version changed", "v1.36.7", "v1.35.7")
+	wantLog("1.36", "version changed", "v1.36.7", "v1.35.7")
 	v.is("37")
 	cluster.refreshRelease(t.Context(), logger)
-	says("1.37", "newer than the rules", "v1.37.7", "1.36")
+	wantLog("1.37", "newer than the rules", "v1.37.7", "1.36")
 }

@@ -63,10 +63,10 @@ func TestWhatIsNotServed(t *testing.T) {
 	if !ok {
 		t.Fatalf("the sink is a %T", logger.GetSink())
 	}
-	said := sink.GetBuffer().String()
+	logged := sink.GetBuffer().String()
 	for _, what := range []string{deviceVersion, "volumeattachments"} {
-		if n := strings.Count(said, what); n != 1 {
-			t.Errorf("%s is spoken of %d times, want once, in\n%s", what, n, said)
+		if n := strings.Count(logged, what); n != 1 {
+			t.Errorf("%s is spoken of %d times, want once, in\n%s", what, n, logged)
 		}
 	}
 }

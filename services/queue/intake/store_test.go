@@ -23,13 +23,13 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
-// room is the capacity of a test's channel of facts; more than any test makes.
-const room = 10_000
+// factCapacity is the capacity of a test's channel of facts; more than any test makes.
+const factCapacity = 10_000
 
 func newStore(
 	base map[string]loggedObject, fail context.CancelCauseFunc, done <-chan struct{},
 ) (*kindStore, chan events.Fact) {
-	out := make(chan events.Fact, room)
+	out := make(chan events.Fact, factCapacity)
 	return &kindStore{
 		kind: events.KindPod, cause: CauseList, out: out, logged: base, fail: fail, done: done,
 		onListed: func() error { return nil }, strip: strip.Strip,
@@ -44,8 +44,8 @@ func podAt(name string, v uint64) *corev1.Pod {
 	return p
 }
 
-// say returns the facts, one per line: operation, object, version and claimed progress.
-func say(out chan events.Fact) []string {
+// factLines returns the facts, one per line: operation, object, version and claimed progress.
+func factLines(out chan events.Fact) []string {
 	var lines []string
 	for len(out) > 0 {
 		f := <-out
@@ -100,7 +100,7 @@ func TestAListIsComparedAndClaimsProgressAtItsEnd(t *testing.T) {
 		"upsert new rv=40 progress=0 list",
 		"progress  rv=0 progress=50 list",
 	}
-	if diff := gocmp.Diff(want, say(out)); diff != "" {
+	if diff := gocmp.Diff(want, factLines(out)); diff != "" {
 		t.Fatal(diff)
 	}
 	// The watch, then another list: only what changed in between, at the old progress.
@@ -120,14 +120,14 @@ func TestAListIsComparedAndClaimsProgressAtItsEnd(t *testing.T) {
 		"upsert same rv=80 progress=70 list",
 		"progress  rv=0 progress=90 list",
 	}
-	if diff := gocmp.Diff(want, say(out)); diff != "" {
+	if diff := gocmp.Diff(want, factLines(out)); diff != "" {
 		t.Fatal(diff)
 	}
 }
 
-// TestAStreamedListIsToldAsItComes checks that it is published as it arrives, and only once although the stream
+// TestAStreamedListIsPublishedAsItComes checks that it is published as it arrives, and only once although the stream
 // breaks and begins again.
-func TestAStreamedListIsToldAsItComes(t *testing.T) {
+func TestAStreamedListIsPublishedAsItComes(t *testing.T) {
 	ctx, fail := context.WithCancelCause(t.Context())
 	s, out := newStore(map[string]loggedObject{"same": {10, "ns", "same"}, "gone": {12, "ns", "gone"}}, fail, ctx.Done())
 	stream := func(pods ...*corev1.Pod) []any {
@@ -141,7 +141,7 @@ func TestAStreamedListIsToldAsItComes(t *testing.T) {
 	}
 	stream(podAt("new", 40), podAt("brief", 41))
 	want := []string{"upsert new rv=40 progress=0 list", "upsert brief rv=41 progress=0 list"}
-	if diff := gocmp.Diff(want, say(out)); diff != "" {
+	if diff := gocmp.Diff(want, factLines(out)); diff != "" {
 		t.Fatal(diff)
 	}
 	must(t, s.Replace(stream(podAt("new", 45), podAt("same", 10)), "50"))
@@ -151,19 +151,19 @@ func TestAStreamedListIsToldAsItComes(t *testing.T) {
 		"delete gone rv=50 progress=0 list",
 		"progress  rv=0 progress=50 list",
 	}
-	if diff := gocmp.Diff(want, say(out)); diff != "" {
+	if diff := gocmp.Diff(want, factLines(out)); diff != "" {
 		t.Fatal(diff)
 	}
 	// An object that cannot be published must not be taken for missing later.
 	if _, err := s.Transformer()(&corev1.Pod{}); err == nil || ctx.Err() == nil {
 		t.Fatalf("a nameless pod passes: %v", err)
 	}
-	if err := s.Replace(nil, "60"); err == nil || len(say(out)) > 0 {
+	if err := s.Replace(nil, "60"); err == nil || len(factLines(out)) > 0 {
 		t.Fatalf("a broken list goes on: %v", err)
 	}
 }
 
-func TestWhatCannotBeToldEndsTheRound(t *testing.T) {
+func TestWhatCannotBePublishedEndsTheRound(t *testing.T) {
 	for name, feed := range map[string]func(s *kindStore) error{
 		"no resourceVersion": func(s *kindStore) error {
 			return s.Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "a"}})
@@ -184,9 +184,9 @@ func TestWhatCannotBeToldEndsTheRound(t *testing.T) {
 			if err := feed(s); err == nil || context.Cause(ctx) == nil {
 				t.Fatalf("error %v, cause %v", err, context.Cause(ctx))
 			}
-			say(out)
+			factLines(out)
 			s.UpdateResourceVersion("100")
-			if lines := say(out); len(lines) > 0 {
+			if lines := factLines(out); len(lines) > 0 {
 				t.Fatalf("after the end it said %q", lines)
 			}
 		})
@@ -393,7 +393,7 @@ func TestOtherObjectsThatAreTooLarge(t *testing.T) {
 		"upsert n rv=11 progress=11 watch",
 		"delete n rv=12 progress=12 watch",
 	}
-	if diff := gocmp.Diff(want, say(out)); diff != "" {
+	if diff := gocmp.Diff(want, factLines(out)); diff != "" {
 		t.Error(diff)
 	}
 
@@ -416,15 +416,15 @@ func TestOtherObjectsThatAreTooLarge(t *testing.T) {
 		"upsert v rv=12 progress=12 watch",
 		"delete v rv=13 progress=13 watch",
 	}
-	if diff := gocmp.Diff(want, say(out)); diff != "" {
+	if diff := gocmp.Diff(want, factLines(out)); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// TestReducedObjectsAreToldAgain checks that an object that an earlier version of the queue has reduced is published
-// as this version reduces it, in the first list of its round, and that a store applies it although the object's
-// version is the same.
-func TestReducedObjectsAreToldAgain(t *testing.T) {
+// TestReducedObjectsArePublishedAgain checks that an object that an earlier version of the queue has reduced is
+// published as this version reduces it, in the first list of its round, and that a store applies it although the
+// object's version is the same.
+func TestReducedObjectsArePublishedAgain(t *testing.T) {
 	_, fail := context.WithCancelCause(t.Context())
 	defer fail(nil)
 	before := podAt("large", 5)

@@ -26,7 +26,7 @@ func TestActivated(t *testing.T) {
 	w.settle()
 	wanted = append(wanted, events.PodRef{Namespace: "d", Name: "unknown"})
 	core := w.shards[0].core
-	var told []string
+	var activated []string
 	in := step.Input{Activated: wanted}
 	for message := 0; ; message++ {
 		out, err := checked(core.Step(in, w.now))
@@ -39,10 +39,10 @@ func TestActivated(t *testing.T) {
 		if n := len(out.Request.Activate); n > work.MaxActivate || message == 0 && !out.More {
 			t.Fatalf("%d pods in a message, more to come: %v", n, out.More)
 		}
-		told = append(told, out.Request.Activate...)
+		activated = append(activated, out.Request.Activate...)
 	}
-	distinct := slices.Compact(slices.Sorted(slices.Values(told)))
-	if len(told) != pods-1 || len(distinct) != pods-1 || slices.Contains(told, "pod-p0") {
-		t.Errorf("%d pods told, %d of them distinct, want %d that are not bound", len(told), len(distinct), pods-1)
+	distinct := slices.Compact(slices.Sorted(slices.Values(activated)))
+	if len(activated) != pods-1 || len(distinct) != pods-1 || slices.Contains(activated, "pod-p0") {
+		t.Errorf("%d pods told, %d of them distinct, want %d that are not bound", len(activated), len(distinct), pods-1)
 	}
 }

@@ -14,10 +14,10 @@ import (
 )
 
 func TestAnswer(t *testing.T) {
-	st := newStory(t, 2, 2, 1)
+	st := newScenario(t, 2, 2, 1)
 	uid := st.pod("p")
 	st.answer()
-	st.tellLedger()
+	st.deliverLedger()
 	core := st.s.core
 	a, ok := core.Answer(explain.Question{Pod: uid})
 	if !ok || a.Pod == nil || a.Pod.Promise == nil || a.Pod.Promise.State != "committed" {
@@ -47,7 +47,7 @@ func TestAnswer(t *testing.T) {
 // fits on none.
 func BenchmarkAnswer(b *testing.B) {
 	const nodes, each = 5000, 30
-	st := &story{world: newWorld(b, 1, 1)}
+	st := &scenario{world: newWorld(b, 1, 1)}
 	st.s = st.shards[0]
 	for n := range nodes {
 		st.addNode(fmt.Sprintf("n%d", n), each)
@@ -67,7 +67,7 @@ func BenchmarkAnswer(b *testing.B) {
 	}
 }
 
-func decideInput(st *story) (in step.Input) {
+func decideInput(st *scenario) (in step.Input) {
 	in.Facts = st.s.fold(follow.Batch{Facts: st.facts})
 	for _, batch := range st.history {
 		in.Ledger = append(in.Ledger, replica.Batch{Events: batch})

@@ -19,7 +19,7 @@ import (
 // shards' views were, the rules must hold. A deleted pod whose deletion the decision had not read may still be
 // counted where that helps (test/model/guards).
 type auditor struct {
-	live map[string]*standing
+	live map[string]*placedPod
 	// open are commits whose decisions have not been reported yet, by the token of each placement.
 	open   map[string]*audited
 	checks map[string]int
@@ -29,8 +29,8 @@ type auditor struct {
 	broken []string
 }
 
-// standing is a placed pod.
-type standing struct {
+// placedPod is a placed pod.
+type placedPod struct {
 	pod   *corev1.Pod
 	node  string
 	token ledger.Token
@@ -39,16 +39,16 @@ type standing struct {
 }
 
 // audited is a commit: the pods that existed at the time, and what it has placed so far, in the order of the
-// reports. (A placement that was bound and handed over before a lost answer was repeated is never reported: untold
+// reports. (A placement that was bound and handed over before a lost answer was repeated is never reported: unreported
 // are placements that may have come before any other of the commit.)
 type audited struct {
-	before []standing
-	untold map[string]standing
+	before     []placedPod
+	unreported map[string]placedPod
 }
 
 func newAuditor() *auditor {
 	return &auditor{
-		live: map[string]*standing{}, open: map[string]*audited{}, checks: map[string]int{}, nodeFact: map[string]uint64{},
+		live: map[string]*placedPod{}, open: map[string]*audited{}, checks: map[string]int{}, nodeFact: map[string]uint64{},
 	}
 }
 
@@ -66,7 +66,7 @@ func (a *auditor) boundAt(uid string, sequence uint64) {
 
 // committed records a transaction of the ledger.
 func (a *auditor) committed(w *world, batch ledger.EventBatch) {
-	commit := &audited{untold: map[string]standing{}}
+	commit := &audited{unreported: map[string]placedPod{}}
 	for _, s := range a.live {
 		commit.before = append(commit.before, *s)
 	}
@@ -87,7 +87,7 @@ func (a *auditor) committed(w *world, batch ledger.EventBatch) {
 				old != nil && (old.token == e.Token || old.gone != math.MaxUint64) {
 				continue
 			}
-			s := &standing{node: d.NodeName, token: e.Token, pod: &corev1.Pod{}}
+			s := &placedPod{node: d.NodeName, token: e.Token, pod: &corev1.Pod{}}
 			if pod, ok := w.pods[e.PodUID]; ok {
 				s.pod = pod.DeepCopy()
 			}
@@ -96,7 +96,7 @@ func (a *auditor) committed(w *world, batch ledger.EventBatch) {
 			}
 			a.live[e.PodUID] = s
 			a.open[e.Token.String()] = commit
-			commit.untold[e.PodUID] = *s
+			commit.unreported[e.PodUID] = *s
 		}
 	}
 }
@@ -110,7 +110,7 @@ func (a *auditor) decided(w *world, decisions []events.Decision) {
 		}
 		delete(a.open, d.Token)
 		s := a.live[d.Pod.UID]
-		delete(commit.untold, d.Pod.UID)
+		delete(commit.unreported, d.Pod.UID)
 		if s.gone != math.MaxUint64 {
 			a.check(w, s, commit, d.FactSequence)
 		}
@@ -118,7 +118,7 @@ func (a *auditor) decided(w *world, decisions []events.Decision) {
 	}
 }
 
-func (a *auditor) check(w *world, s *standing, commit *audited, facts uint64) {
+func (a *auditor) check(w *world, s *placedPod, commit *audited, facts uint64) {
 	a.checkApart(w, s, commit.before)
 	for _, c := range s.pod.Spec.TopologySpreadConstraints {
 		a.checks["spread"]++
@@ -131,7 +131,7 @@ func (a *auditor) check(w *world, s *standing, commit *audited, facts uint64) {
 }
 
 // checkApart checks anti-affinity in both directions.
-func (a *auditor) checkApart(w *world, s *standing, others []standing) {
+func (a *auditor) checkApart(w *world, s *placedPod, others []placedPod) {
 	a.checks["apart"] += len(repelled(s.pod))
 	for _, o := range others {
 		if o.gone != 0 {
@@ -160,7 +160,7 @@ func repelled(p *corev1.Pod) []corev1.PodAffinityTerm {
 // checkSpread checks hard spread. Nodes are only added here, so the decision had no more domains than exist now; a
 // domain that it did not know does not count against it.
 func (a *auditor) checkSpread(
-	w *world, s *standing, c corev1.TopologySpreadConstraint, commit *audited, facts uint64,
+	w *world, s *placedPod, c corev1.TopologySpreadConstraint, commit *audited, facts uint64,
 ) {
 	counted := map[string]int{}
 	for _, n := range w.nodeObjects {
@@ -168,7 +168,7 @@ func (a *auditor) checkSpread(
 			counted[value] += 0
 		}
 	}
-	for _, o := range commit.untold {
+	for _, o := range commit.unreported {
 		if o.gone == math.MaxUint64 || selects(c.LabelSelector, o.pod) {
 			counted[w.nodeObjects[o.node].Labels[c.TopologyKey]]++
 		}
@@ -196,8 +196,8 @@ func (a *auditor) checkSpread(
 	}
 }
 
-func (a *auditor) checkTogether(w *world, s *standing, t corev1.PodAffinityTerm, others []standing, facts uint64) {
-	company := false
+func (a *auditor) checkTogether(w *world, s *placedPod, t corev1.PodAffinityTerm, others []placedPod, facts uint64) {
+	hasPeer := false
 	for _, o := range others {
 		if !selects(t.LabelSelector, o.pod) || o.gone != 0 && o.gone <= facts {
 			continue
@@ -205,14 +205,14 @@ func (a *auditor) checkTogether(w *world, s *standing, t corev1.PodAffinityTerm,
 		if w.sameDomain(t.TopologyKey, s.node, o.node) && o.bound > 0 && o.bound <= facts {
 			return
 		}
-		company = company || o.gone == 0
+		hasPeer = hasPeer || o.gone == 0
 	}
-	if company || !selects(t.LabelSelector, s.pod) {
+	if hasPeer || !selects(t.LabelSelector, s.pod) {
 		w.violated(s, "has no bound pod to follow in its %s, and is not the first", t.TopologyKey)
 	}
 }
 
-func (w *world) violated(s *standing, format string, args ...any) {
+func (w *world) violated(s *placedPod, format string, args ...any) {
 	w.broken = append(w.broken, fmt.Sprintf("%s on %s ", s.pod.Name, s.node)+fmt.Sprintf(format, args...))
 }
 

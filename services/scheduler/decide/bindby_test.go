@@ -92,8 +92,9 @@ func TestPluginsBind(t *testing.T) {
 			if d.NodeName != "a" {
 				t.Errorf("on %q, want the node", d.NodeName)
 			}
-			if placed := d.Kind == events.DecisionPlaced; x.did[step.ActUndo] > 0 || x.did[step.ActBound] > 0 != placed {
-				t.Errorf("later %v: acts %v after %s", later, x.did, d.Kind)
+			placed := d.Kind == events.DecisionPlaced
+			if x.actCounts[step.ActUndo] > 0 || x.actCounts[step.ActBound] > 0 != placed {
+				t.Errorf("later %v: acts %v after %s", later, x.actCounts, d.Kind)
 			}
 		}
 	}
@@ -122,14 +123,14 @@ func TestPluginReturnsLate(t *testing.T) {
 	s, p := x.askedToBind()
 	answer := x.act(p)
 	x.settle()
-	x.beat()
-	if len(s.decisions)+x.did[step.ActBound] > 0 {
-		t.Fatalf("%v told, acts %v, while the plugin is at it", s.decisions, x.did)
+	x.heartbeat()
+	if len(s.decisions)+x.actCounts[step.ActBound] > 0 {
+		t.Fatalf("%v told, acts %v, while the plugin is at it", s.decisions, x.actCounts)
 	}
 	x.step(s, step.Input{Performed: []step.PluginResult{answer}})
 	x.settle()
-	if d := x.only(); d.Kind != events.DecisionPlaced || x.did[step.ActBound] != 1 {
-		t.Errorf("%s, acts %v, want PostBind once", d.Kind, x.did)
+	if d := x.only(); d.Kind != events.DecisionPlaced || x.actCounts[step.ActBound] != 1 {
+		t.Errorf("%s, acts %v, want PostBind once", d.Kind, x.actCounts)
 	}
 }
 
@@ -139,13 +140,13 @@ func TestPlaceIsTakenBackDuringTheBind(t *testing.T) {
 	s, p := x.askedToBind()
 	x.fence(mustHold(x, "pod-p"))
 	x.settle()
-	if x.did[step.ActUndo] != 1 {
-		t.Errorf("undone %d times, want once", x.did[step.ActUndo])
+	if x.actCounts[step.ActUndo] != 1 {
+		t.Errorf("undone %d times, want once", x.actCounts[step.ActUndo])
 	}
 	x.step(s, step.Input{Performed: []step.PluginResult{{ID: p.ID, Act: p.Act, By: "Actor"}}})
 	x.settle()
-	if len(s.decisions) > 0 || x.did[step.ActBound] > 0 {
-		t.Errorf("%+v, acts %v: want nothing told", s.decisions, x.did)
+	if len(s.decisions) > 0 || x.actCounts[step.ActBound] > 0 {
+		t.Errorf("%+v, acts %v: want nothing told", s.decisions, x.actCounts)
 	}
 }
 

@@ -45,14 +45,15 @@ func opinions(of func(node string) placement.Opinion) func(step.Consult) step.Ad
 	}
 }
 
-// unread returns all facts that a shard has not seen; told returns all batches of the ledger that it has not seen.
-func (w *world) unread(s *shard) []feed.Step {
+// unreadFacts returns all facts that a shard has not seen; unreadLedger returns all batches of the ledger that it has
+// not seen.
+func (w *world) unreadFacts(s *shard) []feed.Step {
 	facts := w.facts[s.fact:]
 	s.fact = len(w.facts)
 	return s.fold(follow.Batch{Facts: facts})
 }
 
-func (w *world) told(s *shard) (list []replica.Batch) {
+func (w *world) unreadLedger(s *shard) (list []replica.Batch) {
 	for ; s.ledger < len(w.history); s.ledger++ {
 		list = append(list, replica.Batch{Events: w.history[s.ledger]})
 	}
@@ -79,7 +80,7 @@ func (w *world) only() events.Decision {
 }
 
 // An extender's points outweigh the rules, and nodes that it rejects are not used.
-func TestExtendersHaveASay(t *testing.T) {
+func TestExtendersAreConsulted(t *testing.T) {
 	var asked []string
 	answer := opinions(func(node string) placement.Opinion {
 		return map[string]placement.Opinion{
@@ -223,7 +224,7 @@ func TestClusterMovesWhileAnExtenderThinks(t *testing.T) {
 			moved = true
 			w.addPod("squatter", func(p *corev1.Pod) { p.Spec.NodeName = "a" })
 			w.addNode("b", 1)
-			w.step(w.shards[0], step.Input{Facts: w.unread(w.shards[0])})
+			w.step(w.shards[0], step.Input{Facts: w.unreadFacts(w.shards[0])})
 		}
 		return answer(q)
 	})
@@ -243,7 +244,7 @@ func TestDrainWhileAnExtenderThinks(t *testing.T) {
 	w.addPod("p")
 	s := w.shards[0]
 	w.offer()
-	w.step(s, step.Input{Facts: w.unread(s), Ledger: w.told(s)})
+	w.step(s, step.Input{Facts: w.unreadFacts(s), Ledger: w.unreadLedger(s)})
 	offered := s.offers[0].Token
 	w.step(s, step.Input{Offers: []work.OfferBatch{{Term: 1, Offers: s.offers}}})
 	if len(s.consults) != 1 {

@@ -121,7 +121,7 @@ func TestPluginsAreAskedOncePerPod(t *testing.T) {
 		// Without lost answers: after those, pods are asked about again.
 		s := w.shards[0]
 		w.offer()
-		w.step(s, step.Input{Facts: w.unread(s), Ledger: w.told(s)})
+		w.step(s, step.Input{Facts: w.unreadFacts(s), Ledger: w.unreadLedger(s)})
 		w.step(s, step.Input{Offers: []work.OfferBatch{{Term: 1, Offers: s.offers}}})
 		s.offers = nil
 		for len(s.consults) > 0 || s.commit != nil {
@@ -157,7 +157,7 @@ func TestPluginsVerdictIsAsOfTheQuestion(t *testing.T) {
 		asked = append(asked, len(w.facts))
 		a := answer(q)
 		w.addPod("other", func(p *corev1.Pod) { p.Spec.NodeName = "a" })
-		w.step(w.shards[0], step.Input{Facts: w.unread(w.shards[0])})
+		w.step(w.shards[0], step.Input{Facts: w.unreadFacts(w.shards[0])})
 		return a
 	})
 	w.addNode("a", 10)
@@ -181,12 +181,12 @@ func TestPluginsCountBeyondANode(t *testing.T) {
 	for seed := range uint64(extendedSeeds) {
 		w := newCustomWorld(t, seed, 1, func(q step.Consult) step.Advice {
 			a := step.Advice{ID: q.ID, Guidance: &placement.Guidance{}, Opinions: map[string]placement.Opinion{}}
-			stand := 0
+			pods := 0
 			for _, n := range q.Cluster {
-				stand += n.PodCount()
+				pods += n.PodCount()
 			}
 			for _, n := range q.Nodes {
-				a.Opinions[n.Name] = placement.Opinion{Rejected: stand >= most, Plugin: "Guide", Reasons: []string{"enough"}}
+				a.Opinions[n.Name] = placement.Opinion{Rejected: pods >= most, Plugin: "Guide", Reasons: []string{"enough"}}
 			}
 			return a
 		})

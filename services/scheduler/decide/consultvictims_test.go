@@ -21,32 +21,32 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
-// counselled is a story whose pods have an extender that filters and is asked about victims. It has nodes n0, n1, …
-// with room for one pod, and on each of them a pod of priority 0: v0, v1, …
-type counselled struct {
-	*story
+// extenderScenario is a scenario whose pods have an extender that filters and is asked about victims. It has nodes n0,
+// n1, … with room for one pod, and on each of them a pod of priority 0: v0, v1, …
+type extenderScenario struct {
+	*scenario
 	// about are the questions, abbreviated, in their order.
 	about []string
-	// spare returns the candidates that extenders leave, all if it is nil; opinion returns their opinion of a node.
-	spare   func([]preempt.Candidate) ([]preempt.Candidate, error)
+	// choose returns the candidates that extenders leave, all if it is nil; opinion returns their opinion of a node.
+	choose  func([]preempt.Candidate) ([]preempt.Candidate, error)
 	opinion func(node string) (placement.Opinion, error)
 }
 
-func newCounselled(t *testing.T, nodes int) *counselled {
+func newExtenderScenario(t *testing.T, nodes int) *extenderScenario {
 	t.Helper()
-	st := &counselled{opinion: func(string) (placement.Opinion, error) { return placement.Opinion{}, nil }}
+	st := &extenderScenario{opinion: func(string) (placement.Opinion, error) { return placement.Opinion{}, nil }}
 	w := newExtendedWorld(t, 1, 2, nil)
-	st.story = &story{world: w, s: w.shards[0]}
+	st.scenario = &scenario{world: w, s: w.shards[0]}
 	for n := range nodes {
 		st.addNode(fmt.Sprintf("n%d", n), 1)
 		st.running(fmt.Sprintf("v%d", n), fmt.Sprintf("n%d", n), important(int32(n)))
 	}
-	st.tell()
+	st.deliverAll()
 	return st
 }
 
 // advised answers a question.
-func (st *counselled) advised(q step.Consult) step.Advice {
+func (st *extenderScenario) advised(q step.Consult) step.Advice {
 	a := step.Advice{ID: q.ID}
 	if len(q.Candidates) == 0 {
 		a.Opinions = map[string]placement.Opinion{}
@@ -57,8 +57,8 @@ func (st *counselled) advised(q step.Consult) step.Advice {
 		return a
 	}
 	st.about = append(st.about, candidatesOf(q.Candidates))
-	if a.Candidates = q.Candidates; st.spare != nil {
-		a.Candidates, a.Err = st.spare(q.Candidates)
+	if a.Candidates = q.Candidates; st.choose != nil {
+		a.Candidates, a.Err = st.choose(q.Candidates)
 	}
 	return a
 }
@@ -77,7 +77,7 @@ func candidatesOf(list []preempt.Candidate) string {
 }
 
 // answerConsults answers the open questions.
-func (st *counselled) answerConsults() {
+func (st *extenderScenario) answerConsults() {
 	asked := st.s.consults
 	st.s.consults = nil
 	for _, q := range asked {
@@ -85,11 +85,11 @@ func (st *counselled) answerConsults() {
 	}
 }
 
-// rest delivers and answers everything until nothing changes.
-func (st *counselled) rest() {
+// runToEnd delivers and answers everything until nothing changes.
+func (st *extenderScenario) runToEnd() {
 	st.t.Helper()
 	for range 100 {
-		st.told()
+		st.runUntilQuiet()
 		if len(st.s.consults) == 0 {
 			return
 		}
@@ -99,7 +99,7 @@ func (st *counselled) rest() {
 }
 
 // heldOn returns the node on which a place is held for a pod; empty for none.
-func (st *counselled) heldOn(uid string) string {
+func (st *extenderScenario) heldOn(uid string) string {
 	doc, e, ok := st.hold(uid)
 	if !ok || e.State != ledger.Held {
 		return ""
@@ -107,7 +107,7 @@ func (st *counselled) heldOn(uid string) string {
 	return doc.NodeName
 }
 
-func (st *counselled) last() events.Decision {
+func (st *extenderScenario) last() events.Decision {
 	st.t.Helper()
 	if len(st.s.decisions) == 0 {
 		st.t.Fatal("there is no decision")
@@ -118,13 +118,13 @@ func (st *counselled) last() events.Decision {
 // Extenders are asked about every possible victim. The cheapest of the remaining candidates is taken, and when the
 // victims are gone the extenders' filter is asked once more.
 func TestExtendersChooseVictims(t *testing.T) {
-	st := newCounselled(t, 3)
-	st.spare = func(list []preempt.Candidate) ([]preempt.Candidate, error) { return list[1:], nil }
+	st := newExtenderScenario(t, 3)
+	st.choose = func(list []preempt.Candidate) ([]preempt.Candidate, error) { return list[1:], nil }
 	p := st.pod("p", important(100))
 	if len(st.claims()) > 0 || st.s.commit != nil {
 		t.Fatalf("claims %v, in flight %+v before the extenders have been asked", st.claims(), st.s.commit)
 	}
-	st.rest()
+	st.runToEnd()
 	if node := st.heldOn(p); node != "n1" {
 		t.Fatalf("a place is held on %q, want n1: n0 is cheaper, but not left", node)
 	}
@@ -134,7 +134,7 @@ func TestExtendersChooseVictims(t *testing.T) {
 	}
 	st.mark(p)
 	st.deletePod("pod-v1")
-	st.rest()
+	st.runToEnd()
 	if d := st.last(); d.Kind != events.DecisionPlaced || d.NodeName != "n1" {
 		t.Errorf("%s on %q: %s; want it placed on n1", d.Kind, d.NodeName, d.Message)
 	}
@@ -158,12 +158,12 @@ func TestVictimsOfExtendersHaveToDo(t *testing.T) {
 		"as important":         {pods: []int32{1, 100}, needs: 1, names: []string{"a", "b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			st := newCounselled(t, 0)
+			st := newExtenderScenario(t, 0)
 			st.addNode("n0", 2)
 			for i, priority := range c.pods {
 				st.running(string(rune('a'+i)), "n0", important(priority))
 			}
-			st.spare = func(list []preempt.Candidate) ([]preempt.Candidate, error) {
+			st.choose = func(list []preempt.Candidate) ([]preempt.Candidate, error) {
 				one := list[0]
 				one.Victims = nil
 				for _, p := range one.Pods {
@@ -173,9 +173,9 @@ func TestVictimsOfExtendersHaveToDo(t *testing.T) {
 				}
 				return []preempt.Candidate{one}, nil
 			}
-			st.tell()
+			st.deliverAll()
 			p := st.pod("p", important(100), places(c.needs))
-			st.rest()
+			st.runToEnd()
 			if held := st.heldOn(p) == "n0"; held != c.does {
 				t.Fatalf("held: %v, want %v: %s", held, c.does, st.last().Message)
 			}
@@ -205,8 +205,8 @@ func places(n int) func(*corev1.Pod) {
 // A doubted node is taken if there is no other.
 func TestDoubtedCandidatesComeLast(t *testing.T) {
 	for doubted, want := range map[int]string{1: "n1", 2: "n0"} {
-		st := newCounselled(t, 2)
-		st.spare = func(list []preempt.Candidate) ([]preempt.Candidate, error) {
+		st := newExtenderScenario(t, 2)
+		st.choose = func(list []preempt.Candidate) ([]preempt.Candidate, error) {
 			list = slices.Clone(list)
 			for i := range doubted {
 				list[i].Doubted = true
@@ -214,7 +214,7 @@ func TestDoubtedCandidatesComeLast(t *testing.T) {
 			return list, nil
 		}
 		p := st.pod("p", important(100))
-		st.rest()
+		st.runToEnd()
 		if node := st.heldOn(p); node != want {
 			t.Errorf("%d of 2 doubted: a place is held on %q, want %s", doubted, node, want)
 		}
@@ -222,11 +222,11 @@ func TestDoubtedCandidatesComeLast(t *testing.T) {
 }
 
 // When extenders leave no candidate, the pod waits with upstream's message for any change.
-func TestExtendersSpareAll(t *testing.T) {
-	st := newCounselled(t, 2)
-	st.spare = func([]preempt.Candidate) ([]preempt.Candidate, error) { return nil, nil }
+func TestExtendersSpareEveryVictim(t *testing.T) {
+	st := newExtenderScenario(t, 2)
+	st.choose = func([]preempt.Candidate) ([]preempt.Candidate, error) { return nil, nil }
 	st.pod("p", important(100))
-	st.rest()
+	st.runToEnd()
 	const want = "0/2 nodes are available: 2 Insufficient cpu. preemption: no candidate node for preemption"
 	if d := st.last(); d.Kind != events.DecisionUnplaceable || d.Message != want ||
 		!slices.Contains(d.Plugins, placement.Extenders) {
@@ -237,10 +237,10 @@ func TestExtendersSpareAll(t *testing.T) {
 // If an extender does not answer about victims, the pod is unschedulable, for autoscalers to see, and is tried
 // again.
 func TestExtenderFailsAboutVictims(t *testing.T) {
-	st := newCounselled(t, 1)
-	st.spare = func([]preempt.Candidate) ([]preempt.Candidate, error) { return nil, errors.New("out to lunch") }
+	st := newExtenderScenario(t, 1)
+	st.choose = func([]preempt.Candidate) ([]preempt.Candidate, error) { return nil, errors.New("out to lunch") }
 	st.pod("p", important(100))
-	st.rest()
+	st.runToEnd()
 	d := st.last()
 	if d.Kind != events.DecisionUnplaceable || d.RetryAfter == 0 ||
 		!strings.HasSuffix(d.Message, " preemption: out to lunch") {
@@ -258,21 +258,21 @@ func TestVictimsMoveWhileAnExtenderThinks(t *testing.T) {
 		2: {"n0-v0 n1-v1"},                   // the other node is taken
 		3: {"n0-v0 n1-v1 n2-v2", "n1-v1 n2"}, // see below
 	} {
-		st := newCounselled(t, nodes)
+		st := newExtenderScenario(t, nodes)
 		moved := false
-		st.spare = func(list []preempt.Candidate) ([]preempt.Candidate, error) {
+		st.choose = func(list []preempt.Candidate) ([]preempt.Candidate, error) {
 			if !moved {
 				moved = true
 				st.publish(st.pods["pod-v0"])
 				if nodes == 3 { // the other victims leave by themselves: the pod fits
 					st.deletePod("pod-v2")
 				}
-				st.tellFacts()
+				st.deliverFacts()
 			}
 			return list, nil
 		}
 		p := st.pod("p", important(100))
-		st.rest()
+		st.runToEnd()
 		if nodes == 3 {
 			if d := st.last(); d.Kind != events.DecisionPlaced || d.NodeName != "n2" || len(st.claims()) > 0 {
 				t.Errorf("%s on %q, claims %v: want it placed on n2, which is free by now", d.Kind, d.NodeName, st.claims())
@@ -289,17 +289,17 @@ func TestVictimsMoveWhileAnExtenderThinks(t *testing.T) {
 }
 
 // No pod is evicted on a node that an extender finds hopeless, nor where only the extender is in the way.
-func TestNobodyGoesWhereAnExtenderSaysNo(t *testing.T) {
+func TestNoPodGoesWhereAnExtenderRefuses(t *testing.T) {
 	for _, hopeless := range []bool{false, true} {
-		st := newCounselled(t, 1)
+		st := newExtenderScenario(t, 1)
 		st.addNode("roomy", 2)
 		st.running("w", "roomy")
-		st.tell()
+		st.deliverAll()
 		st.opinion = func(string) (placement.Opinion, error) {
 			return placement.Opinion{Rejected: true, Unresolvable: hopeless, Reasons: []string{"no licence"}}, nil
 		}
 		p := st.pod("p", important(100))
-		st.rest()
+		st.runToEnd()
 		if node := st.heldOn(p); node != "n0" {
 			t.Errorf("hopeless %v: a place is held on %q, want n0", hopeless, node)
 		}
@@ -312,14 +312,14 @@ func TestNobodyGoesWhereAnExtenderSaysNo(t *testing.T) {
 // If a filter refuses the pod after its victims were evicted, the place is given up, and that counts as failed
 // preemption. If it fails, it is asked again with every heartbeat, until patience ends.
 func TestFilterRefusesTheHeldPlace(t *testing.T) {
-	gone := func(t *testing.T, opinion func(string) (placement.Opinion, error)) *counselled {
-		st := newCounselled(t, 1)
+	gone := func(t *testing.T, opinion func(string) (placement.Opinion, error)) *extenderScenario {
+		st := newExtenderScenario(t, 1)
 		p := st.pod("p", important(100))
-		st.rest()
+		st.runToEnd()
 		st.opinion = opinion
 		st.mark(p)
 		st.deletePod("pod-v0")
-		st.rest()
+		st.runToEnd()
 		return st
 	}
 	t.Run("no", func(t *testing.T) {
@@ -342,7 +342,7 @@ func TestFilterRefusesTheHeldPlace(t *testing.T) {
 		before := len(st.about)
 		for range 3 {
 			st.step(st.s, step.Input{Beat: true})
-			st.rest()
+			st.runToEnd()
 		}
 		if len(st.about) != before+3 || st.last().Kind != events.DecisionNominated {
 			t.Fatalf("%d questions in 3 heartbeats, last %s: want one in each, and the place held",
@@ -350,7 +350,7 @@ func TestFilterRefusesTheHeldPlace(t *testing.T) {
 		}
 		out = false
 		st.step(st.s, step.Input{Beat: true})
-		st.rest()
+		st.runToEnd()
 		if d := st.last(); d.Kind != events.DecisionPlaced {
 			t.Errorf("%s %q, want it placed when the extender is back", d.Kind, d.Message)
 		}
@@ -360,7 +360,7 @@ func TestFilterRefusesTheHeldPlace(t *testing.T) {
 		for range 4 {
 			st.now = st.now.Add(time.Minute)
 			st.step(st.s, step.Input{Beat: true})
-			st.rest()
+			st.runToEnd()
 		}
 		if d := st.last(); d.Kind != events.DecisionWithdrawn || !strings.Contains(d.Message, "out to lunch") {
 			t.Errorf("%s %q, want the place given up", d.Kind, d.Message)
@@ -371,55 +371,55 @@ func TestFilterRefusesTheHeldPlace(t *testing.T) {
 // The victim of a plan was only reserved and is bound after all, while extenders are asked about the place of
 // another plan whose victim has gone. The free room belongs to the other plan.
 func TestPromisedRoomIsNotTakenByAPlanThatFailed(t *testing.T) {
-	st := newCounselled(t, 0)
+	st := newExtenderScenario(t, 0)
 	st.addNode("n0", 3)
 	v := st.running("v", "n0")
 	st.running("stays", "n0", important(500))
-	st.tell()
+	st.deliverAll()
 	r := st.pod("r", important(1))
-	st.rest()
+	st.runToEnd()
 	p := st.pod("p", important(100))
-	st.rest()
+	st.runToEnd()
 	st.mark(p)
 	st.deletePod(v)
-	st.told()
+	st.runUntilQuiet()
 	about := st.s.consults
 	st.s.consults = nil
 	if len(about) != 1 || nodesOf(about[0]) != "n0" {
 		t.Fatalf("questions %+v, want one about the place of p", about)
 	}
 	q := st.pod("q", important(50))
-	st.rest()
+	st.runToEnd()
 	if st.heldOn(p) != "n0" || st.heldOn(q) != "n0" {
 		t.Fatalf("places are held on %q for p and on %q for q, want both on n0", st.heldOn(p), st.heldOn(q))
 	}
 	st.pods[r].Spec.NodeName = "n0"
 	st.publish(st.pods[r])
-	st.told()
+	st.runUntilQuiet()
 	st.step(st.s, step.Input{Beat: true})
-	st.rest()
+	st.runToEnd()
 	const want = "The place held for it on node n0 was given up: the room that is left there is promised to another pod."
 	if d := st.last(); d.Kind != events.DecisionWithdrawn || d.Pod.UID != q || d.Message != want {
 		t.Errorf("%s of %s: %q, want q's place given up: %q", d.Kind, d.Pod.Name, d.Message, want)
 	}
 	st.step(st.s, step.Input{Advice: []step.Advice{st.advised(about[0])}})
-	st.rest()
+	st.runToEnd()
 	if d := st.last(); d.Kind != events.DecisionPlaced || d.Pod.UID != p {
 		t.Errorf("%s of %s: %q, want p placed", d.Kind, d.Pod.Name, d.Message)
 	}
 }
 
 // A place that is held for a pod is not given up because the rules let it pass elsewhere.
-func TestHeldPlaceIsKeptWhereExtendersHaveASay(t *testing.T) {
-	st := newCounselled(t, 1)
+func TestHeldPlaceIsKeptWhereExtendersAreConsulted(t *testing.T) {
+	st := newExtenderScenario(t, 1)
 	p := st.pod("p", important(100))
-	st.rest()
+	st.runToEnd()
 	st.addNode("free", 1)
-	st.tell()
+	st.deliverAll()
 	for range 3 {
 		st.now = st.now.Add(2 * time.Second)
 		st.step(st.s, step.Input{Beat: true})
-		st.rest()
+		st.runToEnd()
 	}
 	if node := st.heldOn(p); node != "n0" {
 		t.Errorf("a place is held on %q, want n0: of the other node extenders have said nothing", node)
@@ -428,7 +428,7 @@ func TestHeldPlaceIsKeptWhereExtendersHaveASay(t *testing.T) {
 
 // A shard that stops gives back the pods that wait for extenders, and ignores the answer.
 func TestDrainWhileAnExtenderThinksAboutVictims(t *testing.T) {
-	st := newCounselled(t, 1)
+	st := newExtenderScenario(t, 1)
 	st.pod("p", important(100))
 	if len(st.s.consults) != 1 || len(st.s.consults[0].Candidates) != 1 {
 		t.Fatalf("questions %+v, want one about a candidate", st.s.consults)
@@ -450,12 +450,12 @@ func TestUninterestedExtendersAreNotAskedAboutVictims(t *testing.T) {
 		PreemptVerb: "p", ManagedResources: []configv1.ExtenderManagedResource{{Name: "example.com/gpu"}},
 	}}
 	w := newWorldOf(t, 1, 2, cfg)
-	st := &counselled{story: &story{world: w, s: w.shards[0]}}
+	st := &extenderScenario{scenario: &scenario{world: w, s: w.shards[0]}}
 	st.addNode("n0", 1)
 	st.running("v", "n0")
-	st.tell()
+	st.deliverAll()
 	p := st.pod("p", important(100))
-	st.told()
+	st.runUntilQuiet()
 	if node := st.heldOn(p); node != "n0" {
 		t.Errorf("a place is held on %q, want n0", node)
 	}

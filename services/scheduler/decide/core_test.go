@@ -87,7 +87,7 @@ func (w *world) finish() {
 }
 
 // A pod that fits nowhere gets a verdict with upstream's message, once per attempt, and leaves nothing staged.
-func TestUnplaceablePodIsToldWhy(t *testing.T) {
+func TestUnplaceablePodGetsAReason(t *testing.T) {
 	w := newWorld(t, 1, 1)
 	w.addNode("n0", 0)
 	w.addPod("p0")

@@ -120,7 +120,7 @@ func (w *world) relabel() {
 
 // retire does what a shard with a full registry does: a term retires, and is dropped once a shard finds it settled.
 func (w *world) retire() {
-	v := w.picture()
+	v := w.ledgerView()
 	terms := maps.Collect(v.Terms().All())
 	if len(terms) == 0 {
 		return
@@ -263,7 +263,7 @@ func TestShardsKeepRulesAboutOtherNodes(t *testing.T) {
 	conflicts := 0
 	for seed := *crossFirst; seed < *crossFirst+*crossSeeds; seed++ {
 		w := crossWorld(t, seed, nil)
-		w.comeToRest()
+		w.endFaults()
 		if len(w.broken) > 0 {
 			t.Fatalf("seed %d: %s\nreplay: go test ./decide -run %s -cross-first=%d -cross-seeds=1",
 				seed, strings.Join(w.broken, "\n"), t.Name(), seed)
@@ -283,8 +283,8 @@ func TestShardsKeepRulesAboutOtherNodes(t *testing.T) {
 	t.Logf("%d histories: checked %v, %d conflicts", *crossSeeds, checks, conflicts)
 }
 
-// comeToRest turns the faults off: every pod that fits must be placed, and the rest must have a verdict.
-func (w *world) comeToRest() {
+// endFaults turns the faults off: every pod that fits must be placed, and the rest must have a verdict.
+func (w *world) endFaults() {
 	w.t.Helper()
 	for range 12 {
 		w.settle()

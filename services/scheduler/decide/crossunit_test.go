@@ -114,7 +114,7 @@ func TestPodWithMoreRulesThanATransactionHolds(t *testing.T) {
 			w.addPod("monster", ofApp("monster"), manyTerms(c.own, 0))
 			w.addPod("plain")
 			w.transactions()
-			w.beats(1)
+			w.heartbeats(1)
 			if n := len(w.reservations()); n != 1 {
 				t.Errorf("%d pods placed, want the plain one", n)
 			}
@@ -171,7 +171,7 @@ func TestBatchEndsWhereTheTransactionIsFull(t *testing.T) {
 
 // registerMany fills the registry, as other shards would; with sets the fields of each term other than its number.
 func (w *world) registerMany(n int, with ...func(t *registry.RegisteredTerm)) {
-	v := w.picture()
+	v := w.ledgerView()
 	r := v.Terms().Registry()
 	const each = 60
 	for known := 0; known < n; known += each {
@@ -209,8 +209,8 @@ func of(namespace string) func(*registry.RegisteredTerm) {
 	return func(t *registry.RegisteredTerm) { t.Namespace = namespace }
 }
 
-// picture returns a view of the current ledger.
-func (w *world) picture() *replica.View {
+// ledgerView returns a view of the current ledger.
+func (w *world) ledgerView() *replica.View {
 	v := replica.NewView()
 	kvs, revision, err := w.store.List(w.t.Context(), "")
 	if err != nil {
@@ -224,7 +224,7 @@ func (w *world) picture() *replica.View {
 
 // Beyond MaxTerms no term is registered and its carriers get an error, until the least recently used terms have been
 // dropped. A refused pod leaves nothing behind.
-func TestFullRegistryIsToldAndEmptied(t *testing.T) {
+func TestFullRegistryIsReportedAndEmptied(t *testing.T) {
 	w := oneShard(t, 4)
 	w.registerMany(registry.MaxTerms)
 	before := w.terms()
@@ -238,8 +238,8 @@ func TestFullRegistryIsToldAndEmptied(t *testing.T) {
 	if n := newTerms(before, w.terms()); n != 0 {
 		t.Errorf("%d terms are registered for a pod that has been refused", n)
 	}
-	w.rest()
-	w.beats(2) // retire, then drop
+	w.passUnusedTime()
+	w.heartbeats(2) // retire, then drop
 	w.transactions()
 	if n := len(w.reservations()); n != 1 {
 		t.Errorf("%d pods placed after terms were dropped, want 1", n)

@@ -13,12 +13,12 @@ import (
 // removed since, the pod is given back to the queue, which assigns a new token. A plan is named after the token of
 // its first hold, and continues when another pod displaces that.
 func TestTokenIsNotUsedAgainAfterALostAnswer(t *testing.T) {
-	for name, stands := range map[string]bool{"a nomination": true, "a placement": false} {
+	for name, nomination := range map[string]bool{"a nomination": true, "a placement": false} {
 		t.Run(name, func(t *testing.T) {
-			st := newStory(t, 1, 1, 1)
-			if stands {
+			st := newScenario(t, 1, 1, 1)
+			if nomination {
 				st.running("v", "n0")
-				st.tell()
+				st.deliverAll()
 			}
 			p := st.pod("p", important(10))
 			first, lost := st.reservedUnanswered(p)
@@ -27,7 +27,7 @@ func TestTokenIsNotUsedAgainAfterALostAnswer(t *testing.T) {
 				return d
 			})
 			st.step(st.s, step.Input{Results: []step.Result{{ID: first.ID, Err: context.DeadlineExceeded}}})
-			st.told()
+			st.runUntilQuiet()
 			if _, again, ok := st.hold(p); ok {
 				t.Errorf("reserved again under token %s, the first one was %s", again.Token, lost.Token)
 			}
@@ -45,9 +45,9 @@ func TestTokenIsNotUsedAgainAfterALostAnswer(t *testing.T) {
 // A nomination whose answer was lost may have been committed, so it has not failed if the store refuses it for its
 // size afterwards.
 func TestNominationThatMayHaveBeenCarriedOutDoesNotFail(t *testing.T) {
-	st := newStory(t, 1, 1, 1)
+	st := newScenario(t, 1, 1, 1)
 	st.running("v", "n0")
-	st.tell()
+	st.deliverAll()
 	p := st.pod("p", important(10))
 	first, held := st.reservedUnanswered(p)
 	st.step(st.s, step.Input{Results: []step.Result{{ID: first.ID, Err: context.DeadlineExceeded}}})
@@ -71,7 +71,7 @@ func TestNominationThatMayHaveBeenCarriedOutDoesNotFail(t *testing.T) {
 
 // reservedUnanswered commits the transaction that the shard sends, without an answer, and returns it with the pod's
 // reservation.
-func (st *story) reservedUnanswered(pod string) (step.Commit, ledger.Entry) {
+func (st *scenario) reservedUnanswered(pod string) (step.Commit, ledger.Entry) {
 	st.t.Helper()
 	sent := *st.s.commit
 	st.commit(sent.Txn)

@@ -14,7 +14,7 @@ import (
 
 // TestEvidence checks the records of a decision and of a lost race.
 func TestEvidence(t *testing.T) {
-	st := newStory(t, 2, 4, 10)
+	st := newScenario(t, 2, 4, 10)
 	st.pod("p")
 	first := st.target()
 	st.lose()
@@ -65,7 +65,7 @@ func checkCandidates(t *testing.T, d events.Decision, node string) {
 
 // TestEvidenceOfRejection checks how many nodes each rule has rejected.
 func TestEvidenceOfRejection(t *testing.T) {
-	st := newStory(t, 2, 3, 1)
+	st := newScenario(t, 2, 3, 1)
 	st.pod("huge", func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100")}
 		p.Spec.PreemptionPolicy = new(corev1.PreemptNever)

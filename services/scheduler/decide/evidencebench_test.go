@@ -55,14 +55,14 @@ func BenchmarkEvidence(b *testing.B) {
 // placer is a core with its surroundings.
 type placer struct {
 	tb             testing.TB
-	st             *story
+	st             *scenario
 	step           func(step.Input, time.Time) step.Output
 	bytes, records int
 }
 
 func newPlacer(tb testing.TB, without bool) *placer {
 	const nodes, room = 5000, 100
-	p := &placer{tb: tb, st: &story{world: newWorld(tb, 1, 1)}}
+	p := &placer{tb: tb, st: &scenario{world: newWorld(tb, 1, 1)}}
 	p.st.s = p.st.shards[0]
 	profile, err := placement.NewProfile(placement.DefaultProfile(corev1.DefaultSchedulerName))
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
-// large returns a story in which a pod fits only where many pods on other nodes are all gone, each of which has a
+// large returns a scenario in which a pod fits only where many pods on other nodes are all gone, each of which has a
 // disruption budget: more documents than fit in one transaction.
-func large(t *testing.T) (st *story, p string, victims []string) {
+func large(t *testing.T) (st *scenario, p string, victims []string) {
 	t.Helper()
-	st = newStory(t, 2, 0, 0)
+	st = newScenario(t, 2, 0, 0)
 	st.addNamespace("d")
 	a := arenaIn(st.world)
 	apps := make([]string, placement.MaxBlockersLimit)
@@ -26,7 +26,7 @@ func large(t *testing.T) (st *story, p string, victims []string) {
 		victims = append(victims, st.running(apps[i], "n-"+apps[i], ofApp(apps[i]), ready))
 		a.addBudget(apps[i], 0)
 	}
-	st.tell()
+	st.deliverAll()
 	return st, st.pod("p", important(10), apartFrom(corev1.LabelTopologyZone, apps...)), victims
 }
 
@@ -46,7 +46,7 @@ func (w *world) record(plan string) ledger.PlanRecord {
 // A plan that is too large for one transaction is made in several, and counts when it is whole.
 func TestLargePlan(t *testing.T) {
 	st, p, victims := large(t)
-	st.told()
+	st.runUntilQuiet()
 	_, hold, ok := st.hold(p)
 	if !ok || hold.State != ledger.Held || !ledger.IsRecorded(hold.Plan) {
 		t.Fatalf("hold %+v, want one whose plan has a record; decisions %+v", hold, st.s.decisions)
@@ -60,7 +60,7 @@ func TestLargePlan(t *testing.T) {
 	for _, v := range victims {
 		st.deletePod(v)
 	}
-	st.told()
+	st.runUntilQuiet()
 	if _, now, _ := st.hold(p); now.State != ledger.Committed || st.record(hold.Plan).State != ledger.PlanDone {
 		t.Errorf("%+v, record %+v: want it promoted", now, st.record(hold.Plan))
 	}
@@ -69,9 +69,9 @@ func TestLargePlan(t *testing.T) {
 // A large plan is also given up in several transactions.
 func TestLargePlanIsGivenUp(t *testing.T) {
 	st, p, _ := large(t)
-	st.told()
+	st.runUntilQuiet()
 	st.deletePod(p)
-	st.told()
+	st.runUntilQuiet()
 	if _, _, held := st.hold(p); held || len(st.claims()) != 0 {
 		t.Errorf("held: %v, and %d claims are left", held, len(st.claims()))
 	}
@@ -84,7 +84,7 @@ func TestLargePlanOfAnotherShardIsGivenUp(t *testing.T) {
 		if _, _, held := st.hold(p); held {
 			break
 		}
-		st.tell()
+		st.deliverAll()
 		if st.s.commit != nil {
 			st.answer()
 		}
@@ -95,7 +95,7 @@ func TestLargePlanOfAnotherShardIsGivenUp(t *testing.T) {
 	}
 	st.takeOver(p, st.shards[1])
 	st.s = st.shards[1]
-	st.told()
+	st.runUntilQuiet()
 	if _, _, held := st.hold(p); held || len(st.claims()) != 0 {
 		t.Errorf("%d claims are left of a plan that nobody completes", len(st.claims()))
 	}
@@ -106,7 +106,7 @@ func TestLargePlanOfAnotherShardIsGivenUp(t *testing.T) {
 
 // The same holds for a plan whose victims are on one node, with more budgets than fit in one transaction.
 func TestLargePlanOnOneNodeIsGivenUp(t *testing.T) {
-	st := newStory(t, 1, 0, 0)
+	st := newScenario(t, 1, 0, 0)
 	st.addNamespace("d")
 	a := arenaIn(st.world)
 	const pods = ledger.MaxTxnOps
@@ -116,16 +116,16 @@ func TestLargePlanOnOneNodeIsGivenUp(t *testing.T) {
 		st.running(app, "n", ofApp(app), ready)
 		a.addBudget(app, 0)
 	}
-	st.tell()
+	st.deliverAll()
 	p := st.pod("p", important(10), func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = *resource.NewMilliQuantity(100*pods, resource.DecimalSI)
 	})
-	st.told()
+	st.runUntilQuiet()
 	if _, hold, ok := st.hold(p); !ok || !ledger.IsRecorded(hold.Plan) || len(st.claims()) != pods {
 		t.Fatalf("hold %+v and %d claims, want a plan with a record and %d", hold, len(st.claims()), pods)
 	}
 	st.deletePod(p)
-	st.told()
+	st.runUntilQuiet()
 	if _, _, held := st.hold(p); held || len(st.claims()) != 0 {
 		t.Errorf("held: %v, and %d claims are left", held, len(st.claims()))
 	}

@@ -30,8 +30,8 @@ func (w *world) registerAgain(name string) {
 	w.publishNode(n)
 }
 
-// tellFactsTo delivers the facts up to a number to one shard.
-func (w *world) tellFactsTo(s *shard, upTo int) {
+// deliverFactsTo delivers the facts up to a number to one shard.
+func (w *world) deliverFactsTo(s *shard, upTo int) {
 	if s.fact < upTo {
 		w.step(s, step.Input{Facts: s.fold(follow.Batch{Facts: w.facts[s.fact:upTo]})})
 		s.fact = upTo
@@ -45,9 +45,9 @@ func (w *world) tellFactsTo(s *shard, upTo int) {
 //  2. Each places a pod on n0, in either order, and with or without news of the ledger in between.
 func TestNodeThatRegistersAgain(t *testing.T) {
 	for _, order := range []string{"lagging first", "current first"} {
-		for _, told := range []bool{false, true} {
+		for _, watching := range []bool{false, true} {
 			for _, used := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s, told %t, used before %t", order, told, used), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s, told %t, used before %t", order, watching, used), func(t *testing.T) {
 					w := newWorld(t, 1, 2)
 					w.addNode("n0", 1)
 					if used {
@@ -60,12 +60,13 @@ func TestNodeThatRegistersAgain(t *testing.T) {
 					before := len(w.facts)
 					w.registerAgain("n0")
 					lagging, current := w.shards[0], w.shards[1]
-					w.tellFactsTo(current, len(w.facts))
+					w.deliverFactsTo(current, len(w.facts))
 					first, second := lagging, current
 					if order == "current first" {
 						first, second = current, lagging
 					}
-					if sent := []int{w.placeBy(first, told), w.placeBy(second, told)}; sent[0] == 0 || !told && sent[1] == 0 {
+					sent := []int{w.placeBy(first, watching), w.placeBy(second, watching)}
+					if sent[0] == 0 || !watching && sent[1] == 0 {
 						t.Errorf("the shards sent %v transactions, want both to try unless the second has seen the first's", sent)
 					}
 					if lagging.fact != before {
@@ -85,13 +86,13 @@ func TestNodeThatRegistersAgain(t *testing.T) {
 	}
 }
 
-// placeBy offers a shard its pods and commits what it sends; told: the ledger's watch reaches it first, and after
+// placeBy offers a shard its pods and commits what it sends; watching: the ledger's watch reaches it first, and after
 // each transaction. It returns how many transactions the shard sends. The offers have the position of the shard's
 // facts: a shard waits until it has read what the queue had read.
-func (w *world) placeBy(s *shard, told bool) (sent int) {
+func (w *world) placeBy(s *shard, watching bool) (sent int) {
 	watch := func() {
 		var in step.Input
-		for ; told && s.ledger < len(w.history); s.ledger++ {
+		for ; watching && s.ledger < len(w.history); s.ledger++ {
 			in.Ledger = append(in.Ledger, replica.Batch{Events: w.history[s.ledger]})
 		}
 		w.step(s, in)

@@ -146,17 +146,17 @@ func asking(cpu string) func(*corev1.Pod) {
 // Other pods do not get the room that is kept for a replacement; the replacement does, and nothing is left of the
 // placeholder.
 func TestReplacementTakesThePlaceOver(t *testing.T) {
-	st := newStory(t, 1, 2, 1)
+	st := newScenario(t, 1, 2, 1)
 	v := st.running("v", "n0", ownedBy("web"))
 	st.mustKeep(v, "n1")
-	st.told()
+	st.runUntilQuiet()
 	other := st.pod("other", ownedBy("db"))
-	st.told()
+	st.runUntilQuiet()
 	if node := st.reservedOn(other); node != "" {
 		t.Fatalf("another pod got the room on %s", node)
 	}
 	r := st.pod("r", ownedBy("web"))
-	st.told()
+	st.runUntilQuiet()
 	if node := st.reservedOn(r); node != "n1" {
 		t.Fatalf("the replacement is on %q, want n1", node)
 	}
@@ -167,16 +167,16 @@ func TestReplacementTakesThePlaceOver(t *testing.T) {
 
 // A pod of another namespace that names the same owner does not get the place.
 func TestPlaceIsKeptWithinTheNamespace(t *testing.T) {
-	st := newStory(t, 1, 2, 1)
+	st := newScenario(t, 1, 2, 1)
 	st.mustKeep(st.running("v", "n0", ownedBy("web"), important(1000)), "n1")
-	st.told()
-	stranger := st.pod("stranger", ownedBy("web"), inNamespace("another"), important(-5))
-	st.told()
-	if node := st.reservedOn(stranger); node != "" {
+	st.runUntilQuiet()
+	foreignPod := st.pod("stranger", ownedBy("web"), inNamespace("another"), important(-5))
+	st.runUntilQuiet()
+	if node := st.reservedOn(foreignPod); node != "" {
 		t.Fatalf("a pod of another namespace has the place on %s", node)
 	}
 	r := st.pod("r", ownedBy("web"), important(1000))
-	st.told()
+	st.runUntilQuiet()
 	if node := st.reservedOn(r); node != "n1" {
 		t.Errorf("the replacement is on %q, want n1", node)
 	}
@@ -186,7 +186,7 @@ func TestPlaceIsKeptWithinTheNamespace(t *testing.T) {
 // would be an additional one.
 func TestReplacementTakesThePlaceOfOneThatLeaves(t *testing.T) {
 	for _, first := range []bool{true, false} {
-		st := newStory(t, 1, 3, 3)
+		st := newScenario(t, 1, 3, 3)
 		var victims []string
 		for _, name := range []string{"u", "v", "w"} {
 			v := st.running(name, "n0", ownedBy("web"))
@@ -200,9 +200,9 @@ func TestReplacementTakesThePlaceOfOneThatLeaves(t *testing.T) {
 		}
 		for i, v := range victims {
 			st.leave(v)
-			st.told()
+			st.runUntilQuiet()
 			r := st.pod(fmt.Sprint("r", i), ownedBy("web"))
-			st.told()
+			st.runUntilQuiet()
 			if st.reservedOn(r) != "n1" {
 				t.Fatalf("the replacement is on %q, want n1", st.reservedOn(r))
 			}
@@ -238,14 +238,14 @@ func TestReplacementWithRulesTakesThePlaceOver(t *testing.T) {
 				p.Labels = map[string]string{"app": "web"}
 				rule(&p.Spec)
 			}
-			st := newStory(t, 1, 3, 2)
+			st := newScenario(t, 1, 3, 2)
 			for _, name := range []string{"v", "w"} {
 				st.mustKeep(st.running(name, "n0", ownedBy("web"), ruled), "n1")
 			}
 			st.running("x", "n2")
-			st.told()
+			st.runUntilQuiet()
 			a, b := st.pod("a", ownedBy("web"), ruled), st.pod("b", ownedBy("web"), ruled)
-			st.told()
+			st.runUntilQuiet()
 			if st.reservedOn(a) != "n1" || st.reservedOn(b) != "n1" || len(st.kept()) > 0 {
 				t.Fatalf("on %q and %q, kept %v: want both on n1 and nothing kept", st.reservedOn(a), st.reservedOn(b), st.kept())
 			}
@@ -253,36 +253,36 @@ func TestReplacementWithRulesTakesThePlaceOver(t *testing.T) {
 	}
 }
 
-// besideAKeptPlace is a story in which 300m of the 400m of n1 are kept, and pods more important than 5 may oust that
+// nextToKeptPlace is a scenario in which 300m of the 400m of n1 are kept, and pods more important than 5 may oust that
 // place. 100m run there, and nothing else has room but n3, with 100m.
-func besideAKeptPlace(t *testing.T) *story {
+func nextToKeptPlace(t *testing.T) *scenario {
 	t.Helper()
-	st := newStory(t, 2, 2, 4)
+	st := newScenario(t, 2, 2, 4)
 	st.addNode("n2", 3)
 	st.addNode("n3", 1)
 	st.running("f0", "n0", important(500), asking("400m"))
 	st.running("f1", "n1", important(500), asking("100m"))
 	v := st.running("v", "n2", ownedBy("web"), important(5), asking("300m"))
-	st.tell()
+	st.deliverAll()
 	st.mustKeep(v, "n1")
-	st.told()
+	st.runUntilQuiet()
 	return st
 }
 
 // staged lets the shard decide until a transaction is in flight.
-func (st *story) staged() {
+func (st *scenario) staged() {
 	st.t.Helper()
 	for range 5 {
 		if st.s.commit == nil {
-			st.tell()
+			st.deliverAll()
 		}
 	}
 }
 
 // A pod that was about to oust a kept place loses its epoch. In the meantime another pod was decided for the rest of
 // the room: it is decided again, with the place counted.
-func TestOustedPlaceThatComesBackCountsAgain(t *testing.T) {
-	st := besideAKeptPlace(t)
+func TestDisplacedPlaceThatComesBackCountsAgain(t *testing.T) {
+	st := nextToKeptPlace(t)
 	high := st.pod("high", important(6), asking("100m"), onNode("n1"))
 	st.staged()
 	if st.target() != "n1" || st.s.commit.Kind != "T1" {
@@ -297,7 +297,7 @@ func TestOustedPlaceThatComesBackCountsAgain(t *testing.T) {
 	for st.s.commit != nil {
 		st.answer()
 	}
-	st.told()
+	st.runUntilQuiet()
 	if node := st.reservedOn(small); node != "" || !slices.Equal(st.kept(), []string{"n1"}) {
 		t.Errorf("200m are promised on %q, and places are kept on %v: n1 has 300m beside what runs there", node, st.kept())
 	}
@@ -305,8 +305,8 @@ func TestOustedPlaceThatComesBackCountsAgain(t *testing.T) {
 
 // A pod is staged in a kept place that it ousts, and another pod has a plan for that node: the place is ousted
 // first, so that the plan does not count on room that remains kept.
-func TestPlanWaitsForAPlaceThatIsOusted(t *testing.T) {
-	st := besideAKeptPlace(t)
+func TestPlanWaitsForADisplacedPlace(t *testing.T) {
+	st := nextToKeptPlace(t)
 	st.pod("first", onNode("n3"))
 	if st.target() != "n3" {
 		t.Fatalf("in flight to %q, want n3", st.target())
@@ -318,7 +318,7 @@ func TestPlanWaitsForAPlaceThatIsOusted(t *testing.T) {
 	if st.s.commit == nil || st.s.commit.Kind != "T1" {
 		t.Errorf("in flight: %+v, want the T1 that ousts the place", st.s.commit)
 	}
-	st.told()
+	st.runUntilQuiet()
 	if node := st.reservedOn(high); node != "n1" || len(st.kept()) > 0 {
 		t.Errorf("the pod that ousts the place is on %q, and places are kept on %v", node, st.kept())
 	}
@@ -329,14 +329,14 @@ func TestPlanWaitsForAPlaceThatIsOusted(t *testing.T) {
 
 // Two replacements of one owner, decided in one batch, take over two places on one node.
 func TestTwoReplacementsInOneBatch(t *testing.T) {
-	st := newStory(t, 1, 3, 2)
+	st := newScenario(t, 1, 3, 2)
 	for _, name := range []string{"v", "w"} {
 		st.mustKeep(st.running(name, "n0", ownedBy("web")), "n1")
 	}
 	st.running("x", "n2")
-	st.told()
+	st.runUntilQuiet()
 	a, b := st.pod("a", ownedBy("web")), st.pod("b", ownedBy("web"))
-	st.told()
+	st.runUntilQuiet()
 	if st.reservedOn(a) != "n1" || st.reservedOn(b) != "n1" || len(st.kept()) > 0 {
 		t.Fatalf("on %s and %s, kept %v: want both on n1 and nothing kept", st.reservedOn(a), st.reservedOn(b), st.kept())
 	}
@@ -346,7 +346,7 @@ func TestTwoReplacementsInOneBatch(t *testing.T) {
 // that arrives while the original still runs is no replacement, and the place remains.
 func TestPlaceWhereTheReplacementDoesNotFit(t *testing.T) {
 	for _, leaves := range []bool{true, false} {
-		st := newStory(t, 1, 3, 2)
+		st := newScenario(t, 1, 3, 2)
 		st.running("x", "n1")
 		v := st.running("v", "n0", ownedBy("web"))
 		st.running("y", "n0")
@@ -356,9 +356,9 @@ func TestPlaceWhereTheReplacementDoesNotFit(t *testing.T) {
 		if leaves {
 			st.leave(v)
 		}
-		st.told()
+		st.runUntilQuiet()
 		r := st.pod("r", ownedBy("web"), asking("200m"))
-		st.told()
+		st.runUntilQuiet()
 		if node := st.reservedOn(r); node != "n2" {
 			t.Fatalf("the replacement is on %q, want n2", node)
 		}
@@ -370,18 +370,18 @@ func TestPlaceWhereTheReplacementDoesNotFit(t *testing.T) {
 
 // A more important pod that fits nowhere else gets the room that is kept for a less important pod, without any
 // eviction; a pod of equal priority does not.
-func TestMoreImportantPodOustsAPlaceholder(t *testing.T) {
-	st := newStory(t, 1, 2, 1)
+func TestMoreImportantPodDisplacesAPlaceholder(t *testing.T) {
+	st := newScenario(t, 1, 2, 1)
 	v := st.running("v", "n0", ownedBy("web"), important(5))
 	st.mustKeep(v, "n1")
-	st.told()
+	st.runUntilQuiet()
 	equal := st.pod("equal", important(5))
-	st.told()
+	st.runUntilQuiet()
 	if node := st.reservedOn(equal); node != "" {
 		t.Fatalf("a pod as important got the room on %s", node)
 	}
 	high := st.pod("high", important(6))
-	st.told()
+	st.runUntilQuiet()
 	if node, claims := st.reservedOn(high), st.claims(); node != "n1" || len(claims) != 1 || len(st.kept()) > 0 {
 		t.Fatalf("on %q, claims %v, kept %v: want it on n1, nobody else claimed, nothing kept", node, claims, st.kept())
 	}
@@ -430,15 +430,15 @@ func TestTwoShardsWantOnePlace(t *testing.T) {
 	}
 }
 
-// mover plays the descheduler in an arena, and the controllers of the pods that it moves.
-type mover struct {
+// moverArena plays the descheduler in an arena, and the controllers of the pods that it moves.
+type moverArena struct {
 	*arena
 	// made counts the places that were kept, taken those that were taken over.
 	made, taken int
 }
 
 // turn moves a random pod, lets a moved pod leave, or replaces one that has left.
-func (m *mover) turn() {
+func (m *moverArena) turn() {
 	uids := sortedPods(m.pods)
 	if len(uids) == 0 {
 		return
@@ -478,7 +478,7 @@ func (m *mover) turn() {
 }
 
 // owner returns the placeholder of a plan.
-func (m *mover) owner(plan string) (ledger.NodeDoc, ledger.Entry, bool) {
+func (m *moverArena) owner(plan string) (ledger.NodeDoc, ledger.Entry, bool) {
 	for _, d := range m.docs() {
 		if e, ok := d.Owner(plan); ok && e.Role == ledger.RoleMove {
 			return d, e, true
@@ -488,7 +488,7 @@ func (m *mover) owner(plan string) (ledger.NodeDoc, ledger.Entry, bool) {
 }
 
 // roomOn reports whether a node has room for one more pod, according to all facts and documents.
-func (m *mover) roomOn(node string) bool {
+func (m *moverArena) roomOn(node string) bool {
 	n := int64(0)
 	counted := map[string]bool{}
 	for uid, p := range m.pods {
@@ -508,7 +508,7 @@ func (m *mover) roomOn(node string) bool {
 }
 
 // settleMoves removes the remains of moves, as the binders do.
-func (m *mover) settleMoves() {
+func (m *moverArena) settleMoves() {
 	for _, d := range m.docs() {
 		for _, e := range d.Entries {
 			if e.Role != ledger.RoleMove && e.Role != ledger.RoleVictim {
@@ -530,7 +530,7 @@ func TestShardsTakeOver(t *testing.T) {
 	var made, taken int
 	for seed := *keptFirst; seed < *keptFirst+*keptSeeds && !t.Failed(); seed++ {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			m := &mover{arena: newArena(t, seed, 1+int(seed%3))}
+			m := &moverArena{arena: newArena(t, seed, 1+int(seed%3))}
 			m.play()
 			for _, broken := range m.broken {
 				t.Error(broken)
@@ -544,7 +544,7 @@ func TestShardsTakeOver(t *testing.T) {
 	}
 }
 
-func (m *mover) play() {
+func (m *moverArena) play() {
 	for n := range 3 + m.rng.IntN(3) {
 		m.addNode(fmt.Sprintf("n%d", n), int64(1+m.rng.IntN(3)))
 	}
@@ -583,7 +583,7 @@ func (m *mover) play() {
 
 // count counts the places that pods have taken over: a document that loses a placeholder in the
 // step in which it gains a reservation.
-func (m *mover) count() {
+func (m *moverArena) count() {
 	m.taken = 0
 	before := map[string]ledger.NodeDoc{}
 	for _, batch := range m.history {
@@ -595,7 +595,7 @@ func (m *mover) count() {
 			if err != nil {
 				m.t.Fatal(err)
 			}
-			m.taken += max(0, min(placeholders(before[d.NodeUID])-placeholders(d), newcomers(before[d.NodeUID], d)))
+			m.taken += max(0, min(placeholders(before[d.NodeUID])-placeholders(d), newReservations(before[d.NodeUID], d)))
 			before[d.NodeUID] = d
 		}
 	}
@@ -610,7 +610,7 @@ func placeholders(d ledger.NodeDoc) (n int) {
 	return n
 }
 
-func newcomers(before, now ledger.NodeDoc) (n int) {
+func newReservations(before, now ledger.NodeDoc) (n int) {
 	for _, e := range now.Entries {
 		if _, was := before.Find(e.PodUID); e.Role == ledger.RoleReservation && !was {
 			n++

@@ -29,8 +29,8 @@ type actor struct {
 	// those that the plugin allows to be bound.
 	reserved map[string]string
 	passed   map[string]bool
-	// did counts the acts, and what had ended in an undo or a bind.
-	did map[step.PluginAct]int
+	// actCounts counts the acts, and what had ended in an undo or a bind.
+	actCounts map[step.PluginAct]int
 }
 
 func newActingWorld(t *testing.T, seed uint64, shards int) *actor {
@@ -41,7 +41,7 @@ func newActingWorld(t *testing.T, seed uint64, shards int) *actor {
 	}}
 	x := &actor{
 		world: newWorldOf(t, seed, shards, cfg), reserved: map[string]string{}, passed: map[string]bool{},
-		did: map[step.PluginAct]int{},
+		actCounts: map[step.PluginAct]int{},
 	}
 	x.answer = func(step.PluginRequest) step.PluginResult { return step.PluginResult{} }
 	consult := countingPlugin(100)
@@ -66,7 +66,7 @@ func placeOf(p step.PluginRequest) string { return p.Pod.UID + "@" + p.Node }
 // act performs an act, after checking that it is allowed.
 func (x *actor) act(p step.PluginRequest) step.PluginResult {
 	x.t.Helper()
-	x.did[p.Act]++
+	x.actCounts[p.Act]++
 	cycle, a := cycleOf(p), x.answer(p)
 	a.ID, a.Act = p.ID, p.Act
 	on, open := x.reserved[cycle]
@@ -149,7 +149,7 @@ func TestPluginsThatActUnderConcurrency(t *testing.T) {
 		}
 		for round := range 8 {
 			x.offer()
-			x.muddle(60)
+			x.randomSteps(60)
 			if uids := sortedPods(x.pods); round%2 == 0 {
 				x.deletePod(uids[x.rng.IntN(len(uids))])
 			}
@@ -158,7 +158,7 @@ func TestPluginsThatActUnderConcurrency(t *testing.T) {
 		for range 12 {
 			x.settle()
 			x.bindOne()
-			x.beat()
+			x.heartbeat()
 		}
 		x.settle()
 		for cycle, place := range x.reserved {
@@ -167,7 +167,7 @@ func TestPluginsThatActUnderConcurrency(t *testing.T) {
 				t.Fatalf("seed %d: cycle %s has reserved %s for good", seed, cycle, place)
 			}
 		}
-		for act, n := range x.did {
+		for act, n := range x.actCounts {
 			total[act] += n
 		}
 	}
@@ -179,8 +179,8 @@ func TestPluginsThatActUnderConcurrency(t *testing.T) {
 	}
 }
 
-// muddle lets that many random things happen.
-func (x *actor) muddle(steps int) {
+// randomSteps lets that many random things happen.
+func (x *actor) randomSteps(steps int) {
 	for range steps {
 		x.deliver()
 		x.auditPassed()
@@ -190,8 +190,8 @@ func (x *actor) muddle(steps int) {
 	}
 }
 
-// beat lets all shards handle the passing of time.
-func (w *world) beat() {
+// heartbeat lets all shards handle the passing of time.
+func (w *world) heartbeat() {
 	for _, s := range w.shards {
 		w.step(s, step.Input{Beat: true})
 	}
@@ -241,7 +241,7 @@ func TestPluginsAct(t *testing.T) {
 
 // A plugin's refusal ends the attempt with the plugin's message, before and after the place is held, and leaves no
 // hold.
-func TestPluginsSayNo(t *testing.T) {
+func TestPluginsRefuse(t *testing.T) {
 	for seed := range uint64(20) {
 		for _, broken := range []bool{false, true} {
 			at := []step.PluginAct{step.ActReserve, step.ActPrepare}[seed%2]
@@ -273,8 +273,8 @@ func TestPluginsSayNo(t *testing.T) {
 			if !broken && (len(d.Plugins) != 1 || d.Plugins[0] != "Actor") {
 				t.Errorf("plugins %v, want the one that said no", d.Plugins)
 			}
-			if left := x.reservations(); len(left) > 0 || x.did[step.ActUndo] > 0 {
-				t.Errorf("left %v, %d undone: want the plugins to have done that", left, x.did[step.ActUndo])
+			if left := x.reservations(); len(left) > 0 || x.actCounts[step.ActUndo] > 0 {
+				t.Errorf("left %v, %d undone: want the plugins to have done that", left, x.actCounts[step.ActUndo])
 			}
 		}
 	}
@@ -282,20 +282,20 @@ func TestPluginsSayNo(t *testing.T) {
 
 // A place that is held for plugins and whose shard is gone is given up by the next shard with the partition. The
 // plugins of a shard that only lost the partition take back what they have reserved.
-func TestHeirGivesPreparedPlaceUp(t *testing.T) {
+func TestSuccessorGivesPreparedPlaceUp(t *testing.T) {
 	x := newActingWorld(t, 2, 2)
 	x.answer = func(p step.PluginRequest) step.PluginResult { return step.PluginResult{Later: true} }
 	x.addNode("a", 10)
 	x.addPod("p")
 	x.offer()
 	owner := x.ownerOf(ledger.PartitionOf("pod-p"))
-	var heir *shard
+	var successor *shard
 	for _, s := range x.shards {
 		if s != owner {
-			heir = s
+			successor = s
 		}
 	}
-	for x.did[step.ActReserve] == 0 || owner.commit != nil || x.reservations()["pod-p"] == "" {
+	for x.actCounts[step.ActReserve] == 0 || owner.commit != nil || x.reservations()["pod-p"] == "" {
 		x.deliver()
 	}
 	x.perform = func(p step.PluginRequest) step.PluginResult {
@@ -304,17 +304,17 @@ func TestHeirGivesPreparedPlaceUp(t *testing.T) {
 		}
 		return x.act(p)
 	}
-	x.takeOver("pod-p", heir)
-	owner.performs, x.did = nil, map[step.PluginAct]int{} // it is at ActPrepare for a long time
+	x.takeOver("pod-p", successor)
+	owner.performs, x.actCounts = nil, map[step.PluginAct]int{} // it is at ActPrepare for a long time
 	x.settle()
 	if left := x.reservations(); len(left) > 0 {
 		t.Errorf("%v, want the place given up", left)
 	}
-	if x.did[step.ActUndo] != 1 || len(x.reserved) > 0 {
-		t.Errorf("undone %d times, %v is reserved: want it taken back once", x.did[step.ActUndo], x.reserved)
+	if x.actCounts[step.ActUndo] != 1 || len(x.reserved) > 0 {
+		t.Errorf("undone %d times, %v is reserved: want it taken back once", x.actCounts[step.ActUndo], x.reserved)
 	}
-	if n := len(heir.decisions); n != 1 || heir.decisions[0].Kind != events.DecisionWithdrawn {
-		t.Errorf("%+v, want one that tells that the place was given up", heir.decisions)
+	if n := len(successor.decisions); n != 1 || successor.decisions[0].Kind != events.DecisionWithdrawn {
+		t.Errorf("%+v, want one that tells that the place was given up", successor.decisions)
 	}
 }
 
@@ -336,16 +336,16 @@ func TestPluginsThatNeverEnd(t *testing.T) {
 	x.offer()
 	s := x.preparing()
 	s.performs = nil
-	x.beat()
+	x.heartbeat()
 	x.settle()
 	if len(x.reservations()) != 1 {
 		t.Fatal("the place is gone at once")
 	}
 	x.now = x.now.Add(txns.PreparedFor)
-	x.beat()
+	x.heartbeat()
 	x.settle()
-	if len(x.reservations()) != 0 || x.did[step.ActUndo] != 1 {
-		t.Errorf("left %v, undone %d times: want it given up and undone", x.reservations(), x.did[step.ActUndo])
+	if len(x.reservations()) != 0 || x.actCounts[step.ActUndo] != 1 {
+		t.Errorf("left %v, undone %d times: want it given up and undone", x.reservations(), x.actCounts[step.ActUndo])
 	}
 }
 
@@ -391,16 +391,16 @@ func TestPreparedPlaceIsTaken(t *testing.T) {
 	if err != nil || !x.commit(txn).Succeeded {
 		t.Fatalf("not taken: %v", err)
 	}
-	_, taker, _ := x.hold("pod-p2")
-	if taker.Plan != ledger.PlanID(99, false) || taker.State != ledger.Held {
-		t.Errorf("%+v, want it held under a plan of its own", taker)
+	_, newHold, _ := x.hold("pod-p2")
+	if newHold.Plan != ledger.PlanID(99, false) || newHold.State != ledger.Held {
+		t.Errorf("%+v, want it held under a plan of its own", newHold)
 	}
-	x.step(s, step.Input{Ledger: x.told(s)})
+	x.step(s, step.Input{Ledger: x.unreadLedger(s)})
 	for len(s.performs) > 0 {
 		x.step(s, step.Input{Performed: []step.PluginResult{x.performNext(s)}})
 	}
-	if len(x.reserved) > 0 || x.did[step.ActUndo] != 1 {
-		t.Errorf("%v is reserved, undone %d times: want it undone", x.reserved, x.did[step.ActUndo])
+	if len(x.reserved) > 0 || x.actCounts[step.ActUndo] != 1 {
+		t.Errorf("%v is reserved, undone %d times: want it undone", x.reserved, x.actCounts[step.ActUndo])
 	}
 }
 
@@ -487,11 +487,11 @@ func TestWhoCountsAPodThatPluginsRefuse(t *testing.T) {
 	w.advise, w.perform = countingPlugin(100), func(p step.PluginRequest) step.PluginResult {
 		return step.PluginResult{ID: p.ID, Act: p.Act, Refusal: &step.Refusal{Plugin: "Actor", Reasons: []string{"no"}}}
 	}
-	st := &story{world: w, s: w.shards[0]}
+	st := &scenario{world: w, s: w.shards[0]}
 	st.addNodeIn("n0", "a", 10)
 	st.addNodeIn("n1", "b", 1)
 	st.running("there", "n0", evenly)
-	st.tell()
+	st.deliverAll()
 	first := st.pod("first", evenly, func(p *corev1.Pod) { p.Spec.SchedulerName = "custom" })
 	st.drive(func() bool { return len(st.s.performs) > 0 })
 	if p := st.s.performs[0]; p.Act != step.ActReserve || p.Node != "n1" {
@@ -512,7 +512,7 @@ func TestWhoCountsAPodThatPluginsRefuse(t *testing.T) {
 }
 
 // drive answers transactions and questions until so returns true.
-func (st *story) drive(so func() bool) {
+func (st *scenario) drive(so func() bool) {
 	st.t.Helper()
 	for range 50 {
 		if so() {
@@ -527,7 +527,7 @@ func (st *story) drive(so func() bool) {
 			st.step(st.s, step.Input{Advice: []step.Advice{st.advise(q)}})
 		}
 		st.now = st.now.Add(step.SoonAfter)
-		st.tell()
+		st.deliverAll()
 	}
 	st.t.Fatal("it does not come to that")
 }

@@ -101,7 +101,7 @@ func TestPostFilterBelongsToItsCycle(t *testing.T) {
 			w.deliver()
 			continue
 		}
-		w.beat()
+		w.heartbeat()
 		if len(s.consults) > 0 {
 			t.Fatal("another question before the answer")
 		}

@@ -99,11 +99,11 @@ func (w *world) change(c txns.Change) {
 	}
 }
 
-// told delivers everything and answers transactions in flight until nothing changes.
-func (st *story) told() {
+// runUntilQuiet delivers everything and answers transactions in flight until nothing changes.
+func (st *scenario) runUntilQuiet() {
 	st.t.Helper()
 	for range 100 {
-		st.tell()
+		st.deliverAll()
 		if st.s.commit == nil {
 			if st.s.fact == len(st.facts) && st.s.ledger == len(st.history) {
 				return
@@ -115,7 +115,7 @@ func (st *story) told() {
 	st.t.Fatal("the shard does not come to rest")
 }
 
-func (st *story) kinds() []events.DecisionKind {
+func (st *scenario) kinds() []events.DecisionKind {
 	var out []events.DecisionKind
 	for _, d := range st.s.decisions {
 		out = append(out, d.Kind)
@@ -126,12 +126,12 @@ func (st *story) kinds() []events.DecisionKind {
 // A pod that fits nowhere gets a held place, and its victim is claimed; when the victim is gone, the pod is
 // promoted.
 func TestPodIsNominatedAndPromoted(t *testing.T) {
-	st := newStory(t, 2, 2, 1)
+	st := newScenario(t, 2, 2, 1)
 	a, b := st.running("a", "n0", important(5)), st.running("b", "n1")
 	_ = a
-	st.tell()
+	st.deliverAll()
 	p := st.pod("p", important(10))
-	st.told()
+	st.runUntilQuiet()
 	doc, hold, ok := st.hold(p)
 	if !ok || hold.State != ledger.Held || doc.NodeName != "n1" || hold.Plan == "" {
 		t.Fatalf("hold %+v on %s: want a place held on n1, where the least important pod is", hold, doc.NodeName)
@@ -147,12 +147,12 @@ func TestPodIsNominatedAndPromoted(t *testing.T) {
 		t.Errorf("nominated to %s: %q", d.NodeName, d.Message)
 	}
 	st.mark(p)
-	st.told()
+	st.runUntilQuiet()
 	if _, hold, _ = st.hold(p); hold.State != ledger.Held {
 		t.Fatalf("%s while the victim is there", hold.State)
 	}
 	st.deletePod(b)
-	st.told()
+	st.runUntilQuiet()
 	if _, hold, _ = st.hold(p); hold.State != ledger.Committed || hold.Plan != "" {
 		t.Fatalf("hold %+v after the victim has gone, want it Committed", hold)
 	}
@@ -167,10 +167,10 @@ func TestPodIsNominatedAndPromoted(t *testing.T) {
 // Between the search for victims and T2, another shard changes the node. Nothing has been claimed then, and the pod
 // is decided again.
 func TestNominationLosesItsNode(t *testing.T) {
-	st := newStory(t, 2, 2, 1)
+	st := newScenario(t, 2, 2, 1)
 	st.running("a", "n0", important(5))
 	b := st.running("b", "n1")
-	st.tell()
+	st.deliverAll()
 	p := st.pod("p", important(10))
 	if st.s.commit == nil || st.s.commit.Kind != "T2" {
 		t.Fatalf("in flight: %+v, want a T2", st.s.commit)
@@ -180,7 +180,7 @@ func TestNominationLosesItsNode(t *testing.T) {
 	if len(st.claims()) != 0 {
 		t.Fatalf("claims %+v by a transaction that was lost", st.claims())
 	}
-	st.told()
+	st.runUntilQuiet()
 	doc, hold, ok := st.hold(p)
 	if _, claimed := st.claims()[b]; !ok || doc.NodeName != "n1" || hold.State != ledger.Held || !claimed {
 		t.Errorf("hold %+v on %q, claims %+v: want it decided again for n1", hold, doc.NodeName, st.claims())
@@ -190,17 +190,17 @@ func TestNominationLosesItsNode(t *testing.T) {
 	}
 }
 
-// held returns a story in which a place on n0 is held for p of priority 10, whose victim is v.
-func held(t *testing.T, nodes int, options ...func(*corev1.Pod)) (st *story, p, v string) {
+// held returns a scenario in which a place on n0 is held for p of priority 10, whose victim is v.
+func held(t *testing.T, nodes int, options ...func(*corev1.Pod)) (st *scenario, p, v string) {
 	t.Helper()
-	st = newStory(t, 2, nodes, 1)
+	st = newScenario(t, 2, nodes, 1)
 	v = st.running("v", "n0", options...)
 	for n := 1; n < nodes; n++ {
 		st.running(fmt.Sprintf("other%d", n), fmt.Sprintf("n%d", n), important(500))
 	}
-	st.tell()
+	st.deliverAll()
 	p = st.pod("p", important(10))
-	st.told()
+	st.runUntilQuiet()
 	doc, hold, ok := st.hold(p)
 	if !ok || hold.State != ledger.Held || doc.NodeName != "n0" {
 		t.Fatalf("hold %+v on %q, want a place on n0", hold, doc.NodeName)
@@ -213,15 +213,15 @@ func held(t *testing.T, nodes int, options ...func(*corev1.Pod)) (st *story, p, 
 func TestGracefulIntruder(t *testing.T) {
 	st, p, v := held(t, 2)
 	st.mark(p)
-	st.tell()
+	st.deliverAll()
 	plan := st.claims()[v].Plan
 	same := st.pod("same", important(10))
-	st.told()
+	st.runUntilQuiet()
 	if _, hold, _ := st.hold(p); hold.State != ledger.Held {
 		t.Fatal("a pod that is as important has displaced it")
 	}
 	q := st.pod("q", important(100))
-	st.told()
+	st.runUntilQuiet()
 	if _, _, still := st.hold(p); still {
 		t.Error("the displaced pod has a reservation still")
 	}
@@ -242,7 +242,7 @@ func TestGracefulIntruder(t *testing.T) {
 		t.Errorf("decisions %+v, want the displaced pod to be told why", st.s.decisions)
 	}
 	st.deletePod(v)
-	st.told()
+	st.runUntilQuiet()
 	if _, hold, _ = st.hold(q); hold.State != ledger.Committed || len(st.claims()) != 0 {
 		t.Errorf("%+v, claims %+v: want it placed", hold, st.claims())
 	}
@@ -254,7 +254,7 @@ func TestIntruderThatDoesNotFitLeavesTheHold(t *testing.T) {
 	big := st.pod("big", important(100), func(pod *corev1.Pod) {
 		pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("150m")
 	})
-	st.told()
+	st.runUntilQuiet()
 	_, hold, ok := st.hold(p)
 	if _, _, reserved := st.hold(big); !ok || hold.State != ledger.Held || reserved {
 		t.Errorf("hold %+v, and %v for a pod that no node can take", hold, reserved)
@@ -266,10 +266,10 @@ func TestIntruderThatDoesNotFitLeavesTheHold(t *testing.T) {
 func TestNodeRegistersAgainWhileAPlaceIsHeld(t *testing.T) {
 	st, p, v := held(t, 1)
 	st.mark(p)
-	st.tell()
+	st.deliverAll()
 	change, err := txns.AdmitNode{
-		NodeUID: "node-n0-again", NodeName: "n0", NodeRV: 1 << 20, Known: st.picture().Names().Incarnation("n0"),
-		Docs: st.picture().Names().Docs("n0"), Floor: st.picture().Floor(),
+		NodeUID: "node-n0-again", NodeName: "n0", NodeRV: 1 << 20, Known: st.ledgerView().Names().Incarnation("n0"),
+		Docs: st.ledgerView().Names().Docs("n0"), Floor: st.ledgerView().Floor(),
 	}.Admit()
 	if err != nil {
 		t.Fatal(err)
@@ -279,7 +279,7 @@ func TestNodeRegistersAgainWhileAPlaceIsHeld(t *testing.T) {
 		t.Fatalf("the node is not admitted: %v", err)
 	}
 	st.deletePod(v)
-	st.told()
+	st.runUntilQuiet()
 	if _, hold, there := st.hold(p); there {
 		t.Errorf("%+v, want the place given up", hold)
 	}
@@ -299,7 +299,7 @@ func TestPreemptorIsDeletedWhileItsPlaceIsHeld(t *testing.T) {
 				st.mark(p)
 			}
 			st.deletePod(p)
-			st.told()
+			st.runUntilQuiet()
 			if _, _, reserved := st.hold(p); reserved {
 				t.Error("the place is held still")
 			}
@@ -314,22 +314,22 @@ func TestPreemptorIsDeletedWhileItsPlaceIsHeld(t *testing.T) {
 func TestPartitionIsTakenOverWhileAPlaceIsHeld(t *testing.T) {
 	st, p, v := held(t, 1)
 	st.mark(p)
-	heir := st.shards[1]
-	st.takeOver(p, heir)
+	successor := st.shards[1]
+	st.takeOver(p, successor)
 	st.deletePod(v)
-	st.told()
+	st.runUntilQuiet()
 	if _, hold, _ := st.hold(p); hold.State != ledger.Held || st.s.core.HeldPlaces() != 0 {
 		t.Fatalf("%+v, and the shard that lost the partition looks after %d holds", hold, st.s.core.HeldPlaces())
 	}
-	st.s = heir
-	st.told()
+	st.s = successor
+	st.runUntilQuiet()
 	if _, hold, _ := st.hold(p); hold.State != ledger.Committed {
 		t.Errorf("%+v: want the heir to promote it", hold)
 	}
 }
 
 // takeOver gives a pod's partition to another shard.
-func (w *world) takeOver(pod string, heir *shard) {
+func (w *world) takeOver(pod string, successor *shard) {
 	w.t.Helper()
 	session, err := w.store.OpenSession(w.t.Context(), time.Minute)
 	if err != nil {
@@ -345,7 +345,7 @@ func (w *world) takeOver(pod string, heir *shard) {
 		w.t.Fatal(err)
 	}
 	w.commit(release)
-	take, err := roster.TakePartition(partition, roster.Owner{Member: heir.id}, session.Lease())
+	take, err := roster.TakePartition(partition, roster.Owner{Member: successor.id}, session.Lease())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -356,14 +356,14 @@ func (w *world) takeOver(pod string, heir *shard) {
 func TestVictimThatStays(t *testing.T) {
 	st, p, v := held(t, 1, func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](60) })
 	st.mark(p)
-	st.told()
+	st.runUntilQuiet()
 	st.wait(3 * time.Minute)
-	st.told()
+	st.runUntilQuiet()
 	if _, hold, _ := st.hold(p); hold.State != ledger.Held {
 		t.Fatal("given up within the victim's grace period")
 	}
 	st.wait(2 * time.Minute)
-	st.told()
+	st.runUntilQuiet()
 	if _, _, reserved := st.hold(p); reserved {
 		t.Error("the place is held still")
 	}
@@ -384,9 +384,9 @@ func TestPreemptorFitsElsewhereMeanwhile(t *testing.T) {
 				st.mark(p)
 			}
 			st.addNode("fresh", 1)
-			st.told()
+			st.runUntilQuiet()
 			st.wait(5 * time.Second)
-			st.told()
+			st.runUntilQuiet()
 			_, _, reserved := st.hold(p)
 			if reserved != marked {
 				t.Fatalf("the place is held: %v; somebody is being evicted for it: %v", reserved, marked)
@@ -398,7 +398,7 @@ func TestPreemptorFitsElsewhereMeanwhile(t *testing.T) {
 				t.Errorf("claims %+v are left", st.claims())
 			}
 			st.offerAgain(p)
-			st.told()
+			st.runUntilQuiet()
 			if doc, hold, _ := st.hold(p); doc.NodeName != "fresh" || hold.State != ledger.Committed {
 				t.Errorf("%+v on %q, want it placed on the new node", hold, doc.NodeName)
 			}
@@ -407,12 +407,12 @@ func TestPreemptorFitsElsewhereMeanwhile(t *testing.T) {
 }
 
 func TestPodThatMayNotPreempt(t *testing.T) {
-	st := newStory(t, 1, 1, 1)
+	st := newScenario(t, 1, 1, 1)
 	st.running("v", "n0")
-	st.tell()
+	st.deliverAll()
 	never := corev1.PreemptNever
 	p := st.pod("p", important(10), func(p *corev1.Pod) { p.Spec.PreemptionPolicy = &never })
-	st.told()
+	st.runUntilQuiet()
 	if _, _, reserved := st.hold(p); reserved {
 		t.Error("a place is held for it")
 	}
@@ -424,7 +424,7 @@ func TestPodThatMayNotPreempt(t *testing.T) {
 }
 
 // refuse takes back the marks of a pod's plan, like a binder whose evictions have failed.
-func (st *story) refuse(v string) {
+func (st *scenario) refuse(v string) {
 	st.t.Helper()
 	for _, d := range st.docs() {
 		if e, ok := d.Victim(v); ok && e.State == ledger.Evicting {
@@ -443,31 +443,31 @@ func (st *story) refuse(v string) {
 // gets no more plans.
 func TestPlansThatComeToNothing(t *testing.T) {
 	const victims = 5
-	st := newStory(t, 1, victims, 1)
+	st := newScenario(t, 1, victims, 1)
 	for n := range victims {
 		st.running(fmt.Sprintf("v%d", n), fmt.Sprintf("n%d", n))
 	}
-	st.tell()
+	st.deliverAll()
 	p := st.pod("p", important(10))
 	seen := map[string]bool{}
 	for range 3 {
-		st.told()
+		st.runUntilQuiet()
 		marked := st.mark(p)
 		if len(marked) != 1 || seen[marked[0]] {
 			t.Fatalf("evicting %v after %v: want another one each time", marked, seen)
 		}
 		seen[marked[0]] = true
-		st.told()
+		st.runUntilQuiet()
 		st.refuse(marked[0])
-		st.told()
+		st.runUntilQuiet()
 		st.wait(31 * time.Second)
-		st.told()
+		st.runUntilQuiet()
 		if _, _, reserved := st.hold(p); reserved || len(st.claims()) != 0 {
 			t.Fatalf("claims %+v are left after a refusal", st.claims())
 		}
 		st.offerAgain(p)
 	}
-	st.told()
+	st.runUntilQuiet()
 	if _, _, reserved := st.hold(p); reserved {
 		t.Error("a fourth plan is made")
 	}
@@ -480,7 +480,7 @@ func TestPlansThatComeToNothing(t *testing.T) {
 	}
 	st.wait(d.RetryAfter)
 	st.offerAgain(p)
-	st.told()
+	st.runUntilQuiet()
 	if _, hold, _ := st.hold(p); hold.State != ledger.Held {
 		t.Error("refused still after the window")
 	}
@@ -488,11 +488,11 @@ func TestPlansThatComeToNothing(t *testing.T) {
 
 // A reservation that is not bound yet is asked back from its binder; no pod is evicted for that.
 func TestReservationIsAskedBack(t *testing.T) {
-	st := newStory(t, 1, 1, 1)
+	st := newScenario(t, 1, 1, 1)
 	low := st.pod("low")
-	st.told()
+	st.runUntilQuiet()
 	p := st.pod("p", important(10))
-	st.told()
+	st.runUntilQuiet()
 	_, hold, ok := st.hold(p)
 	_, taken, _ := st.hold(low)
 	if !ok || hold.State != ledger.Held || !taken.Wanted || len(st.claims()) != 0 {
@@ -505,7 +505,7 @@ func TestReservationIsAskedBack(t *testing.T) {
 		}
 		return d
 	})
-	st.told()
+	st.runUntilQuiet()
 	st.publish(st.pods[low])
 	rv, _ := strconv.ParseUint(st.pods[low].ResourceVersion, 10, 64)
 	st.touch("n0", func(d ledger.NodeDoc) ledger.NodeDoc {
@@ -515,7 +515,7 @@ func TestReservationIsAskedBack(t *testing.T) {
 		}
 		return d
 	})
-	st.told()
+	st.runUntilQuiet()
 	if _, hold, _ = st.hold(p); hold.State != ledger.Committed {
 		t.Errorf("%+v after the reservation has gone", hold)
 	}
@@ -523,9 +523,9 @@ func TestReservationIsAskedBack(t *testing.T) {
 
 // After a lost answer the same transaction is sent again, and its effects are found in the documents.
 func TestNominationWhoseAnswerIsLost(t *testing.T) {
-	st := newStory(t, 1, 1, 1)
+	st := newScenario(t, 1, 1, 1)
 	v := st.running("v", "n0")
-	st.tell()
+	st.deliverAll()
 	p := st.pod("p", important(10))
 	first := *st.s.commit
 	st.commit(first.Txn)
@@ -533,7 +533,7 @@ func TestNominationWhoseAnswerIsLost(t *testing.T) {
 	if st.s.commit == nil || st.s.commit.Resubmitted != 1 || !reflect.DeepEqual(st.s.commit.Txn, first.Txn) {
 		t.Fatalf("resubmitted %+v, want the identical transaction", st.s.commit)
 	}
-	st.told()
+	st.runUntilQuiet()
 	if got := st.kinds(); !slices.Equal(got, []events.DecisionKind{events.DecisionNominated}) {
 		t.Errorf("decisions %v", got)
 	}

@@ -17,7 +17,7 @@ import (
 // nominated, its victim is evicted, and it is promoted. The benchmark reports only the core's time.
 func BenchmarkPreemptors(b *testing.B) {
 	const nodes, room = 2000, 4
-	st := &story{world: newWorld(b, 1, 1)}
+	st := &scenario{world: newWorld(b, 1, 1)}
 	st.s = st.shards[0]
 	for n := range nodes {
 		st.addNode(fmt.Sprintf("n%d", n), room)
@@ -80,7 +80,7 @@ func BenchmarkPreemptors(b *testing.B) {
 }
 
 // preemptors adds more important pods, and returns their offers.
-func (st *story) preemptors(n int) (offers []work.Offer) {
+func (st *scenario) preemptors(n int) (offers []work.Offer) {
 	for i := range n {
 		name := fmt.Sprintf("p%d", i)
 		st.addPod(name, important(10))

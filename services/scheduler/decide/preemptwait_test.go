@@ -13,8 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// rejectors returns the plugins that the last decision of the shard names.
-func (st *story) rejectors() []string {
+// rejectingPlugins returns the plugins that the last decision of the shard names.
+func (st *scenario) rejectingPlugins() []string {
 	st.t.Helper()
 	d := st.s.decisions[len(st.s.decisions)-1]
 	if d.Kind != events.DecisionUnplaceable {
@@ -26,22 +26,22 @@ func (st *story) rejectors() []string {
 // A pod for which only a budget prevents evictions waits for the budget, and gets a held place when the budget has
 // room.
 func TestPodWaitsForABudget(t *testing.T) {
-	st := newStory(t, 1, 1, 1)
+	st := newScenario(t, 1, 1, 1)
 	a := arenaIn(st.world)
 	st.running("v", "n0", ofApp("app0"), ready)
 	a.addBudget("app0", 1)
-	st.tell()
+	st.deliverAll()
 	p := st.pod("p", important(10))
-	st.told()
+	st.runUntilQuiet()
 	want := []string{"DefaultPreemption", "NodeResourcesFit"}
-	if got := st.rejectors(); !slices.Equal(got, want) {
+	if got := st.rejectingPlugins(); !slices.Equal(got, want) {
 		t.Fatalf("rejected by %v, want %v", got, want)
 	}
 	a.budgets["app0"].Status.DesiredHealthy = 0
 	a.count(a.budgets["app0"])
-	st.tell()
+	st.deliverAll()
 	st.offerAgain(p)
-	st.told()
+	st.runUntilQuiet()
 	if _, hold, ok := st.hold(p); !ok || hold.State != ledger.Held {
 		t.Errorf("hold %+v, want a place held now that the budget has room", hold)
 	}
@@ -49,12 +49,12 @@ func TestPodWaitsForABudget(t *testing.T) {
 
 // No pod waits for preemption because of pods that are more important.
 func TestPodDoesNotWaitForTheMoreImportant(t *testing.T) {
-	st := newStory(t, 1, 1, 1)
+	st := newScenario(t, 1, 1, 1)
 	st.running("v", "n0", important(500))
-	st.tell()
+	st.deliverAll()
 	st.pod("p", important(10))
-	st.told()
-	if got := st.rejectors(); !slices.Equal(got, []string{"NodeResourcesFit"}) {
+	st.runUntilQuiet()
+	if got := st.rejectingPlugins(); !slices.Equal(got, []string{"NodeResourcesFit"}) {
 		t.Errorf("rejected by %v", got)
 	}
 }
@@ -63,8 +63,8 @@ func TestPodDoesNotWaitForTheMoreImportant(t *testing.T) {
 func TestPodWaitsForAPlan(t *testing.T) {
 	st, _, _ := held(t, 1)
 	st.pod("q", important(10))
-	st.told()
-	if got := st.rejectors(); !slices.Equal(got, []string{"DefaultPreemption", "NodeResourcesFit"}) {
+	st.runUntilQuiet()
+	if got := st.rejectingPlugins(); !slices.Equal(got, []string{"DefaultPreemption", "NodeResourcesFit"}) {
 		t.Errorf("rejected by %v", got)
 	}
 }
@@ -73,21 +73,21 @@ func TestPodWaitsForAPlan(t *testing.T) {
 func TestPlanWhoseEvictionsAreNotBegun(t *testing.T) {
 	st, p, v := held(t, 1)
 	st.wait(50 * time.Second)
-	st.told()
+	st.runUntilQuiet()
 	if _, hold, _ := st.hold(p); hold.State != ledger.Held {
 		t.Fatal("given up at once")
 	}
 	st.wait(15 * time.Second)
-	st.told()
+	st.runUntilQuiet()
 	if _, _, reserved := st.hold(p); reserved || len(st.claims()) != 0 {
 		t.Fatalf("claims %+v are left, and a place held: %t", st.claims(), reserved)
 	}
 	st.offerAgain(p)
-	st.told()
+	st.runUntilQuiet()
 	if _, claimed := st.claims()[v]; claimed {
 		t.Error("the victim is tried again at once")
 	}
-	if got := st.rejectors(); !slices.Contains(got, "DefaultPreemption") {
+	if got := st.rejectingPlugins(); !slices.Contains(got, "DefaultPreemption") {
 		t.Errorf("rejected by %v: the victim is only spared", got)
 	}
 	after := st.s.decisions[len(st.s.decisions)-1].RetryAfter
@@ -96,7 +96,7 @@ func TestPlanWhoseEvictionsAreNotBegun(t *testing.T) {
 	}
 	st.wait(after)
 	st.offerAgain(p)
-	st.told()
+	st.runUntilQuiet()
 	if _, claimed := st.claims()[v]; !claimed {
 		t.Error("the victim is still left alone when it was said that it is not")
 	}
@@ -108,9 +108,9 @@ func TestPlanWhoseVictimsLeaveIsWaitedFor(t *testing.T) {
 	now := metav1.Unix(1, 0)
 	st.pods[v].DeletionTimestamp = &now
 	st.publish(st.pods[v])
-	st.told()
+	st.runUntilQuiet()
 	st.wait(90 * time.Second)
-	st.told()
+	st.runUntilQuiet()
 	if _, hold, _ := st.hold(p); hold.State != ledger.Held {
 		t.Error("given up though its victim is leaving")
 	}
@@ -120,11 +120,11 @@ func TestPlanWhoseVictimsLeaveIsWaitedFor(t *testing.T) {
 // being placed, and is placed when it fits.
 func TestPlansWaitForBinders(t *testing.T) {
 	const most, extra = 64, 3
-	st := newStory(t, 1, most+extra, 1)
+	st := newScenario(t, 1, most+extra, 1)
 	for n := range most + extra {
 		st.running(fmt.Sprintf("v%02d", n), fmt.Sprintf("n%d", n))
 	}
-	st.tell()
+	st.deliverAll()
 	var pods []string
 	held := func() (n int) {
 		for _, uid := range pods {
@@ -136,32 +136,32 @@ func TestPlansWaitForBinders(t *testing.T) {
 	}
 	for n := range most + 1 {
 		pods = append(pods, st.pod(fmt.Sprintf("p%02d", n), important(10)))
-		st.told()
+		st.runUntilQuiet()
 	}
 	if n := held(); n != most {
 		t.Fatalf("%d places are held, want %d while no eviction has begun", n, most)
 	}
 	last := pods[most]
 	st.addNode("empty", 1)
-	st.tell()
+	st.deliverAll()
 	fits := st.pod("fits", important(1))
-	st.told()
+	st.runUntilQuiet()
 	if node := st.reservations()[fits]; node != "empty" {
 		t.Errorf("a pod that fits is placed on %q while others wait for plans", node)
 	}
 	if len(st.mark(pods[0])) != 1 {
 		t.Fatal("nothing to mark")
 	}
-	st.told()
+	st.runUntilQuiet()
 	if _, e, _ := st.hold(last); e.State != ledger.Held || held() != most+1 {
 		t.Errorf("%d places are held, want one more now that one has begun", held())
 	}
 	waits := st.pod("waits", important(10))
-	st.told()
+	st.runUntilQuiet()
 	st.addNode("free", 1)
-	st.tell()
+	st.deliverAll()
 	st.wait(time.Second)
-	st.told()
+	st.runUntilQuiet()
 	if node := st.reservations()[waits]; node != "free" {
 		t.Errorf("who waits for a plan is on %q, want the room that has come to be", node)
 	}
@@ -170,19 +170,19 @@ func TestPlansWaitForBinders(t *testing.T) {
 // Plans whose evictions are not begun do not count against their pod, however often that happens.
 func TestPlansThatAreNotBegunAreNoFailures(t *testing.T) {
 	const victims = 5
-	st := newStory(t, 1, victims, 1)
+	st := newScenario(t, 1, victims, 1)
 	for n := range victims {
 		st.running(fmt.Sprintf("v%d", n), fmt.Sprintf("n%d", n))
 	}
-	st.tell()
+	st.deliverAll()
 	p := st.pod("p", important(10))
 	for n := range victims {
-		st.told()
+		st.runUntilQuiet()
 		if _, hold, _ := st.hold(p); hold.State != ledger.Held {
 			t.Fatalf("no place is held after %d plans that were not begun", n)
 		}
 		st.wait(61 * time.Second)
-		st.told()
+		st.runUntilQuiet()
 		if _, _, reserved := st.hold(p); reserved {
 			t.Fatal("a plan that is not begun is kept")
 		}

@@ -36,14 +36,14 @@ type arena struct {
 	budgets map[string]*policyv1.PodDisruptionBudget
 	// evicted maps each victim to the plan that it was evicted for; fulfilled are the plans whose pod was placed,
 	// spoiled those whose pod was deleted.
-	evicted            map[string]string
-	fulfilled, spoiled map[string]bool
-	docsBefore         map[string]ledger.NodeDoc
-	seenHistory        int
-	displaced          int
-	// remakes: budgets are deleted and created again; remade counts that.
-	remakes bool
-	remade  int
+	evicted              map[string]string
+	fulfilled, abandoned map[string]bool
+	docsBefore           map[string]ledger.NodeDoc
+	seenHistory          int
+	displaced            int
+	// recreatesBudgets: budgets are deleted and created again; recreated counts that.
+	recreatesBudgets bool
+	recreated        int
 	// quiet is the number of turns until the next one is allowed.
 	quiet int
 	// refused counts evictions that the API server refused because of a budget that was created again.
@@ -57,7 +57,7 @@ func newArena(t *testing.T, seed uint64, shards int) *arena {
 func arenaIn(w *world) *arena {
 	return &arena{
 		world: w, budgets: map[string]*policyv1.PodDisruptionBudget{},
-		evicted: map[string]string{}, fulfilled: map[string]bool{}, spoiled: map[string]bool{},
+		evicted: map[string]string{}, fulfilled: map[string]bool{}, abandoned: map[string]bool{},
 		docsBefore: map[string]ledger.NodeDoc{},
 	}
 }
@@ -146,7 +146,8 @@ func (a *arena) evict() {
 		}
 		if b, covered := a.budgets[p.Labels["app"]]; covered {
 			healthy := a.healthy(b.Name)
-			if a.remakes && healthy-1 < b.Status.DesiredHealthy && !slices.Contains(claims[uid].Budgets, string(b.UID)) {
+			if a.recreatesBudgets && healthy-1 < b.Status.DesiredHealthy &&
+				!slices.Contains(claims[uid].Budgets, string(b.UID)) {
 				a.refuse(uid, claims[uid])
 				return
 			}
@@ -170,13 +171,13 @@ func (a *arena) evict() {
 // refuse makes the API server refuse an eviction because of a budget that it has no claim on, since the budget was
 // created later. The binder gives up the eviction's plan.
 func (a *arena) refuse(uid string, claim ledger.Entry) {
-	d, _, _ := a.picture().Plans().Victim(uid)
+	d, _, _ := a.ledgerView().Plans().Victim(uid)
 	failed, err := txns.FailEviction(d, uid, claim.Plan)
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	a.change(txns.Change{Docs: []ledger.NodeDoc{failed}})
-	now := a.picture()
+	now := a.ledgerView()
 	abort := txns.Abort{Plan: claim.Plan, Docs: now.Plans().Docs(claim.Plan)}
 	byUID := func(a, b ledger.BudgetDoc) int { return strings.Compare(a.UID, b.UID) }
 	for _, b := range slices.SortedFunc(now.Budgets().All(), byUID) {
@@ -189,7 +190,7 @@ func (a *arena) refuse(uid string, claim ledger.Entry) {
 		a.t.Fatal(err)
 	}
 	a.change(change)
-	a.spoiled[claim.Plan] = true
+	a.abandoned[claim.Plan] = true
 	a.refused++
 }
 
@@ -258,7 +259,7 @@ func (a *arena) watchDoc(kv ledger.KV) {
 	}
 	for _, e := range after.Entries {
 		if _, there := a.pods[e.PodUID]; e.Plan != "" && e.Role == ledger.RoleReservation && !there {
-			a.spoiled[e.Plan] = true // its shard does not know yet that the pod was deleted
+			a.abandoned[e.Plan] = true // its shard does not know yet that the pod was deleted
 		}
 	}
 	for _, old := range before.Entries {
@@ -279,8 +280,8 @@ func (a *arena) run(turns int) {
 	for range turns {
 		a.quiet--
 		underWay := func(s *shard) bool { return s.commit != nil }
-		if a.remakes && a.quiet < 0 && a.rng.IntN(4) == 0 && slices.ContainsFunc(a.shards, underWay) {
-			a.remake()
+		if a.recreatesBudgets && a.quiet < 0 && a.rng.IntN(4) == 0 && slices.ContainsFunc(a.shards, underWay) {
+			a.recreateBudget()
 			a.quiet = 100
 		}
 		switch n := a.rng.IntN(40); {
@@ -331,13 +332,13 @@ func (a *arena) play() {
 		a.addNode(fmt.Sprintf("n%d", n), int64(room))
 		for i := range room {
 			priority, app := int32(a.rng.IntN(3)), fmt.Sprintf("app%d", a.rng.IntN(3))
-			if a.remakes {
+			if a.recreatesBudgets {
 				app = "app0"
 			}
 			a.running(fmt.Sprintf("low-%d-%d", n, i), fmt.Sprintf("n%d", n), important(priority), ofApp(app), ready)
 		}
 	}
-	if a.remakes {
+	if a.recreatesBudgets {
 		a.addBudget("app0", nodes*room-1-a.rng.IntN(2))
 	} else {
 		a.addBudget("app0", a.rng.IntN(3))
@@ -349,19 +350,19 @@ func (a *arena) play() {
 		a.run(10)
 	}
 	a.run(400)
-	doomed := ""
+	preemptor := ""
 	if a.rng.IntN(3) == 0 {
 		for _, uid := range sortedPods(a.pods) {
 			if p := a.pods[uid]; p.Spec.NodeName == "" {
-				doomed = uid
+				preemptor = uid
 			}
 		}
 	}
-	if doomed != "" {
-		if _, hold, ok := a.hold(doomed); ok {
-			a.spoiled[hold.Plan] = true
+	if preemptor != "" {
+		if _, hold, ok := a.hold(preemptor); ok {
+			a.abandoned[hold.Plan] = true
 		}
-		a.deletePod(doomed)
+		a.deletePod(preemptor)
 	}
 	a.run(200)
 	a.finish()
@@ -402,7 +403,7 @@ func (a *arena) finish() {
 		}
 	}
 	for uid, plan := range a.evicted {
-		if !a.fulfilled[plan] && !a.spoiled[plan] {
+		if !a.fulfilled[plan] && !a.abandoned[plan] {
 			a.breaks("%s was evicted for plan %s, whose pod has not got its place", uid, plan)
 		}
 	}
@@ -416,7 +417,7 @@ func TestPreemptionNeedsItsCompares(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for seed := range ablationSeeds {
 				a := newArena(t, seed, 2+int(seed%2))
-				a.remakes = name == "budgets made again"
+				a.recreatesBudgets = name == "budgets made again"
 				a.ablate = func(txn ledger.Txn) ledger.Txn { return claimsWithout(t, txn, prefix) }
 				a.play()
 				if len(a.broken) > 0 {
@@ -452,14 +453,15 @@ func claimsWithout(t *testing.T, txn ledger.Txn, prefix string) ledger.Txn {
 	return txn
 }
 
-// remadeSeeds is how many histories TestShardsPreemptAsBudgetsAreMadeAgain tries, remadeFirst the seed of the first.
+// recreatedSeeds is how many histories TestShardsPreemptAsBudgetsAreMadeAgain tries, recreatedFirst the seed of the
+// first.
 var (
-	remadeSeeds = flag.Uint64("remade-seeds", 20, "histories of budgets that are deleted and made again")
-	remadeFirst = flag.Uint64("remade-first", 0, "seed of the first of them")
+	recreatedSeeds = flag.Uint64("remade-seeds", 20, "histories of budgets that are deleted and made again")
+	recreatedFirst = flag.Uint64("remade-first", 0, "seed of the first of them")
 )
 
-// remake deletes a budget and creates it again under its name.
-func (a *arena) remake() {
+// recreateBudget deletes a budget and creates it again under its name.
+func (a *arena) recreateBudget() {
 	apps := slices.Sorted(maps.Keys(a.budgets))
 	app := apps[a.rng.IntN(len(apps))]
 	old := a.budgets[app]
@@ -467,9 +469,9 @@ func (a *arena) remake() {
 	a.fact(events.Fact{
 		Kind: events.KindDisruptionBudget, Op: events.OpDelete, UID: string(old.UID), Namespace: "d", Name: app,
 	})
-	a.remade++
+	a.recreated++
 	b := old.DeepCopy()
-	b.UID = types.UID(fmt.Sprintf("pdb-%s-%d", app, a.remade))
+	b.UID = types.UID(fmt.Sprintf("pdb-%s-%d", app, a.recreated))
 	a.budgets[app] = b
 	a.count(b)
 }
@@ -477,10 +479,10 @@ func (a *arena) remake() {
 // Budgets are deleted and created again while their pods are claimed and leave: none is exceeded.
 func TestShardsPreemptAsBudgetsAreMadeAgain(t *testing.T) {
 	evicted, refused := 0, 0
-	for seed := *remadeFirst; seed < *remadeFirst+*remadeSeeds && !t.Failed(); seed++ {
+	for seed := *recreatedFirst; seed < *recreatedFirst+*recreatedSeeds && !t.Failed(); seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			a := newArena(t, seed, 2+int(seed%2))
-			a.remakes = true
+			a.recreatesBudgets = true
 			a.play()
 			for _, broken := range a.broken {
 				t.Error(broken)
@@ -489,5 +491,5 @@ func TestShardsPreemptAsBudgetsAreMadeAgain(t *testing.T) {
 			refused += a.refused
 		})
 	}
-	t.Logf("%d histories: %d evicted, %d refused", *remadeSeeds, evicted, refused)
+	t.Logf("%d histories: %d evicted, %d refused", *recreatedSeeds, evicted, refused)
 }

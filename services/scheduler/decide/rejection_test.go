@@ -56,7 +56,7 @@ func TestRejectionWaitsForWhatItHasCounted(t *testing.T) {
 	}
 }
 
-func TestRejectionIsToldWhenWhatItHasCountedStands(t *testing.T) {
+func TestRejectionIsReportedWhenWhatItCountedIsConfirmed(t *testing.T) {
 	w, s := inFlight(t, "p0", "p1")
 	w.settle()
 	kinds := map[string]events.DecisionKind{}
@@ -86,7 +86,7 @@ func TestDrainingShardGivesBackWhatLost(t *testing.T) {
 
 // If a lost compare shows the new owner of a partition, the watch brings no further change: the keeper must observe
 // the owner at once, or it never will.
-func TestOwnerToldByALostCompareIsNews(t *testing.T) {
+func TestOwnerLearnedFromALostCompareIsAChange(t *testing.T) {
 	w, s := inFlight(t, "p0")
 	s.core.Ownership()
 	p := ledger.PartitionOf("pod-p0")
@@ -112,7 +112,7 @@ func TestOwnerToldByALostCompareIsNews(t *testing.T) {
 	s.commit = nil
 	w.step(s, in)
 	w.settle()
-	if picture, moved := s.core.Ownership(); !moved || picture.Holders[p].Member != "another" {
-		t.Fatalf("moved %t, holder %q: want it to be another's", moved, picture.Holders[p].Member)
+	if ownership, moved := s.core.Ownership(); !moved || ownership.Holders[p].Member != "another" {
+		t.Fatalf("moved %t, holder %q: want it to be another's", moved, ownership.Holders[p].Member)
 	}
 }

@@ -41,10 +41,10 @@ func (a tally) plus(b tally) tally {
 // that are held, kept and ousted): each decision is made again from the facts and the ledger according to its
 // record, without the node, and has the same result.
 func TestDecisionsAreMadeAgain(t *testing.T) {
-	stories := map[string]func(*testing.T, uint64) *world{
+	scenarios := map[string]func(*testing.T, uint64) *world{
 		"rules": func(t *testing.T, seed uint64) *world {
 			w := crossWorld(t, seed, nil)
-			w.comeToRest()
+			w.endFaults()
 			return w
 		},
 		"preemption": func(t *testing.T, seed uint64) *world {
@@ -53,14 +53,14 @@ func TestDecisionsAreMadeAgain(t *testing.T) {
 			return a.world
 		},
 		"moves": func(t *testing.T, seed uint64) *world {
-			m := &mover{arena: newArena(t, seed, 1+int(seed%3))}
+			m := &moverArena{arena: newArena(t, seed, 1+int(seed%3))}
 			m.play()
 			return m.world
 		},
 		"homes": homesWorld, "few homes": fewHomesWorld,
 	}
 	var all tally
-	for name, play := range stories {
+	for name, play := range scenarios {
 		for seed := *replicaFirst; seed < *replicaFirst+*replicaSeeds && !t.Failed(); seed++ {
 			t.Run(fmt.Sprintf("%s/%d", name, seed), func(t *testing.T) {
 				w := play(t, seed)
@@ -83,11 +83,11 @@ func TestDecisionsAreMadeAgainFromWholePods(t *testing.T) {
 	const some = 5
 	for seed := *replicaFirst; seed < *replicaFirst+min(*replicaSeeds, some); seed++ {
 		w := crossWorld(t, seed, nil)
-		w.comeToRest()
+		w.endFaults()
 		plain := w.facts
 		w.facts = make([]events.SequencedFact, len(plain))
 		for i, f := range plain {
-			w.facts[i] = dressed(t, f)
+			w.facts[i] = withStrippedParts(t, f)
 		}
 		for _, s := range w.shards {
 			remake(t, w, s)
@@ -95,8 +95,9 @@ func TestDecisionsAreMadeAgainFromWholePods(t *testing.T) {
 	}
 }
 
-// dressed returns the fact of a pod with the parts that Strip removes; the containers of each pod differ in them.
-func dressed(t *testing.T, f events.SequencedFact) events.SequencedFact {
+// withStrippedParts returns the fact of a pod with the parts that Strip removes; the containers of each pod differ in
+// them.
+func withStrippedParts(t *testing.T, f events.SequencedFact) events.SequencedFact {
 	t.Helper()
 	if f.Kind != events.KindPod || f.Op != events.OpUpsert {
 		return f
@@ -257,13 +258,13 @@ func TestEachPartOfTheBasisIsNeeded(t *testing.T) {
 		"learned":     func(e *evidence.Evidence) { e.Basis.Learned = nil },
 		"alternative": func(e *evidence.Evidence) { e.Basis.Alternative = 0 },
 	}
-	for name, forget := range parts {
+	for name, omit := range parts {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(60) {
-				m := &mover{arena: newArena(t, seed, 1+int(seed%3))}
+				m := &moverArena{arena: newArena(t, seed, 1+int(seed%3))}
 				m.play()
 				for _, s := range m.shards {
-					if differs(t, m.world, s, forget) {
+					if differs(t, m.world, s, omit) {
 						return
 					}
 				}
@@ -285,7 +286,7 @@ func TestTheScopeOfADecisionIsNeeded(t *testing.T) {
 	}
 }
 
-func differs(t *testing.T, w *world, s *shard, forget func(*evidence.Evidence)) bool {
+func differs(t *testing.T, w *world, s *shard, omit func(*evidence.Evidence)) bool {
 	t.Helper()
 	p := newPast(t, w, s)
 	for _, d := range records(s) {
@@ -294,7 +295,7 @@ func differs(t *testing.T, w *world, s *shard, forget func(*evidence.Evidence)) 
 			continue
 		}
 		less := blind(d)
-		forget(less.Evidence)
+		omit(less.Evidence)
 		p.to(t, less)
 		again, err := p.replica.Remake(less)
 		var not *decide.NotRemadeError

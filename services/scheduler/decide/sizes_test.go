@@ -28,15 +28,15 @@ func withPorts(first, n int) func(*corev1.Pod) {
 
 // failures returns the messages of failed attempts, by pod name.
 func (w *world) failures() map[string]string {
-	told := map[string]string{}
+	messages := map[string]string{}
 	for _, s := range w.shards {
 		for _, d := range s.decisions {
 			if d.Kind == events.DecisionFailed {
-				told[d.Pod.Name] = d.Message
+				messages[d.Pod.Name] = d.Message
 			}
 		}
 	}
-	return told
+	return messages
 }
 
 // together offers all pods to the only shard at once, and makes it decide them.
@@ -46,8 +46,8 @@ func (w *world) together() {
 	w.settle()
 }
 
-// innocents are pods that need nothing special.
-func (w *world) innocents(n int) {
+// addPlainPods are pods that need nothing special.
+func (w *world) addPlainPods(n int) {
 	for i := range n {
 		w.addPod(fmt.Sprintf("p%02d", i))
 	}
@@ -56,8 +56,8 @@ func (w *world) innocents(n int) {
 // In one transaction with small pods, a pod whose reservation no document has room for fails alone, with a message.
 func TestHugePodFailsAlone(t *testing.T) {
 	for name, c := range map[string]struct {
-		huge func(w *world) func(*corev1.Pod)
-		says string
+		huge    func(w *world) func(*corev1.Pod)
+		message string
 	}{
 		"host ports":        {func(*world) func(*corev1.Pod) { return withPorts(1, 9000) }, "9000 host ports"},
 		"claims to volumes": {func(w *world) func(*corev1.Pod) { return w.withClaims(250) }, "250 volume claims"},
@@ -65,19 +65,19 @@ func TestHugePodFailsAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1, 1)
 			w.addNode("n0", 100)
-			w.innocents(10)
+			w.addPlainPods(10)
 			w.addPod("p10-huge", c.huge(w))
 			for i := 11; i < 21; i++ {
 				w.addPod(fmt.Sprintf("p%02d", i))
 			}
 			w.together()
-			told := w.failures()
-			if got := len(w.reservations()); got != 20 || len(told) != 1 {
-				t.Fatalf("%d of 20 pods that need little are reserved; told: %q", got, told)
+			failures := w.failures()
+			if got := len(w.reservations()); got != 20 || len(failures) != 1 {
+				t.Fatalf("%d of 20 pods that need little are reserved; told: %q", got, failures)
 			}
-			message := told["p10-huge"]
-			if !strings.Contains(message, c.says) || !strings.Contains(message, fmt.Sprint(ledger.MaxEntryBytes)) {
-				t.Errorf("the huge pod is told %q, want %q and the limit", message, c.says)
+			message := failures["p10-huge"]
+			if !strings.Contains(message, c.message) || !strings.Contains(message, fmt.Sprint(ledger.MaxEntryBytes)) {
+				t.Errorf("the huge pod is told %q, want %q and the limit", message, c.message)
 			}
 		})
 	}
@@ -130,17 +130,17 @@ func TestStoreThatTakesLittle(t *testing.T) {
 	for i := range 30 {
 		w.addNode(fmt.Sprintf("n%02d", i), 1)
 	}
-	w.innocents(12)
+	w.addPlainPods(12)
 	w.addPod("p12-large", withPorts(1, 1000))
 	for i := 13; i < 25; i++ {
 		w.addPod(fmt.Sprintf("p%02d", i))
 	}
 	w.together()
-	told := w.failures()
-	if got := len(w.reservations()); got != 24 || len(told) != 1 {
-		t.Fatalf("%d of 24 pods that need little are reserved; told: %q", got, told)
+	failures := w.failures()
+	if got := len(w.reservations()); got != 24 || len(failures) != 1 {
+		t.Fatalf("%d of 24 pods that need little are reserved; told: %q", got, failures)
 	}
-	if message := told["p12-large"]; !strings.Contains(message, "the store takes 8192 bytes") {
+	if message := failures["p12-large"]; !strings.Contains(message, "the store takes 8192 bytes") {
 		t.Errorf("the large pod is told %q, want what the store takes", message)
 	}
 	// The limit is raised: the pod is placed when it is offered again.
@@ -194,7 +194,7 @@ func TestRefusalsAndLostAnswers(t *testing.T) {
 		for i := range 12 {
 			w.addNode(fmt.Sprintf("n%02d", i), 2)
 		}
-		w.innocents(20)
+		w.addPlainPods(20)
 		w.addPod("large", withPorts(1, 1000))
 		for range 6 {
 			w.together()

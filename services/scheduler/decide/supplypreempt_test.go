@@ -54,7 +54,7 @@ func usingDevices(claim string) func(*corev1.Pod) {
 }
 
 // device returns the device that a reservation promises.
-func (st *story) device(e ledger.Entry) string {
+func (st *scenario) device(e ledger.Entry) string {
 	st.t.Helper()
 	if len(e.Devices) != 1 {
 		st.t.Fatalf("reservation with devices %+v, want one claim's", e.Devices)
@@ -66,31 +66,31 @@ func (st *story) device(e ledger.Entry) string {
 	return a.Devices.Results[0].Pool + "/" + a.Devices.Results[0].Device
 }
 
-// deviceStory has two devices on n0, in claims of v and of another, more important pod.
-func deviceStory(t *testing.T, users ...string) (st *story, v string) {
-	st = newStory(t, 2, 2, 10)
+// deviceScenario has two devices on n0, in claims of v and of another, more important pod.
+func deviceScenario(t *testing.T, users ...string) (st *scenario, v string) {
+	st = newScenario(t, 2, 2, 10)
 	st.addDevices("n0", 2)
 	v = st.running("v", "n0", important(1), usingDevices("cv"))
 	other := st.running("other", "n0", important(5), usingDevices("co"))
 	st.deviceClaim("cv", "n0", "0", append(users, v)...)
 	st.deviceClaim("co", "n0", "1", other)
-	st.tell()
+	st.deliverAll()
 	return st, v
 }
 
 // wants adds a pod with its own claim to a device.
-func (st *story) wants(name string, priority int32) string {
+func (st *scenario) wants(name string, priority int32) string {
 	st.deviceClaim("c"+name, "", "")
-	st.tellFacts()
+	st.deliverFacts()
 	return st.pod(name, important(priority), usingDevices("c"+name))
 }
 
 // For a pod that finds no device, the least important pod that uses a device alone is evicted. The device is
 // promised to the pod from then on, and becomes its own when Kubernetes has taken it back from the victim's claim.
 func TestDevicesOfAVictim(t *testing.T) {
-	st, v := deviceStory(t)
+	st, v := deviceScenario(t)
 	p := st.wants("p", 10)
-	st.told()
+	st.runUntilQuiet()
 	doc, hold, ok := st.hold(p)
 	if _, claimed := st.claims()[v]; !ok || !claimed || hold.State != ledger.Held || doc.NodeName != "n0" {
 		t.Fatalf("hold %+v on %q, victims %+v; want a place on n0 for that of v", hold, doc.NodeName, st.claims())
@@ -100,15 +100,15 @@ func TestDevicesOfAVictim(t *testing.T) {
 	}
 	st.mark(p)
 	st.deletePod(v)
-	st.told()
+	st.runUntilQuiet()
 	if _, hold, _ = st.hold(p); hold.State != ledger.Held {
 		t.Fatalf("%s as long as the claim of the victim has the device", hold.State)
 	}
 	q := st.wants("q", 0)
 	st.deviceClaim("cv", "", "") // the work of the controller for claims
-	st.told()
+	st.runUntilQuiet()
 	st.offerAgain(q)
-	st.told()
+	st.runUntilQuiet()
 	_, hold, _ = st.hold(p)
 	if _, _, got := st.hold(q); got || hold.State != ledger.Committed || st.device(hold) != "n0/0" {
 		t.Errorf("hold %+v, the other has one: %v; want the device to be that of the pod it was held for", hold, got)
@@ -121,21 +121,21 @@ func TestDevicesOfAVictim(t *testing.T) {
 
 // The pod's devices are picked again when the victim has gone: the device that was promised to it may belong to
 // another pod then.
-func TestDevicesOfAVictimArePickedAnew(t *testing.T) {
-	st, v := deviceStory(t)
+func TestDevicesOfAVictimArePickedAgain(t *testing.T) {
+	st, v := deviceScenario(t)
 	p := st.wants("p", 10)
-	st.told()
+	st.runUntilQuiet()
 	st.mark(p)
 	st.deletePod(v)
 	foreign := st.running("foreign", "n0", important(5), usingDevices("cf"))
 	st.deviceClaim("cf", "n0", "0", foreign)
 	st.deviceClaim("cv", "", "")
-	st.told()
+	st.runUntilQuiet()
 	if _, hold, _ := st.hold(p); hold.State != ledger.Held {
 		t.Fatalf("%s as long as there is no device", hold.State)
 	}
 	st.deviceClaim("co", "", "")
-	st.told()
+	st.runUntilQuiet()
 	if _, hold, _ := st.hold(p); hold.State != ledger.Committed || st.device(hold) != "n0/1" {
 		t.Errorf("%+v, want the device that is free", hold)
 	}
@@ -147,28 +147,28 @@ func TestDevicesOfAVictimArePickedAnew(t *testing.T) {
 //  2. All who had devices have gone. The promotion picks n0/0, which comes first, and has no answer yet.
 //  3. The shard decides q. By the ledger n0/1 is taken, and q is staged with n0/0.
 //  4. The promotion is carried out. q must not be placed with the device that p has got.
-func TestPickedWhileAPromotionPicksAnew(t *testing.T) {
-	st := newStory(t, 2, 2, 10)
+func TestPickedWhileAPromotionPicksAgain(t *testing.T) {
+	st := newScenario(t, 2, 2, 10)
 	st.addDevices("n0", 2)
 	other := st.running("other", "n0", important(5), usingDevices("co"))
 	v := st.running("v", "n0", important(1), usingDevices("cv"))
 	st.deviceClaim("co", "n0", "0", other)
 	st.deviceClaim("cv", "n0", "1", v)
-	st.tell()
+	st.deliverAll()
 	p := st.wants("p", 10)
-	st.told()
+	st.runUntilQuiet()
 	st.mark(p)
-	st.told()
+	st.runUntilQuiet()
 	for claim, pod := range map[string]string{"co": other, "cv": v} {
 		st.deletePod(pod)
 		st.deviceClaim(claim, "", "")
 	}
-	st.tell()
+	st.deliverAll()
 	if st.s.commit == nil || st.s.commit.Kind != "T3" {
 		t.Fatalf("in flight: %+v, want a T3", st.s.commit)
 	}
 	q := st.wants("q", 0)
-	st.told()
+	st.runUntilQuiet()
 	_, hold, _ := st.hold(p)
 	_, entry, placed := st.hold(q)
 	if hold.State != ledger.Committed || !placed {
@@ -181,14 +181,14 @@ func TestPickedWhileAPromotionPicksAnew(t *testing.T) {
 
 // A plan does not wait for ever for devices that Kubernetes does not take back.
 func TestDevicesOfAVictimThatStayTaken(t *testing.T) {
-	st, v := deviceStory(t)
+	st, v := deviceScenario(t)
 	p := st.wants("p", 10)
-	st.told()
+	st.runUntilQuiet()
 	st.mark(p)
 	st.deletePod(v)
-	st.told()
+	st.runUntilQuiet()
 	st.wait(31 * time.Second)
-	st.told()
+	st.runUntilQuiet()
 	if _, hold, reserved := st.hold(p); reserved && hold.State == ledger.Held {
 		t.Errorf("%+v is held still", hold)
 	}
@@ -196,11 +196,11 @@ func TestDevicesOfAVictimThatStayTaken(t *testing.T) {
 
 // Evicting one user of a claim that a more important pod uses as well frees no devices.
 func TestSharedDevicesFreeNothing(t *testing.T) {
-	st, v := deviceStory(t, "pod-important")
+	st, v := deviceScenario(t, "pod-important")
 	st.running("important", "n0", important(100), usingDevices("cv"))
-	st.tell()
+	st.deliverAll()
 	p := st.wants("p", 3)
-	st.told()
+	st.runUntilQuiet()
 	if _, hold, held := st.hold(p); held || len(st.claims()) > 0 {
 		t.Errorf("hold %+v, victims %+v of %s: want nobody to go", hold, st.claims(), v)
 	}
@@ -208,14 +208,14 @@ func TestSharedDevicesFreeNothing(t *testing.T) {
 
 // The same holds for a claim that another pod is about to use, as only the ledger shows.
 func TestDevicesThatAreJoinedFreeNothing(t *testing.T) {
-	st, v := deviceStory(t)
+	st, v := deviceScenario(t)
 	joins := st.pod("joins", important(100), usingDevices("cv"))
-	st.told()
+	st.runUntilQuiet()
 	if _, e, ok := st.hold(joins); !ok || len(e.Devices) != 1 || len(e.Devices[0].Allocation) > 0 {
 		t.Fatalf("%+v, want it to use the claim there is", e)
 	}
 	p := st.wants("p", 3)
-	st.told()
+	st.runUntilQuiet()
 	if _, hold, held := st.hold(p); held || len(st.claims()) > 0 {
 		t.Errorf("hold %+v, victims %+v of %s: want nobody to go", hold, st.claims(), v)
 	}
@@ -223,13 +223,13 @@ func TestDevicesThatAreJoinedFreeNothing(t *testing.T) {
 
 // A single-pod claim is taken from a less important pod, and no other pod gets it in between.
 func TestClaimForOneIsTakenFromAVictim(t *testing.T) {
-	st := newStory(t, 2, 3, 10)
+	st := newScenario(t, 2, 3, 10)
 	st.addVolume("pv", "c", "")
 	st.addClaim("one", "c", "pv", corev1.ReadWriteOncePod)
 	v := st.running("v", "n1", important(1), usingClaim("one"))
-	st.tell()
+	st.deliverAll()
 	p := st.pod("p", important(10), usingClaim("one"))
-	st.told()
+	st.runUntilQuiet()
 	doc, hold, ok := st.hold(p)
 	if _, claimed := st.claims()[v]; !ok || !claimed || hold.State != ledger.Held || doc.NodeName != "n1" {
 		t.Fatalf("hold %+v on %q, victims %+v; want a place on n1 for v", hold, doc.NodeName, st.claims())
@@ -243,7 +243,7 @@ func TestClaimForOneIsTakenFromAVictim(t *testing.T) {
 	st.mark(p)
 	q := st.pod("q", important(5), usingClaim("one"))
 	st.deletePod(v)
-	st.told()
+	st.runUntilQuiet()
 	_, hold, _ = st.hold(p)
 	if _, _, got := st.hold(q); got || hold.State != ledger.Committed {
 		t.Errorf("hold %+v, the other has one: %v; want it placed", hold, got)
@@ -254,7 +254,7 @@ func TestClaimForOneIsTakenFromAVictim(t *testing.T) {
 }
 
 // claimForOne returns the document of the only claim, by its name.
-func (st *story) claimForOne() ledger.ExclusiveDoc {
+func (st *scenario) claimForOne() ledger.ExclusiveDoc {
 	st.t.Helper()
 	kvs, _, err := st.store.List(st.t.Context(), ledger.KeyVolumeClaim("d", ""))
 	if err != nil || len(kvs) != 1 {
@@ -268,7 +268,7 @@ func (st *story) claimForOne() ledger.ExclusiveDoc {
 }
 
 // rewrite writes the document of a claim, like a member of a later version.
-func (st *story) rewrite(x ledger.ExclusiveDoc) {
+func (st *scenario) rewrite(x ledger.ExclusiveDoc) {
 	st.t.Helper()
 	value, err := codec.EncodeExclusive(x)
 	if err != nil {
@@ -281,13 +281,13 @@ func (st *story) rewrite(x ledger.ExclusiveDoc) {
 
 // A user of the claim with equal priority stays.
 func TestClaimForOneOfAnEqual(t *testing.T) {
-	st := newStory(t, 2, 3, 10)
+	st := newScenario(t, 2, 3, 10)
 	st.addVolume("pv", "c", "")
 	st.addClaim("one", "c", "pv", corev1.ReadWriteOncePod)
 	st.running("v", "n1", important(10), usingClaim("one"))
-	st.tell()
+	st.deliverAll()
 	p := st.pod("p", important(10), usingClaim("one"))
-	st.told()
+	st.runUntilQuiet()
 	if _, hold, held := st.hold(p); held || len(st.claims()) > 0 {
 		t.Errorf("hold %+v, victims %+v: want nobody to go", hold, st.claims())
 	}

@@ -110,7 +110,7 @@ func onNode(name string) func(*corev1.Pod) {
 //  3. The partition comes back, and the shard reads all of that. The document of n0 has not moved.
 //  4. The answer for p0 arrives. p1 must not be reserved on n0 as well.
 func TestStagedPickEndsWithItsEpoch(t *testing.T) {
-	st := newStory(t, 2, 3, 1)
+	st := newScenario(t, 2, 3, 1)
 	st.pod("first", onNode("n2"))
 	if st.target() != "n2" {
 		t.Fatalf("in flight to %q, want n2", st.target())
@@ -121,7 +121,7 @@ func TestStagedPickEndsWithItsEpoch(t *testing.T) {
 	st.movePartition(partition, st.shards[1])
 	st.reserve(p1, "n1")
 	st.movePartition(partition, st.s)
-	st.tellLedger()
+	st.deliverLedger()
 
 	st.answer()
 	for st.s.commit != nil {
@@ -135,13 +135,13 @@ func TestStagedPickEndsWithItsEpoch(t *testing.T) {
 // The same round trip without a reservation: the pick is given back all the same, because the reservations made in
 // between may have left the documents already.
 func TestPickOfAnEarlierEpochIsGivenBack(t *testing.T) {
-	st := newStory(t, 2, 2, 1)
+	st := newScenario(t, 2, 2, 1)
 	st.pod("first", onNode("n1"))
 	p1 := st.pod("second", onNode("n0"))
 	partition := ledger.PartitionOf(p1)
 	st.movePartition(partition, st.shards[1])
 	st.movePartition(partition, st.s)
-	st.tellLedger()
+	st.deliverLedger()
 	st.answer()
 	if st.s.commit != nil {
 		t.Errorf("a pick of an earlier epoch was sent, to %s", st.target())
@@ -157,11 +157,11 @@ func TestPickOfAnEarlierEpochIsGivenBack(t *testing.T) {
 
 // A pod that has a reservation gets no second one, also within one epoch.
 func TestReservedPodIsNotReservedAgain(t *testing.T) {
-	st := newStory(t, 1, 3, 1)
+	st := newScenario(t, 1, 3, 1)
 	st.pod("first", onNode("n2"))
 	p1 := st.pod("second", onNode("n0"))
 	st.reserve(p1, "n1")
-	st.tellLedger()
+	st.deliverLedger()
 	st.answer()
 	for st.s.commit != nil {
 		st.answer()
@@ -178,7 +178,7 @@ func TestReservedPodIsNotReservedAgain(t *testing.T) {
 //     has read none of it, and sends p1 to n0 under the old epoch: lost, and own/ names the shard.
 //  2. The pod is offered again. The shard must not place it before its watch has come so far.
 func TestOwnershipIsLearnedFromTheWatchAlone(t *testing.T) {
-	st := newStory(t, 2, 2, 1)
+	st := newScenario(t, 2, 2, 1)
 	p1 := st.pod("second", onNode("n0"))
 	if st.target() != "n0" {
 		t.Fatalf("in flight to %q, want n0", st.target())
@@ -192,7 +192,7 @@ func TestOwnershipIsLearnedFromTheWatchAlone(t *testing.T) {
 	for st.s.commit != nil {
 		st.answer()
 	}
-	st.tellLedger()
+	st.deliverLedger()
 	if got := st.reservedAt(p1); !slices.Equal(got, []string{"n1"}) {
 		t.Errorf("the pod is reserved on %q, want n1 alone", got)
 	}
@@ -201,7 +201,7 @@ func TestOwnershipIsLearnedFromTheWatchAlone(t *testing.T) {
 // A partition whose epoch lost a transaction no longer belongs to this shard, although its watch still shows it:
 // nothing more is sent under that epoch.
 func TestLostEpochIsNotTriedAgain(t *testing.T) {
-	st := newStory(t, 2, 2, 1)
+	st := newScenario(t, 2, 2, 1)
 	p1 := st.pod("second", onNode("n0"))
 	st.movePartition(ledger.PartitionOf(p1), st.shards[1])
 	st.answer()
@@ -209,7 +209,7 @@ func TestLostEpochIsNotTriedAgain(t *testing.T) {
 	if st.s.commit != nil {
 		t.Error("another transaction was sent under an epoch that is known to be over")
 	}
-	st.tellLedger()
+	st.deliverLedger()
 	if got := st.reservedAt(p1); len(got) > 0 {
 		t.Errorf("the pod is reserved on %q, want nowhere", got)
 	}

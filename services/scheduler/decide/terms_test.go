@@ -119,19 +119,19 @@ func TestNamespaceGetsRoomByItsUnusedTerms(t *testing.T) {
 	if d := w.lastOf("p"); d.Kind != events.DecisionFailed || !strings.Contains(d.Message, "namespace d has 1980 terms") {
 		t.Fatalf("%s %q, want that the namespace has its share", d.Kind, d.Message)
 	}
-	w.rest()
-	w.beats(2) // retire, then drop
+	w.passUnusedTime()
+	w.heartbeats(2) // retire, then drop
 	w.transactions()
 	if len(w.reservations()) != 1 {
 		t.Errorf("not placed after terms were dropped: %q", w.lastOf("p").Message)
 	}
-	if n := w.picture().Terms().CountOf("other"); n != 100 {
+	if n := w.ledgerView().Terms().CountOf("other"); n != 100 {
 		t.Errorf("another namespace has %d of its 100 terms left", n)
 	}
 }
 
-// beats lets heartbeats pass.
-func (w *world) beats(n int) {
+// heartbeats lets heartbeats pass.
+func (w *world) heartbeats(n int) {
 	for range n {
 		for _, s := range w.shards {
 			w.step(s, step.Input{Beat: true})
@@ -140,9 +140,9 @@ func (w *world) beats(n int) {
 	}
 }
 
-// rest lets enough time pass for terms to count as unused.
-func (w *world) rest() {
-	w.beats(1)
+// passUnusedTime lets enough time pass for terms to count as unused.
+func (w *world) passUnusedTime() {
+	w.heartbeats(1)
 	w.now = w.now.Add(31 * time.Second)
 }
 
@@ -252,19 +252,19 @@ func TestTermsAreDroppedOneByOne(t *testing.T) {
 		t.Fatalf("%d terms and %d reservations, want one of each", len(kept), len(w.reservations()))
 	}
 	w.registerMany(registry.MaxTerms - 1)
-	v := w.picture()
+	v := w.ledgerView()
 	txn, err := registry.RetireTerms(v.Terms().Registry(), w.term(v, kept[0]))
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.commit(txn)
 	w.settle()
-	w.beats(2)
+	w.heartbeats(2)
 	if n := len(w.terms()); n != registry.MaxTerms {
 		t.Errorf("%d terms left, want all: none has gone unused for long", n)
 	}
-	w.rest()
-	w.beats(8)
+	w.passUnusedTime()
+	w.heartbeats(8)
 	n := len(w.terms())
 	if n > registry.MaxTerms-4*64 || !slices.Contains(w.terms(), kept[0]) {
 		t.Errorf("%d terms left after eight heartbeats, that of the reserved pod among them: %v; "+
@@ -276,7 +276,7 @@ func TestTermsAreDroppedOneByOne(t *testing.T) {
 	w.settle()
 	w.handOver()
 	w.settle()
-	w.beats(2)
+	w.heartbeats(2)
 	if slices.Contains(w.terms(), kept[0]) {
 		t.Error("the term is not dropped when its carrier is bound")
 	}
@@ -306,7 +306,7 @@ func TestPreemptorThatNoTransactionHoldsLeavesNoTerm(t *testing.T) {
 	high := int32(100)
 	w.addPod("monster", manyTerms(80, 0), func(p *corev1.Pod) { p.Spec.Priority = &high })
 	w.transactions()
-	w.beats(2)
+	w.heartbeats(2)
 	if d := w.lastOf("monster"); d.Kind != events.DecisionFailed || !strings.Contains(d.Message, "at most 60") {
 		t.Errorf("%s %q, want a failure by the limit of 60", d.Kind, d.Message)
 	}

@@ -18,14 +18,14 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/avoid"
 )
 
-// takeBack reserves a node for a pod in another shard's name, and takes the reservation back like a binder of an
+// release reserves a node for a pod in another shard's name, and takes the reservation back like a binder of an
 // older version, which does not record the cause.
-func (st *story) takeBack(node, uid string, token ledger.Token) {
+func (st *scenario) release(node, uid string, token ledger.Token) {
 	st.t.Helper()
-	st.takeBackFor(node, uid, token, 0)
+	st.releaseFor(node, uid, token, 0)
 }
 
-func (st *story) takeBackFor(node, uid string, token ledger.Token, cause ledger.FenceCause) {
+func (st *scenario) releaseFor(node, uid string, token ledger.Token, cause ledger.FenceCause) {
 	st.t.Helper()
 	must := func(d ledger.NodeDoc, err error) ledger.NodeDoc {
 		if err != nil {
@@ -41,22 +41,22 @@ func (st *story) takeBackFor(node, uid string, token ledger.Token, cause ledger.
 	})
 	st.touch(node, func(d ledger.NodeDoc) ledger.NodeDoc { return must(txns.MarkFencing(d, uid, token, cause)) })
 	st.touch(node, func(d ledger.NodeDoc) ledger.NodeDoc { return must(txns.ReleaseFenced(d, uid, token, st.rv)) })
-	st.tellLedger()
+	st.deliverLedger()
 }
 
 // distrust makes the binders take back twelve reservations on a node.
-func (st *story) distrust(node string) {
+func (st *scenario) distrust(node string) {
 	st.t.Helper()
 	for i := range 12 {
 		name := fmt.Sprintf("%s-victim-%d", node, i)
 		st.addPod(name)
-		st.tellFacts()
-		st.takeBack(node, "pod-"+name, ledger.Token(1000+i))
+		st.deliverFacts()
+		st.release(node, "pod-"+name, ledger.Token(1000+i))
 	}
 }
 
 // places lets the shard place a pod, and returns the node, or an empty name and the message.
-func (st *story) places(name string, options ...func(*corev1.Pod)) (node, message string) {
+func (st *scenario) places(name string, options ...func(*corev1.Pod)) (node, message string) {
 	st.t.Helper()
 	before := len(st.s.decisions)
 	st.pod(name, options...)
@@ -71,9 +71,9 @@ func (st *story) places(name string, options ...func(*corev1.Pod)) (node, messag
 }
 
 func TestNodeWhereReservationsKeepFailingIsLeftAlone(t *testing.T) {
-	st := newStory(t, 1, 4, 2)
+	st := newScenario(t, 1, 4, 2)
 	st.distrust("n0")
-	if diff := cmp.Diff([]avoid.NoticeKind{avoid.Quarantined}, st.noticed()); diff != "" {
+	if diff := cmp.Diff([]avoid.NoticeKind{avoid.Quarantined}, st.noticeKinds()); diff != "" {
 		t.Fatalf("notices (-want +got):\n%s", diff)
 	}
 	for i := range 6 { // as many as the other nodes have room for
@@ -97,19 +97,19 @@ func TestNodeWhereReservationsKeepFailingIsLeftAlone(t *testing.T) {
 	if node, message := st.places("r"); node != "n0" {
 		t.Errorf("after the quarantine: %q, %s", node, message)
 	}
-	if diff := cmp.Diff([]avoid.NoticeKind{avoid.QuarantineEnded}, st.noticed()); diff != "" {
+	if diff := cmp.Diff([]avoid.NoticeKind{avoid.QuarantineEnded}, st.noticeKinds()); diff != "" {
 		t.Errorf("notices (-want +got):\n%s", diff)
 	}
 }
 
 // The next quarantine is twice as long.
 func TestQuarantineGetsLonger(t *testing.T) {
-	st := newStory(t, 1, 4, 2)
+	st := newScenario(t, 1, 4, 2)
 	st.distrust("n0")
 	st.wait(61 * time.Second)
-	st.noticed()
+	st.noticeKinds()
 	for i := range 12 {
-		st.takeBack("n0", fmt.Sprintf("pod-n0-victim-%d", i), ledger.Token(2000+i))
+		st.release("n0", fmt.Sprintf("pod-n0-victim-%d", i), ledger.Token(2000+i))
 	}
 	st.wait(61 * time.Second)
 	if n := st.s.core.AvoidedCounts()["quarantine"]; n != 1 {
@@ -123,10 +123,10 @@ func TestQuarantineGetsLonger(t *testing.T) {
 
 // A bind on the node, by any process, proves that it works.
 func TestQuarantineEndsWithABind(t *testing.T) {
-	st := newStory(t, 1, 4, 2)
+	st := newScenario(t, 1, 4, 2)
 	st.distrust("n0")
 	st.bind("pod-n0-victim-0", "n0")
-	st.tellFacts()
+	st.deliverFacts()
 	if n := st.s.core.AvoidedCounts()["quarantine"]; n != 0 {
 		t.Error("still in quarantine")
 	}
@@ -134,22 +134,22 @@ func TestQuarantineEndsWithABind(t *testing.T) {
 
 // With binds in between, or after a long time, failures are no series.
 func TestOddFailuresAreForgiven(t *testing.T) {
-	for name, between := range map[string]func(st *story){
-		"bind": func(st *story) { st.bind("pod-n0-victim-0", "n0"); st.tellFacts() },
-		"time": func(st *story) { st.wait(3 * time.Minute) },
+	for name, between := range map[string]func(st *scenario){
+		"bind": func(st *scenario) { st.bind("pod-n0-victim-0", "n0"); st.deliverFacts() },
+		"time": func(st *scenario) { st.wait(3 * time.Minute) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			st := newStory(t, 1, 4, 2)
+			st := newScenario(t, 1, 4, 2)
 			for i := range 20 {
 				pod := fmt.Sprintf("n0-victim-%d", i)
 				st.addPod(pod)
-				st.tellFacts()
+				st.deliverFacts()
 				if i == 10 {
 					between(st)
 				}
-				st.takeBack("n0", "pod-"+pod, ledger.Token(1000+i))
+				st.release("n0", "pod-"+pod, ledger.Token(1000+i))
 			}
-			if got := st.noticed(); len(got) != 0 {
+			if got := st.noticeKinds(); len(got) != 0 {
 				t.Errorf("notices %v", got)
 			}
 		})
@@ -178,12 +178,12 @@ func TestFencesCountByWhatTheyAreAbout(t *testing.T) {
 		{"the binds of twelve", ledger.FenceByBind, 12, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			st := newStory(t, 1, 4, 2)
+			st := newScenario(t, 1, 4, 2)
 			for i := range 24 {
 				name := fmt.Sprint("p", i)
 				st.addPod(name, inNamespace(fmt.Sprint("ns-", i%c.namespaces)))
-				st.tellFacts()
-				st.takeBackFor("n0", "pod-"+name, ledger.Token(1000+i), c.cause)
+				st.deliverFacts()
+				st.releaseFor("n0", "pod-"+name, ledger.Token(1000+i), c.cause)
 			}
 			if n := st.s.core.AvoidedCounts()["quarantine"]; (n == 1) != c.want {
 				t.Errorf("%d nodes in quarantine after 24 fences, want one: %v", n, c.want)
@@ -194,19 +194,19 @@ func TestFencesCountByWhatTheyAreAbout(t *testing.T) {
 
 // Lost races also count as disagreements.
 func TestRacesLostForEverAreDisagreements(t *testing.T) {
-	st := newStory(t, 1, 4, 2)
+	st := newScenario(t, 1, 4, 2)
 	for i := 0; len(st.s.notices) == 0 && i < 100; i++ {
 		st.pod(fmt.Sprintf("p%d-", i), onlyOn("n0"))
 		for range attempt.MaxLosses {
 			st.wait(2 * time.Second)
-			st.tellLedger()
+			st.deliverLedger()
 			if st.target() == "" {
 				break
 			}
 			st.lose()
 		}
 	}
-	if diff := cmp.Diff([]avoid.NoticeKind{avoid.Quarantined}, st.noticed()); diff != "" {
+	if diff := cmp.Diff([]avoid.NoticeKind{avoid.Quarantined}, st.noticeKinds()); diff != "" {
 		t.Errorf("notices (-want +got):\n%s", diff)
 	}
 }
@@ -217,7 +217,7 @@ func onlyOn(node string) func(p *corev1.Pod) {
 
 // When all nodes seem bad, the cause is not the nodes.
 func TestQuarantineIsBounded(t *testing.T) {
-	st := newStory(t, 1, 5, 2)
+	st := newScenario(t, 1, 5, 2)
 	for n := range 5 {
 		st.distrust(fmt.Sprintf("n%d", n))
 	}
@@ -225,12 +225,12 @@ func TestQuarantineIsBounded(t *testing.T) {
 		avoid.Quarantined,
 		avoid.QuarantineRefused, avoid.QuarantineRefused, avoid.QuarantineRefused, avoid.QuarantineRefused,
 	}
-	if diff := cmp.Diff(want, st.noticed()); diff != "" {
+	if diff := cmp.Diff(want, st.noticeKinds()); diff != "" {
 		t.Errorf("notices (-want +got):\n%s", diff)
 	}
-	small := newStory(t, 1, 3, 2)
+	small := newScenario(t, 1, 3, 2)
 	small.distrust("n0")
-	if diff := cmp.Diff([]avoid.NoticeKind{avoid.QuarantineRefused}, small.noticed()); diff != "" {
+	if diff := cmp.Diff([]avoid.NoticeKind{avoid.QuarantineRefused}, small.noticeKinds()); diff != "" {
 		t.Errorf("notices in a cluster that can spare no node (-want +got):\n%s", diff)
 	}
 }
@@ -244,20 +244,20 @@ func ownedBy(uid string) func(p *corev1.Pod) {
 }
 
 // reject binds a pod to its node, and lets the kubelet reject it.
-func (st *story) reject(uid, node, reason string) {
+func (st *scenario) reject(uid, node, reason string) {
 	st.bind(uid, node)
 	p := st.pods[uid]
 	p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: reason, Message: "Pod was rejected: " + reason}
 	st.publish(p)
-	st.tell()
+	st.deliverAll()
 }
 
 // The pod that replaces a rejected one avoids the node; others may still be placed there.
 func TestReplacementAvoidsTheNode(t *testing.T) {
-	st := newStory(t, 1, 2, 3)
+	st := newScenario(t, 1, 2, 3)
 	node, _ := st.places("p", ownedBy("web"))
 	st.reject("pod-p0", node, "TopologyAffinityError")
-	if diff := cmp.Diff([]avoid.NoticeKind{avoid.Avoided}, st.noticed()); diff != "" {
+	if diff := cmp.Diff([]avoid.NoticeKind{avoid.Avoided}, st.noticeKinds()); diff != "" {
 		t.Errorf("notices (-want +got):\n%s", diff)
 	}
 	for i := range 3 { // as many as the other node has room for
@@ -287,27 +287,27 @@ func TestReplacementAvoidsTheNode(t *testing.T) {
 
 // After a kubelet has rejected a pod for lack of room, no pod is placed on the node until something changes.
 func TestNodeWithLessRoomThanItSeemsIsLeftAlone(t *testing.T) {
-	moves := map[string]func(st *story, node string){
-		"time": func(st *story, _ string) { st.wait(11 * time.Second) },
-		"its status": func(st *story, node string) {
+	moves := map[string]func(st *scenario, node string){
+		"time": func(st *scenario, _ string) { st.wait(11 * time.Second) },
+		"its status": func(st *scenario, node string) {
 			st.rv++
 			n := st.nodeObjects[node]
 			n.ResourceVersion = fmt.Sprint(st.rv)
 			n.Labels["status"] = "moved"
 			st.publishNode(n)
-			st.tell()
+			st.deliverAll()
 		},
-		"a pod that leaves": func(st *story, _ string) { st.deletePod("pod-resident"); st.tell() },
+		"a pod that leaves": func(st *scenario, _ string) { st.deletePod("pod-resident"); st.deliverAll() },
 	}
 	for name, move := range moves {
 		t.Run(name, func(t *testing.T) {
-			st := newStory(t, 1, 2, 3)
+			st := newScenario(t, 1, 2, 3)
 			node, _ := st.places("p", ownedBy("web"))
 			st.addPod("resident")
 			st.bind("pod-resident", node)
 			st.reject("pod-p0", node, "OutOfcpu")
 			if n := st.s.core.AvoidedCounts()["doubt"]; n != 1 {
-				t.Fatalf("%d nodes doubted, want 1 (notices %v)", n, st.noticed())
+				t.Fatalf("%d nodes doubted, want 1 (notices %v)", n, st.noticeKinds())
 			}
 			for i := range 3 {
 				if got, _ := st.places(fmt.Sprintf("q%d-", i), ownedBy("db")); got == node || got == "" {
@@ -336,7 +336,7 @@ func TestOnlyOwnPlacementsTeach(t *testing.T) {
 		"with somebody's attempt": {events.AttemptAnnotation: ledger.Token(1).String()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			st := newStory(t, 1, 2, 3)
+			st := newScenario(t, 1, 2, 3)
 			st.places("other", onNode("n0"))
 			st.addPod("p")
 			p := st.pods["pod-p"]
@@ -344,8 +344,8 @@ func TestOnlyOwnPlacementsTeach(t *testing.T) {
 			st.publish(p)
 			p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu", Message: "Pod was rejected: OutOfcpu"}
 			st.publish(p)
-			st.tell()
-			if got := st.noticed(); len(got) != 0 || st.s.core.AvoidedCounts()["doubt"] != 0 {
+			st.deliverAll()
+			if got := st.noticeKinds(); len(got) != 0 || st.s.core.AvoidedCounts()["doubt"] != 0 {
 				t.Errorf("notices %v", got)
 			}
 		})
@@ -354,21 +354,21 @@ func TestOnlyOwnPlacementsTeach(t *testing.T) {
 
 // A rejection counts also after the reservation has left the node's document, whichever member has written that.
 func TestRejectionAfterTheHandOverTeaches(t *testing.T) {
-	for name, handOver := range map[string]func(st *story){
-		"by the shard": func(st *story) { st.places("next", onNode("n0")) },
-		"by another": func(st *story) {
+	for name, handOver := range map[string]func(st *scenario){
+		"by the shard": func(st *scenario) { st.places("next", onNode("n0")) },
+		"by another": func(st *scenario) {
 			st.touch("n0", func(d ledger.NodeDoc) ledger.NodeDoc {
 				d, _ = txns.Finish(d, upToDate{st.world})
 				return d
 			})
-			st.tell()
+			st.deliverAll()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			st := newStory(t, 1, 2, 3)
+			st := newScenario(t, 1, 2, 3)
 			st.places("p", onNode("n0"))
 			st.bind("pod-p0", "n0")
-			st.tell()
+			st.deliverAll()
 			handOver(st)
 			if _, _, reserved := st.hold("pod-p0"); reserved {
 				t.Fatal("the reservation is in the ledger still")
@@ -376,7 +376,7 @@ func TestRejectionAfterTheHandOverTeaches(t *testing.T) {
 			p := st.pods["pod-p0"]
 			p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu", Message: "Pod was rejected: OutOfcpu"}
 			st.publish(p)
-			st.tell()
+			st.deliverAll()
 			if n := st.s.core.AvoidedCounts()["doubt"]; n != 1 {
 				t.Errorf("%d nodes doubted, want 1", n)
 			}
@@ -386,7 +386,7 @@ func TestRejectionAfterTheHandOverTeaches(t *testing.T) {
 
 // A pod that names the owner of pods in another namespace makes only the pods of its own namespace avoid the node.
 func TestOwnersAreOfNamespaces(t *testing.T) {
-	st := newStory(t, 1, 1, 3)
+	st := newScenario(t, 1, 1, 3)
 	st.places("p", ownedBy("web"), inNamespace("another"))
 	st.reject("pod-p0", "n0", "NodeAffinity")
 	if node, message := st.places("q", ownedBy("web"), inNamespace("another")); node != "" {
@@ -399,7 +399,7 @@ func TestOwnersAreOfNamespaces(t *testing.T) {
 
 // If all kubelets reject pods, nodes stay in use: it is better to try than to stop.
 func TestDoubtIsBounded(t *testing.T) {
-	st := newStory(t, 1, 4, 3)
+	st := newScenario(t, 1, 4, 3)
 	for i := range 4 {
 		node, _ := st.places(fmt.Sprintf("p%d-", i), ownedBy(fmt.Sprint("web", i)), onlyOn(fmt.Sprintf("n%d", i)))
 		st.reject(fmt.Sprintf("pod-p%d-0", i), node, "OutOfmemory")

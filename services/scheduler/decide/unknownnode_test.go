@@ -36,7 +36,7 @@ func repels(label, value string) func(*corev1.Pod) {
 func TestPodOnANodeThatSeemsGoneCounts(t *testing.T) {
 	for name, wants := range map[string]func(*corev1.Pod){"claim": usingClaim("one"), "rules": repels("app", "web")} {
 		t.Run(name, func(t *testing.T) {
-			st := newStory(t, 1, 0, 1)
+			st := newScenario(t, 1, 0, 1)
 			st.addNodeIn("n0", "z", 10)
 			st.addNodeIn("n1", "z", 10)
 			st.addVolume("volume", "", "")
@@ -50,14 +50,14 @@ func TestPodOnANodeThatSeemsGoneCounts(t *testing.T) {
 			st.late(deleted, func() {
 				st.fact(events.Fact{Kind: events.KindNode, Op: events.OpDelete, UID: string(node.UID), Name: "n0"})
 			})
-			st.tell()
+			st.deliverAll()
 
 			uid := st.pod("next", wants)
 			for range 3 {
 				if st.s.commit != nil {
 					st.answer()
 				}
-				st.tellLedger()
+				st.deliverLedger()
 			}
 			if at := st.reservedAt(uid); len(at) > 0 || len(st.s.decisions) > 0 {
 				t.Fatalf("reserved on %q and decided %+v while a node seems gone, want it to wait", at, st.s.decisions)
@@ -66,10 +66,10 @@ func TestPodOnANodeThatSeemsGoneCounts(t *testing.T) {
 				node.UID, node.ResourceVersion = "node-again", "1"
 				st.publishNode(node)
 			})
-			st.tell()
+			st.deliverAll()
 			for st.s.commit != nil {
 				st.answer()
-				st.tellLedger()
+				st.deliverLedger()
 			}
 			if at := st.reservedAt(uid); len(at) > 0 || len(st.s.decisions) != 1 ||
 				st.s.decisions[0].Kind != events.DecisionUnplaceable {

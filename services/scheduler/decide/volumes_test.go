@@ -110,8 +110,8 @@ func (w *world) users() map[string]int {
 	return n
 }
 
-// wanted returns the claims that any pod uses or would use.
-func (w *world) wanted() map[string]bool {
+// usedClaims returns the claims that any pod uses or would use.
+func (w *world) usedClaims() map[string]bool {
 	claims := map[string]bool{}
 	for _, p := range w.pods {
 		claims[p.Spec.Volumes[0].PersistentVolumeClaim.ClaimName] = true
@@ -183,7 +183,7 @@ func TestClaimsForOneHaveOneUser(t *testing.T) {
 					w.bindOne()
 				}
 			}
-			for claim := range w.wanted() {
+			for claim := range w.usedClaims() {
 				if n := w.users()[claim]; n != 1 {
 					t.Errorf("claim %s has %d users in the end, want 1", claim, n)
 				}
@@ -231,7 +231,7 @@ func TestStagedPickEndsWithItsClaimsDocument(t *testing.T) {
 
 // collect deletes the documents of claims whose users have no reservation any more, once the users on a node have
 // none.
-func (st *story) collect(node string) {
+func (st *scenario) collect(node string) {
 	st.t.Helper()
 	st.touch(node, func(d ledger.NodeDoc) ledger.NodeDoc {
 		d.Entries = nil
@@ -261,31 +261,31 @@ func (st *story) collect(node string) {
 // The claim's document does not exist when the pick is decided. If collected is true, it does not exist when the
 // pick is committed either.
 func stagedPickEndsWithItsClaimsDocument(t *testing.T, collected bool) {
-	st := newStory(t, 2, 3, 10)
+	st := newScenario(t, 2, 3, 10)
 	st.addVolume("volume", "", "")
 	st.addClaim("one", "", "volume", corev1.ReadWriteOncePod)
-	st.tell()
+	st.deliverAll()
 	st.pod("first", onNode("n2"))
 	second := st.pod("second", onNode("n0"), usingClaim("one"))
 	if st.target() != "n2" {
 		t.Fatalf("in flight to %q, want n2", st.target())
 	}
 
-	other := &story{world: st.world, s: st.shards[1]}
-	other.tell()
+	other := &scenario{world: st.world, s: st.shards[1]}
+	other.deliverAll()
 	user := other.pod("user", onNode("n1"), usingClaim("one"))
 	other.answer()
 	st.bind(user, "n1")
 	if collected {
 		st.collect("n1")
 	}
-	st.tell()
+	st.deliverAll()
 
 	for range 3 {
 		if st.s.commit != nil {
 			st.answer()
 		}
-		st.tellLedger()
+		st.deliverLedger()
 	}
 	if at := st.reservedAt(second); len(at) > 0 {
 		t.Errorf("reserved on %q, want nowhere: %s uses the claim", at, user)
@@ -303,12 +303,12 @@ func stagedPickEndsWithItsClaimsDocument(t *testing.T, collected bool) {
 //  3. The shard reads that, and not yet of the reservation: it wants the claim for second.
 //  4. Both pods name one claim, so one of the two reservations must not come about.
 func TestClaimMadeAgainHasOneUser(t *testing.T) {
-	st := newStory(t, 2, 3, 10)
+	st := newScenario(t, 2, 3, 10)
 	st.addVolume("volume", "", "")
 	st.addClaim("one", "", "volume", corev1.ReadWriteOncePod)
-	st.tell()
-	other := &story{world: st.world, s: st.shards[1]}
-	other.tell()
+	st.deliverAll()
+	other := &scenario{world: st.world, s: st.shards[1]}
+	other.deliverAll()
 	first := other.pod("first", onNode("n1"), usingClaim("one"))
 	other.answer()
 	if at := st.reservedAt(first); !slices.Equal(at, []string{"n1"}) {
@@ -323,7 +323,7 @@ func TestClaimMadeAgainHasOneUser(t *testing.T) {
 		t.Errorf("second is reserved on %q beside first, want nowhere: both name one claim", at)
 	}
 	st.bind(first, "n1")
-	st.tell()
+	st.deliverAll()
 	for st.s.commit != nil {
 		st.answer()
 	}
@@ -334,10 +334,10 @@ func TestClaimMadeAgainHasOneUser(t *testing.T) {
 
 // The reservation of a pod with a single-pod claim records the UID of the claim.
 func TestClaimsForOneAreNamedByUID(t *testing.T) {
-	st := newStory(t, 1, 3, 10)
+	st := newScenario(t, 1, 3, 10)
 	st.addVolume("volume", "", "")
 	st.addClaim("one", "", "volume", corev1.ReadWriteOncePod)
-	st.tell()
+	st.deliverAll()
 	st.pod("user", onNode("n1"), usingClaim("one"))
 	st.answer()
 	for _, d := range st.docs() {

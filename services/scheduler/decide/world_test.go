@@ -49,11 +49,11 @@ type world struct {
 	*auditor
 	// now is the time of all shards; it passes with every step.
 	now time.Time
-	meddlers
+	hooks
 }
 
-// meddlers are hooks into the world; nil fields do nothing.
-type meddlers struct {
+// hooks are hooks into the world; nil fields do nothing.
+type hooks struct {
 	// advise answers for extenders.
 	advise func(step.Consult) step.Advice
 	// perform answers for plugins that act; nil if none do.
@@ -75,9 +75,9 @@ type shard struct {
 	offers         []work.Offer
 	more           bool
 	// turns are messages of other shards that it has not received yet; said are all messages that it has sent.
-	turns, said []work.Turn
-	lost        []events.Decision
-	notices     []avoid.Notice
+	turns, sentTurns []work.Turn
+	lost             []events.Decision
+	notices          []avoid.Notice
 	asked
 }
 
@@ -211,7 +211,7 @@ func (w *world) step(s *shard, in step.Input) {
 			other.turns = append(other.turns, out.Turns...)
 		}
 	}
-	s.said, s.notices = append(s.said, out.Turns...), append(s.notices, out.Notices...)
+	s.sentTurns, s.notices = append(s.sentTurns, out.Turns...), append(s.notices, out.Notices...)
 	if out.Commit != nil {
 		if s.commit != nil && s.commit.ID != out.Commit.ID {
 			w.t.Fatalf("%s: commit %d while %d is in flight", s.id, out.Commit.ID, s.commit.ID)

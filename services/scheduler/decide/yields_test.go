@@ -11,19 +11,19 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 )
 
-// askedBackElsewhere returns a story in which a place on n0 is held for p, which excludes low from its zone. low is
+// askedBackElsewhere returns a scenario in which a place on n0 is held for p, which excludes low from its zone. low is
 // only reserved, on n1 of that zone, and its reservation is asked back.
-func askedBackElsewhere(t *testing.T) (st *story, p, low string) {
+func askedBackElsewhere(t *testing.T) (st *scenario, p, low string) {
 	t.Helper()
-	st = &story{world: newWorld(t, 1, 2)}
+	st = &scenario{world: newWorld(t, 1, 2)}
 	st.s = st.shards[0]
 	st.addNodeIn("n0", "z", 2)
 	st.addNodeIn("n1", "z", 2)
-	st.tell()
+	st.deliverAll()
 	low = st.pod("low", ofApp("blocker"), onNode("n1"))
-	st.told()
+	st.runUntilQuiet()
 	p = st.pod("p", important(10), apartFrom(zoneKey, "blocker"), onNode("n0"))
-	st.told()
+	st.runUntilQuiet()
 	_, hold, ok := st.hold(p)
 	_, taken, reserved := st.hold(low)
 	if !ok || hold.State != ledger.Held || !reserved || !taken.Wanted {
@@ -32,8 +32,8 @@ func askedBackElsewhere(t *testing.T) (st *story, p, low string) {
 	return st, p, low
 }
 
-// yield takes a reservation back, as its binder does.
-func (st *story) yield(uid string) {
+// releaseReservation takes a reservation back, as its binder does.
+func (st *scenario) releaseReservation(uid string) {
 	st.t.Helper()
 	doc, e, ok := st.hold(uid)
 	if !ok {
@@ -59,12 +59,12 @@ func (st *story) yield(uid string) {
 func TestPlaceWaitsForReservationsElsewhere(t *testing.T) {
 	st, p, low := askedBackElsewhere(t)
 	st.wait(time.Second)
-	st.told()
+	st.runUntilQuiet()
 	if _, hold, _ := st.hold(p); hold.State != ledger.Held {
 		t.Fatalf("%+v while the reservation stands", hold)
 	}
-	st.yield(low)
-	st.told()
+	st.releaseReservation(low)
+	st.runUntilQuiet()
 	if _, hold, _ := st.hold(p); hold.State != ledger.Committed {
 		t.Errorf("%+v after the reservation has gone, decisions %v", hold, st.kinds())
 	}
@@ -72,16 +72,16 @@ func TestPlaceWaitsForReservationsElsewhere(t *testing.T) {
 
 // The next owner of the partition waits as well: the requests of a plan to give reservations back are only in the
 // ledger.
-func TestHeirWaitsForReservationsElsewhere(t *testing.T) {
+func TestSuccessorWaitsForReservationsElsewhere(t *testing.T) {
 	st, p, low := askedBackElsewhere(t)
 	st.takeOver(p, st.shards[1])
 	st.s = st.shards[1]
-	st.told()
+	st.runUntilQuiet()
 	if _, hold, _ := st.hold(p); hold.State != ledger.Held || st.s.core.HeldPlaces() != 1 {
 		t.Fatalf("%+v, and the heir looks after %d holds", hold, st.s.core.HeldPlaces())
 	}
-	st.yield(low)
-	st.told()
+	st.releaseReservation(low)
+	st.runUntilQuiet()
 	if _, hold, _ := st.hold(p); hold.State != ledger.Committed {
 		t.Errorf("%+v after the reservation has gone", hold)
 	}
@@ -91,14 +91,14 @@ func TestHeirWaitsForReservationsElsewhere(t *testing.T) {
 func TestReservationElsewhereIsBoundAfterAll(t *testing.T) {
 	st, p, low := askedBackElsewhere(t)
 	st.bind(low, "n1")
-	st.tell()
+	st.deliverAll()
 	st.wait(time.Second)
-	st.told()
+	st.runUntilQuiet()
 	if _, _, reserved := st.hold(p); reserved {
 		t.Fatal("the place is held still, although the pod in the way is bound")
 	}
 	st.offerAgain(p)
-	st.told()
+	st.runUntilQuiet()
 	_, hold, _ := st.hold(p)
 	if claim, ok := st.claims()[low]; hold.State != ledger.Held || !ok || claim.Plan != hold.Plan {
 		t.Errorf("hold %+v, claims %+v: want the bound pod to go", hold, st.claims())
@@ -109,7 +109,7 @@ func TestReservationElsewhereIsBoundAfterAll(t *testing.T) {
 func TestReservationElsewhereIsNotAwaitedForEver(t *testing.T) {
 	st, p, _ := askedBackElsewhere(t)
 	st.wait(4 * time.Minute)
-	st.told()
+	st.runUntilQuiet()
 	if _, _, reserved := st.hold(p); reserved {
 		t.Error("the place is held still")
 	}

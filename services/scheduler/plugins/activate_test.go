@@ -36,7 +36,7 @@ func named(name string) map[string]*corev1.Pod {
 }
 
 // next returns the names of the pods that plugins want activated at this point.
-func (c *company) next() string {
+func (c *pluginSet) next() string {
 	var names []string
 	for _, ref := range <-c.made.Activated() {
 		names = append(names, ref.Name)
@@ -47,7 +47,7 @@ func (c *company) next() string {
 // Pods that plugins activate are delivered to a shard: at once by the handle; by the cycle when it has succeeded,
 // and again when the pod is bound.
 func TestActivate(t *testing.T) {
-	c := newCompany(t)
+	c := newPluginSet(t)
 	defer c.stop()
 	leave := func(point, pod string) {
 		c.during[point] = func(state framework.CycleState) {
@@ -61,7 +61,7 @@ func TestActivate(t *testing.T) {
 	}
 	leave("Reserve B", "reserved")
 	leave("PreFlight A", "flown")
-	c.says["Permit B"] = framework.NewStatus(framework.Unschedulable, "no")
+	c.statuses["Permit B"] = framework.NewStatus(framework.Unschedulable, "no")
 	if a := c.do(step.ActReserve); a.Refusal == nil {
 		t.Fatal("permitted")
 	}
@@ -69,7 +69,7 @@ func TestActivate(t *testing.T) {
 	if got := c.next(); got != "by hand" {
 		t.Errorf("%q after a cycle that failed, want that of the handle", got)
 	}
-	delete(c.says, "Permit B")
+	delete(c.statuses, "Permit B")
 	c.do(step.ActReserve)
 	if got := c.next(); got != "reserved" {
 		t.Errorf("%q after the cycle", got)

@@ -22,7 +22,7 @@ func TestBind(t *testing.T) {
 		name          string
 		binds         int
 		noBinder      bool
-		says          map[string]*framework.Status
+		statuses      map[string]*framework.Status
 		calls         string
 		by, err, then string
 	}{
@@ -38,13 +38,13 @@ func TestBind(t *testing.T) {
 			"all Bind plugins skip the pod, and DefaultBinder is disabled", "Unreserve B, Unreserve A"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c := newBindingCompany(t, test.binds, test.noBinder)
+			c := newBindingPluginSet(t, test.binds, test.noBinder)
 			defer c.stop()
-			c.says = test.says
+			c.statuses = test.statuses
 			if a := c.do(step.ActReserve); !a.Binds || a.By != "" {
 				t.Fatalf("%+v, want that plugins bind", a)
 			}
-			before := c.said() + ", "
+			before := c.callLog() + ", "
 			a := c.do(step.ActBind)
 			failed := ""
 			if a.Err != nil {
@@ -58,8 +58,8 @@ func TestBind(t *testing.T) {
 			}
 			c.want(before + test.calls)
 			c.do(step.ActBound)
-			if posted := strings.Contains(c.said(), "PostBind"); posted != (test.then == "") {
-				t.Errorf("%s: want PostBind unless it has failed", c.said())
+			if posted := strings.Contains(c.callLog(), "PostBind"); posted != (test.then == "") {
+				t.Errorf("%s: want PostBind unless it has failed", c.callLog())
 			}
 		})
 	}
@@ -67,7 +67,7 @@ func TestBind(t *testing.T) {
 
 // A set whose Bind plugins come after DefaultBinder leaves the bind to the binders.
 func TestBindAfterDefaultBinder(t *testing.T) {
-	c := newCompany(t)
+	c := newPluginSet(t)
 	defer c.stop()
 	if a := c.do(step.ActReserve); a.Binds {
 		t.Error("plugins are to bind")
@@ -78,7 +78,7 @@ func TestBindAfterDefaultBinder(t *testing.T) {
 func TestBindEnds(t *testing.T) {
 	for _, takenBack := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			c := newBindingCompany(t, 2, false)
+			c := newBindingPluginSet(t, 2, false)
 			defer c.stop()
 			c.do(step.ActReserve)
 			c.before = func(ctx context.Context) { <-ctx.Done() }
@@ -97,7 +97,7 @@ func TestBindEnds(t *testing.T) {
 			if a.Err == nil || took != want {
 				t.Errorf("%v after %v, want an error after %v", a.Err, took, want)
 			}
-			if n := strings.Count(c.said(), "Unreserve A"); n != 1 {
+			if n := strings.Count(c.callLog(), "Unreserve A"); n != 1 {
 				t.Errorf("undone %d times", n)
 			}
 		})

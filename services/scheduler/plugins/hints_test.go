@@ -53,10 +53,10 @@ func TestWhatPluginsRegister(t *testing.T) {
 		return &listener{registers: []framework.ClusterEventWithHint{{Event: e}}}
 	}
 	for _, test := range []struct {
-		name   string
-		plugin framework.Plugin
-		told   bool
-		want   []rule.Event
+		name       string
+		plugin     framework.Plugin
+		registered bool
+		want       []rule.Event
 	}{
 		{"nothing is registered by it", &probe{}, false, nil},
 		{"it registers no event", &listener{}, true, nil},
@@ -72,9 +72,9 @@ func TestWhatPluginsRegister(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, told := hints.Events("Probe")
-		if told != test.told || len(got) != len(test.want) || len(got) > 0 && got[0] != test.want[0] {
-			t.Errorf("%s: %v, told %t; want %v, %t", test.name, got, told, test.want, test.told)
+		got, registered := hints.Events("Probe")
+		if registered != test.registered || len(got) != len(test.want) || len(got) > 0 && got[0] != test.want[0] {
+			t.Errorf("%s: %v, told %t; want %v, %t", test.name, got, registered, test.want, test.registered)
 		}
 	}
 }

@@ -25,17 +25,17 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/plugins"
 )
 
-// doer is a plugin that acts at all points after the choice of a node, and records it.
-type doer struct {
+// actingPlugin is a plugin that acts at all points after the choice of a node, and records it.
+type actingPlugin struct {
 	name string
 	*stage
 }
 
-// stage is shared by doers: their answers, by "Point name", and the calls that they got.
+// stage is shared by acting plugins: their answers, by "Point name", and the calls that they got.
 type stage struct {
-	handle framework.Handle
-	says   map[string]*framework.Status
-	wait   time.Duration
+	handle   framework.Handle
+	statuses map[string]*framework.Status
+	wait     time.Duration
 	// before, if not nil, is called at PreBind, during at the points that it names.
 	before func(context.Context)
 	during map[string]func(framework.CycleState)
@@ -47,9 +47,9 @@ type stage struct {
 	}
 }
 
-func (d *doer) Name() string { return d.name }
+func (d *actingPlugin) Name() string { return d.name }
 
-func (d *doer) note(point string, state framework.CycleState, pod *corev1.Pod, node string) *framework.Status {
+func (d *actingPlugin) note(point string, state framework.CycleState, pod *corev1.Pod, node string) *framework.Status {
 	point += " " + d.name
 	line := point
 	if _, err := state.Read("filtered"); err != nil || pod.Spec.NodeName != node {
@@ -61,16 +61,16 @@ func (d *doer) note(point string, state framework.CycleState, pod *corev1.Pod, n
 	if during := d.during[point]; during != nil {
 		during(state)
 	}
-	return d.says[point]
+	return d.statuses[point]
 }
 
-func (s *stage) said() string {
+func (s *stage) callLog() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Join(s.mu.lines, ", ")
 }
 
-func (d *doer) Filter(
+func (d *actingPlugin) Filter(
 	_ context.Context, state framework.CycleState, _ *corev1.Pod, _ framework.NodeInfo,
 ) *framework.Status {
 	state.Write("filtered", filtered{})
@@ -81,34 +81,38 @@ type filtered struct{}
 
 func (filtered) Clone() framework.StateData { return filtered{} }
 
-func (d *doer) PreEnqueue(_ context.Context, _ *corev1.Pod) *framework.Status {
-	return d.says["PreEnqueue "+d.name]
+func (d *actingPlugin) PreEnqueue(_ context.Context, _ *corev1.Pod) *framework.Status {
+	return d.statuses["PreEnqueue "+d.name]
 }
 
-func (d *doer) Reserve(_ context.Context, s framework.CycleState, p *corev1.Pod, node string) *framework.Status {
+func (d *actingPlugin) Reserve(
+	_ context.Context, s framework.CycleState, p *corev1.Pod, node string,
+) *framework.Status {
 	return d.note("Reserve", s, p, node)
 }
 
-func (d *doer) Unreserve(ctx context.Context, s framework.CycleState, p *corev1.Pod, node string) {
+func (d *actingPlugin) Unreserve(ctx context.Context, s framework.CycleState, p *corev1.Pod, node string) {
 	if ctx.Err() != nil {
 		d.note("Unreserve too late", s, p, node)
 	}
 	d.note("Unreserve", s, p, node)
 }
 
-func (d *doer) Permit(
+func (d *actingPlugin) Permit(
 	_ context.Context, s framework.CycleState, p *corev1.Pod, node string,
 ) (*framework.Status, time.Duration) {
 	return d.note("Permit", s, p, node), d.wait
 }
 
-func (d *doer) PreBindPreFlight(
+func (d *actingPlugin) PreBindPreFlight(
 	_ context.Context, s framework.CycleState, p *corev1.Pod, node string,
 ) (*framework.PreBindPreFlightResult, *framework.Status) {
 	return nil, d.note("PreFlight", s, p, node)
 }
 
-func (d *doer) PreBind(ctx context.Context, s framework.CycleState, p *corev1.Pod, node string) *framework.Status {
+func (d *actingPlugin) PreBind(
+	ctx context.Context, s framework.CycleState, p *corev1.Pod, node string,
+) *framework.Status {
 	if d.before != nil {
 		d.before(ctx)
 	}
@@ -118,11 +122,11 @@ func (d *doer) PreBind(ctx context.Context, s framework.CycleState, p *corev1.Po
 	return d.note("PreBind", s, p, node)
 }
 
-func (d *doer) PostBind(_ context.Context, s framework.CycleState, p *corev1.Pod, node string) {
+func (d *actingPlugin) PostBind(_ context.Context, s framework.CycleState, p *corev1.Pod, node string) {
 	d.note("PostBind", s, p, node)
 }
 
-func (d *doer) Bind(ctx context.Context, s framework.CycleState, p *corev1.Pod, node string) *framework.Status {
+func (d *actingPlugin) Bind(ctx context.Context, s framework.CycleState, p *corev1.Pod, node string) *framework.Status {
 	if d.before != nil {
 		d.before(ctx)
 	}
@@ -132,9 +136,9 @@ func (d *doer) Bind(ctx context.Context, s framework.CycleState, p *corev1.Pod, 
 	return d.note("Bind", s, p, node)
 }
 
-// company is a set with the doers A and B, in a process whose informers have synced. That many of them are asked to
-// bind, before DefaultBinder if it is enabled.
-type company struct {
+// pluginSet is a set with the acting plugins A and B, in a process whose informers have synced. That many of them are
+// asked to bind, before DefaultBinder if it is enabled.
+type pluginSet struct {
 	*stage
 	binds    int
 	noBinder bool
@@ -146,11 +150,11 @@ type company struct {
 	stop  func()
 }
 
-func newCompany(t *testing.T) *company { return newBindingCompany(t, 0, false) }
+func newPluginSet(t *testing.T) *pluginSet { return newBindingPluginSet(t, 0, false) }
 
-func newBindingCompany(t *testing.T, binds int, noBinder bool) *company {
-	c := &company{t: t, binds: binds, noBinder: noBinder, stage: &stage{
-		says: map[string]*framework.Status{}, during: map[string]func(framework.CycleState){},
+func newBindingPluginSet(t *testing.T, binds int, noBinder bool) *pluginSet {
+	c := &pluginSet{t: t, binds: binds, noBinder: noBinder, stage: &stage{
+		statuses: map[string]*framework.Status{}, during: map[string]func(framework.CycleState){},
 	}}
 	p := placement.DefaultProfile("s")
 	both := []placement.CustomPlugin{{Name: "A", Weight: 1}, {Name: "B", Weight: 1}}
@@ -162,7 +166,7 @@ func newBindingCompany(t *testing.T, binds int, noBinder bool) *company {
 	makes := func(name string) plugins.Factory {
 		return func(_ context.Context, _ runtime.Object, h framework.Handle) (framework.Plugin, error) {
 			c.handle = h
-			return &doer{name, c.stage}, nil
+			return &actingPlugin{name, c.stage}, nil
 		}
 	}
 	toActivate, err := plugins.NewPodsToActivate(func() framework.StateData { return &upstreams{} })
@@ -189,26 +193,26 @@ func newBindingCompany(t *testing.T, binds int, noBinder bool) *company {
 	return c
 }
 
-var cargo = state.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}})
+var testPod = state.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}})
 
 // do performs an act of the current cycle; ActReserve begins one.
-func (c *company) do(act step.PluginAct) step.PluginResult {
+func (c *pluginSet) do(act step.PluginAct) step.PluginResult {
 	if act == step.ActReserve {
 		c.cycle++
 		node := state.NewNodeInfo(state.NewNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n"}}))
 		a := c.set.Consult(c.t.Context(), step.Consult{
-			ID: c.cycle, Shard: "x", Pod: cargo, Nodes: []*state.Node{node.Node}, Cluster: []*state.NodeInfo{node},
+			ID: c.cycle, Shard: "x", Pod: testPod, Nodes: []*state.Node{node.Node}, Cluster: []*state.NodeInfo{node},
 		})
 		if a.Err != nil {
 			c.t.Fatal(a.Err)
 		}
 	}
-	return c.set.Perform(c.t.Context(), step.PluginRequest{ID: c.cycle, Act: act, Shard: "x", Pod: cargo, Node: "n"})
+	return c.set.Perform(c.t.Context(), step.PluginRequest{ID: c.cycle, Act: act, Shard: "x", Pod: testPod, Node: "n"})
 }
 
-func (c *company) want(lines string) {
+func (c *pluginSet) want(lines string) {
 	c.t.Helper()
-	if diff := cmp.Diff(lines, c.said()); diff != "" {
+	if diff := cmp.Diff(lines, c.callLog()); diff != "" {
 		c.t.Errorf("what plugins were asked (-want +got):\n%s", diff)
 	}
 }
@@ -222,12 +226,12 @@ func TestOrderOfActs(t *testing.T) {
 	broken := framework.AsStatus(errors.New("broken"))
 	const undone = "Unreserve B, Unreserve A"
 	for _, test := range []struct {
-		name    string
-		says    map[string]*framework.Status
-		acts    []step.PluginAct
-		lines   string
-		refused string
-		err     string
+		name     string
+		statuses map[string]*framework.Status
+		acts     []step.PluginAct
+		lines    string
+		refused  string
+		err      string
 	}{
 		{"all", nil, []step.PluginAct{step.ActReserve, step.ActPrepare, step.ActBound, step.ActUndo},
 			reserves + permits + flights + ", PreBind A, PreBind B, PostBind A, PostBind B", "", ""},
@@ -251,9 +255,9 @@ func TestOrderOfActs(t *testing.T) {
 			reserves + permits + flights + ", PreBind A, " + undone, "", `running PreBind plugin "A": broken`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c := newCompany(t)
+			c := newPluginSet(t)
 			defer c.stop()
-			c.says = test.says
+			c.statuses = test.statuses
 			var refused, failed string
 			for _, act := range test.acts {
 				a := c.do(act)
@@ -307,9 +311,9 @@ func TestPermitWaits(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newCompany(t)
+				c := newPluginSet(t)
 				defer c.stop()
-				c.says, c.wait = waits, time.Minute
+				c.statuses, c.wait = waits, time.Minute
 				if a := c.do(step.ActReserve); !a.Later {
 					t.Fatalf("%+v, want something left to do", a)
 				}
@@ -337,7 +341,7 @@ func TestPermitWaits(t *testing.T) {
 				if c.handle.GetWaitingPod("u") != nil {
 					t.Error("it waits still")
 				}
-				undone := strings.Count(c.said(), "Unreserve A")
+				undone := strings.Count(c.callLog(), "Unreserve A")
 				if want := test.refused != "" || test.err != ""; want != (undone == 1) || undone > 1 {
 					t.Errorf("undone %d times", undone)
 				}
@@ -352,16 +356,16 @@ func TestTakenBackMeanwhile(t *testing.T) {
 	for _, at := range []string{"Permit", "PreBind"} {
 		t.Run(at, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newCompany(t)
+				c := newPluginSet(t)
 				defer c.stop()
 				under := false
 				if at == "Permit" {
-					c.says, c.wait = map[string]*framework.Status{"Permit A": framework.NewStatus(framework.Wait)}, time.Minute
+					c.statuses, c.wait = map[string]*framework.Status{"Permit A": framework.NewStatus(framework.Wait)}, time.Minute
 				} else {
 					c.before = func(ctx context.Context) {
 						under = true
 						<-ctx.Done()
-						if strings.Contains(c.said(), "Unreserve") {
+						if strings.Contains(c.callLog(), "Unreserve") {
 							t.Error("undone under the hands of PreBind")
 						}
 					}
@@ -378,8 +382,8 @@ func TestTakenBackMeanwhile(t *testing.T) {
 					t.Errorf("%+v, want that it was taken back", a)
 				}
 				c.do(step.ActUndo)
-				if n := strings.Count(c.said(), "Unreserve A"); n != 1 {
-					t.Errorf("undone %d times: %s", n, c.said())
+				if n := strings.Count(c.callLog(), "Unreserve A"); n != 1 {
+					t.Errorf("undone %d times: %s", n, c.callLog())
 				}
 			})
 		})
@@ -388,7 +392,7 @@ func TestTakenBackMeanwhile(t *testing.T) {
 
 // A pod at PreBind can be cancelled by other plugins.
 func TestCancelledAtPreBind(t *testing.T) {
-	c := newCompany(t)
+	c := newPluginSet(t)
 	defer c.stop()
 	c.before = func(context.Context) {
 		if p := c.handle.GetPodInPreBind(types.UID("u")); p == nil || !p.CancelPod("preempted") {
@@ -403,12 +407,12 @@ func TestCancelledAtPreBind(t *testing.T) {
 
 // An act of a cycle that has ended does nothing.
 func TestCycleThatIsGone(t *testing.T) {
-	c := newCompany(t)
+	c := newPluginSet(t)
 	defer c.stop()
 	c.do(step.ActReserve)
 	c.do(step.ActReserve)
 	for act := step.ActReserve; act <= step.ActBind; act++ {
-		a := c.set.Perform(t.Context(), step.PluginRequest{ID: 77, Act: act, Shard: "x", Pod: cargo, Node: "n"})
+		a := c.set.Perform(t.Context(), step.PluginRequest{ID: 77, Act: act, Shard: "x", Pod: testPod, Node: "n"})
 		if wants := act != step.ActUndo && act != step.ActBound; (a.Err != nil) != wants {
 			t.Errorf("act %d: %v", act, a.Err)
 		}
@@ -419,7 +423,7 @@ func TestCycleThatIsGone(t *testing.T) {
 // A plugin that holds a pod back is asked before all others, and alone where the rules pass no node.
 func TestPreEnqueue(t *testing.T) {
 	for _, test := range []struct {
-		says     *framework.Status
+		status   *framework.Status
 		gateOnly bool
 		held     string
 	}{
@@ -428,11 +432,11 @@ func TestPreEnqueue(t *testing.T) {
 		{nil, true, ""},
 		{nil, false, ""},
 	} {
-		c := newCompany(t)
-		c.says["PreEnqueue B"] = test.says
+		c := newPluginSet(t)
+		c.statuses["PreEnqueue B"] = test.status
 		node := state.NewNodeInfo(state.NewNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n"}}))
 		a := c.set.Consult(t.Context(), step.Consult{
-			ID: 1, Pod: cargo, GateOnly: test.gateOnly, Nodes: []*state.Node{node.Node}, Cluster: []*state.NodeInfo{node},
+			ID: 1, Pod: testPod, GateOnly: test.gateOnly, Nodes: []*state.Node{node.Node}, Cluster: []*state.NodeInfo{node},
 		})
 		held := ""
 		if a.HeldBack != nil {

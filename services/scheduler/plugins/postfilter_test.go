@@ -15,7 +15,7 @@ import (
 )
 
 // PostFilter records the statuses of the nodes n and gone, and nominates as the stage requests.
-func (d *doer) PostFilter(
+func (d *actingPlugin) PostFilter(
 	_ context.Context, s framework.CycleState, p *corev1.Pod, verdicts framework.NodeToStatusReader,
 ) (*framework.PostFilterResult, *framework.Status) {
 	nodes, err := verdicts.NodesForStatusCode(d.handle.SnapshotSharedLister().NodeInfos(), framework.Unschedulable)
@@ -28,17 +28,17 @@ func (d *doer) PostFilter(
 }
 
 // fitsNowhere makes the plugins act on a pod that A has rejected on the only node.
-func (c *company) fitsNowhere() step.PluginResult {
+func (c *pluginSet) fitsNowhere() step.PluginResult {
 	c.cycle++
 	node := state.NewNodeInfo(state.NewNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n"}}))
 	a := c.set.Consult(c.t.Context(), step.Consult{
-		ID: c.cycle, Shard: "x", Pod: cargo, Nodes: []*state.Node{node.Node}, Cluster: []*state.NodeInfo{node},
+		ID: c.cycle, Shard: "x", Pod: testPod, Nodes: []*state.Node{node.Node}, Cluster: []*state.NodeInfo{node},
 	})
 	if a.Err != nil {
 		c.t.Fatal(a.Err)
 	}
 	return c.set.Perform(c.t.Context(), step.PluginRequest{
-		ID: c.cycle, Act: step.ActPostFilter, Shard: "x", Pod: cargo,
+		ID: c.cycle, Act: step.ActPostFilter, Shard: "x", Pod: testPod,
 		Verdicts: []step.Verdict{{Node: "n", Plugin: "A", Reasons: []string{"full"}, Resolvable: true}},
 	})
 }
@@ -70,9 +70,9 @@ func TestPostFilter(t *testing.T) {
 		{"one fails", broken, no, map[string]*framework.PostFilterResult{"A": to("n")}, 1, "", "broken"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c := newCompany(t)
+			c := newPluginSet(t)
 			defer c.stop()
-			c.says = map[string]*framework.Status{"PostFilter A": test.a, "PostFilter B": test.b}
+			c.statuses = map[string]*framework.Status{"PostFilter A": test.a, "PostFilter B": test.b}
 			c.nominates = test.nominates
 			a := c.fitsNowhere()
 			if a.Nominated != test.nominated || a.Message != test.message || a.Err != nil || a.Refusal != nil {
@@ -91,9 +91,9 @@ func TestPostFilter(t *testing.T) {
 
 // PostFilter in a cycle that has ended returns nothing.
 func TestPostFilterOfAnotherCycle(t *testing.T) {
-	c := newCompany(t)
+	c := newPluginSet(t)
 	defer c.stop()
-	a := c.set.Perform(t.Context(), step.PluginRequest{ID: 9, Act: step.ActPostFilter, Shard: "x", Pod: cargo})
+	a := c.set.Perform(t.Context(), step.PluginRequest{ID: 9, Act: step.ActPostFilter, Shard: "x", Pod: testPod})
 	if a.Message+a.Nominated != "" || a.Err != nil {
 		t.Errorf("%+v, want nothing", a)
 	}

@@ -20,13 +20,13 @@ func TestCompareWithARecordThatWasCut(t *testing.T) {
 	for i := range 10_000 {
 		made.Reasons[fmt.Sprint("Insufficient a.b/", i)] = 3
 	}
-	told := made
-	told.Message += " preemption: no victims"
-	recorded, err := events.DecodeDecision(eventlog.Record{Message: events.EncodeDecision(told), Sequence: 1})
+	whole := made
+	whole.Message += " preemption: no victims"
+	recorded, err := events.DecodeDecision(eventlog.Record{Message: events.EncodeDecision(whole), Sequence: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, was := range map[string]events.Decision{"cut": recorded.Decision, "whole": told} {
+	for name, was := range map[string]events.Decision{"cut": recorded.Decision, "whole": whole} {
 		if diff := compare(was, made); len(diff) > 0 {
 			t.Errorf("%s: %d differences, such as %s", name, len(diff), diff[0].What)
 		}

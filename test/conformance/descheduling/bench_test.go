@@ -34,12 +34,12 @@ func benchUpstream(b *testing.B, w *world, strategy string) {
 	var took time.Duration
 	for b.Loop() {
 		began := processorTime(b)
-		said, err := o.run(b.Context(), w, file)
+		output, err := o.run(b.Context(), w, file)
 		took += processorTime(b) - began
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.ReportMetric(float64(len(said.evicted)), "evictions")
+		b.ReportMetric(float64(len(output.evicted)), "evictions")
 	}
 	b.ReportMetric(took.Seconds()/float64(b.N), "cpu-s/op")
 	held := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}

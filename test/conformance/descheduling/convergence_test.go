@@ -25,12 +25,12 @@ const (
 	loopCycles = 30
 	// equal is how far two imbalances may be apart and count as the same.
 	equal = 1e-6
-	// mostWorse is the share of clusters, in thousandths, in which upstream may do better: those
+	// maxWorse is the share of clusters, in thousandths, in which upstream may do better: those
 	// where less imbalance takes moving a pod again. Draws of 2,000 have had 1 and 5 thousandths of them, the fixed list
 	// has none.
-	mostWorse = 8
-	// mostAgain is how many pods may move again where no places are kept, in percent of the clusters.
-	mostAgain = 2
+	maxWorse = 8
+	// maxMovedAgain is how many pods may move again where no places are kept, in percent of the clusters.
+	maxMovedAgain = 2
 )
 
 // loop is the outcome for one cluster.
@@ -41,8 +41,8 @@ type loop struct {
 
 // total adds up the loops of one side.
 type total struct {
-	moves, again, restless int
-	imbalance              float64
+	moves, again, unsettled int
+	imbalance               float64
 	// more counts clusters with more imbalance left than by upstream.
 	more int
 }
@@ -52,13 +52,13 @@ func (s *total) add(l loop) {
 	s.again += l.again
 	s.imbalance += l.imbalance
 	if l.cycles == loopCycles {
-		s.restless++
+		s.unsettled++
 	}
 }
 
 func (s *total) String() string {
 	return fmt.Sprintf("%6d moves, %5d of them of pods moved before after the first cycle, %3d clusters never at rest, "+
-		"imbalance left %.2f, more than by upstream in %d", s.moves, s.again, s.restless, s.imbalance, s.more)
+		"imbalance left %.2f, more than by upstream in %d", s.moves, s.again, s.unsettled, s.imbalance, s.more)
 }
 
 // TestClosedLoop: on clusters that were filled while some nodes were away, ours leaves less
@@ -92,10 +92,10 @@ func TestClosedLoop(t *testing.T) {
 	}
 	t.Logf("%d clusters from seed %d, imbalance %.2f at first\nupstream                      %s\n"+
 		"ours, places kept             %s\nours, the scheduler's choice  %s", many, first, before, &upstream, &pinned, &free)
-	if most := many * mostAgain / 100; free.again > most {
+	if most := many * maxMovedAgain / 100; free.again > most {
 		t.Errorf("no places kept: %d pods moved again, want at most %d", free.again, most)
 	}
-	if most := many * mostWorse / 1000; pinned.imbalance > upstream.imbalance || pinned.more > most {
+	if most := many * maxWorse / 1000; pinned.imbalance > upstream.imbalance || pinned.more > most {
 		t.Errorf("imbalance left %.2f, by upstream %.2f; more than upstream in %d clusters, want at most %d",
 			pinned.imbalance, upstream.imbalance, pinned.more, most)
 	}
@@ -151,7 +151,7 @@ func (l *loop) evict(t *testing.T, w *deschedulingtest.World, names []string, ke
 	t.Helper()
 	if l.cycles > 0 {
 		for _, name := range names {
-			if w.Lives(name) > 0 {
+			if w.Evictions(name) > 0 {
 				l.again++
 			}
 		}
@@ -160,7 +160,7 @@ func (l *loop) evict(t *testing.T, w *deschedulingtest.World, names []string, ke
 		t.Fatal(err)
 	}
 	if l.cycles == 0 {
-		w.Recount()
+		w.ResetEvictions()
 	}
 	l.moves += len(names)
 }
@@ -177,15 +177,15 @@ func (o *oracle) loop(t *testing.T, w *deschedulingtest.World) (l loop) {
 				names[p.Namespace+"/"+p.Name] = p.Name
 			}
 		}
-		said, err := o.run(t.Context(), now, file)
+		output, err := o.run(t.Context(), now, file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(said.evicted) == 0 {
+		if len(output.evicted) == 0 {
 			break
 		}
 		var gone []string
-		for _, key := range said.evicted {
+		for _, key := range output.evicted {
 			gone = append(gone, names[key])
 		}
 		l.evict(t, w, gone, nil)

@@ -23,9 +23,9 @@ const metricsOf = "CONFORMANCE_METRICS_OF"
 // TestMetrics: those of pkg/telemetry under the descheduler's prefix are the descheduler's, by name, type, stability,
 // labels and buckets. Upstream also has older names for three of them, and never sets the value of one.
 func TestMetrics(t *testing.T) {
-	sides := map[string]func(){"ours": tellOurs, "upstream": tellUpstream}
-	if tell := sides[os.Getenv(metricsOf)]; tell != nil {
-		tell()
+	sides := map[string]func(){"ours": recordOurs, "upstream": recordUpstream}
+	if record := sides[os.Getenv(metricsOf)]; record != nil {
+		record()
 		printMetrics(t)
 		return
 	}
@@ -39,7 +39,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-func tellOurs() {
+func recordOurs() {
 	tel, err := telemetry.Setup(context.Background(), telemetry.Config{Service: "descheduler", Version: "v1"})
 	if err != nil {
 		panic(err)
@@ -50,7 +50,7 @@ func tellOurs() {
 	telemetry.DeschedulerStrategy("s", "p", time.Second)
 }
 
-func tellUpstream() {
+func recordUpstream() {
 	metrics.Register()
 	metrics.PodsEvictedTotal.WithLabelValues("success", "s", "p", "n", "m").Inc()
 	metrics.LoopDuration.WithLabelValues().Observe(1)

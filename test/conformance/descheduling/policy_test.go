@@ -248,17 +248,17 @@ func messages(err error) []string {
 		// Several mistakes of one plugin share one text: "[a, b]".
 		if inner, ok := strings.CutPrefix(text, "["); ok {
 			for _, one := range strings.Split(strings.TrimSuffix(inner, "]"), ", ") {
-				all = append(all, words(one))
+				all = append(all, stablePart(one))
 			}
 			continue
 		}
-		all = append(all, words(text))
+		all = append(all, stablePart(text))
 	}
 	return all
 }
 
-// words cuts a message off before what depends on the order of a map.
-func words(message string) string {
+// stablePart cuts a message off before what depends on the order of a map.
+func stablePart(message string) string {
 	for _, end := range []string{" is not one of map[", "threshold not in", " percentage is greater"} {
 		if at := strings.Index(message, end); at >= 0 {
 			if end == " is not one of map[" {

@@ -236,7 +236,7 @@ func drawTemplate(s source, strategy string, app int) *corev1.Pod {
 	if s.chance(25) {
 		p.Spec.InitContainers = []corev1.Container{drawContainer(s, "init")}
 	}
-	drawWishes(s, p)
+	drawPreferences(s, p)
 	switch strategy {
 	case policy.PluginInterPodAntiAffinity:
 		p.Spec.Affinity = orNew(p.Spec.Affinity)
@@ -298,8 +298,8 @@ func drawContainer(s source, name string) corev1.Container {
 	return c
 }
 
-// drawWishes says where the pod would go.
-func drawWishes(s source, p *corev1.Pod) {
+// drawPreferences says where the pod would go.
+func drawPreferences(s source, p *corev1.Pod) {
 	for range s.between(0, 2) {
 		if s.chance(30) {
 			p.Spec.Tolerations = append(p.Spec.Tolerations, pick(s,

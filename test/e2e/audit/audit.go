@@ -22,7 +22,7 @@ func Check(nodes []corev1.Node, pods []corev1.Pod) []string {
 	for i := range nodes {
 		books[nodes[i].Name] = &book{node: &nodes[i], used: corev1.ResourceList{}, ports: map[port]string{}}
 	}
-	var wrong []string
+	var findings []string
 	for i := range pods {
 		pod := &pods[i]
 		if pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
@@ -30,15 +30,15 @@ func Check(nodes []corev1.Node, pods []corev1.Pod) []string {
 		}
 		b := books[pod.Spec.NodeName]
 		if b == nil {
-			wrong = append(wrong, fmt.Sprintf("%s is on node %s, which does not exist", name(pod), pod.Spec.NodeName))
+			findings = append(findings, fmt.Sprintf("%s is on node %s, which does not exist", name(pod), pod.Spec.NodeName))
 			continue
 		}
-		wrong = append(wrong, b.place(pod)...)
+		findings = append(findings, b.place(pod)...)
 	}
 	for _, node := range slices.Sorted(maps.Keys(books)) {
-		wrong = append(wrong, books[node].balance()...)
+		findings = append(findings, books[node].balance()...)
 	}
-	return wrong
+	return findings
 }
 
 // book is the account of one node.
@@ -58,44 +58,44 @@ type port struct {
 func (b *book) place(pod *corev1.Pod) []string {
 	add(b.used, Requests(pod))
 	b.pods++
-	var wrong []string
+	var findings []string
 	if fits, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(b.node); err != nil || !fits {
-		wrong = append(wrong, fmt.Sprintf("%s stands on %s, which it does not select (selector %s, error %v)",
+		findings = append(findings, fmt.Sprintf("%s stands on %s, which it does not select (selector %s, error %v)",
 			name(pod), b.node.Name, labels.Set(pod.Spec.NodeSelector), err))
 	}
 	counts := func(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }
 	taint, found := schedulinghelpers.FindMatchingUntoleratedTaint(
 		klog.Logger{}, b.node.Spec.Taints, pod.Spec.Tolerations, counts, false)
 	if found {
-		wrong = append(wrong, fmt.Sprintf("%s stands on %s and does not tolerate %s",
+		findings = append(findings, fmt.Sprintf("%s stands on %s and does not tolerate %s",
 			name(pod), b.node.Name, taint.ToString()))
 	}
 	for _, wanted := range hostPorts(pod) {
 		for _, taken := range slices.Collect(maps.Keys(b.ports)) {
 			if clash(wanted, taken) {
-				wrong = append(wrong, fmt.Sprintf("%s and %s both have port %d of %s",
+				findings = append(findings, fmt.Sprintf("%s and %s both have port %d of %s",
 					name(pod), b.ports[taken], wanted.number, b.node.Name))
 			}
 		}
 		b.ports[wanted] = name(pod)
 	}
-	return wrong
+	return findings
 }
 
 func (b *book) balance() []string {
-	var wrong []string
+	var findings []string
 	room := b.node.Status.Allocatable
 	for _, kind := range slices.Sorted(maps.Keys(b.used)) {
 		used, have := b.used[kind], room[kind]
 		if used.Cmp(have) > 0 {
-			wrong = append(wrong, fmt.Sprintf("%s: pods ask for %s of %s, allocatable is %s",
+			findings = append(findings, fmt.Sprintf("%s: pods ask for %s of %s, allocatable is %s",
 				b.node.Name, used.String(), kind, have.String()))
 		}
 	}
 	if have := room.Pods().Value(); b.pods > have {
-		wrong = append(wrong, fmt.Sprintf("%s: %d pods, allocatable are %d", b.node.Name, b.pods, have))
+		findings = append(findings, fmt.Sprintf("%s: %d pods, allocatable are %d", b.node.Name, b.pods, have))
 	}
-	return wrong
+	return findings
 }
 
 // Requests is a pod's request to a node: the larger of the containers that keep running (containers and sidecars) and

@@ -16,8 +16,8 @@ func TestATrueClusterHasNoFindings(t *testing.T) {
 	pods := []corev1.Pod{pod("p", "a", "2"), pod("q", "b", "1"), pod("waits", "", "9")}
 	done := pod("done", "a", "2")
 	done.Status.Phase = corev1.PodSucceeded
-	if wrong := audit.Check(nodes, append(pods, done)); len(wrong) > 0 {
-		t.Errorf("got %q", wrong)
+	if findings := audit.Check(nodes, append(pods, done)); len(findings) > 0 {
+		t.Errorf("got %q", findings)
 	}
 }
 
@@ -45,9 +45,9 @@ func TestEachKindOfMistakeIsFound(t *testing.T) {
 		{"port", large, []corev1.Pod{first, second}, "both have port 80"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			wrong := audit.Check([]corev1.Node{test.node}, test.pods)
-			if len(wrong) != 1 || !strings.Contains(wrong[0], test.want) {
-				t.Errorf("got %q, want one finding with %q", wrong, test.want)
+			findings := audit.Check([]corev1.Node{test.node}, test.pods)
+			if len(findings) != 1 || !strings.Contains(findings[0], test.want) {
+				t.Errorf("got %q, want one finding with %q", findings, test.want)
 			}
 		})
 	}

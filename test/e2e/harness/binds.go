@@ -24,9 +24,9 @@ type Binds struct {
 		sync.Mutex
 		created, bound map[types.UID]time.Time
 		nodes          map[types.UID]string
-		// wrong lists violations.
-		wrong []string
-		err   error
+		// violations are what must not happen.
+		violations []string
+		err        error
 	}
 }
 
@@ -84,7 +84,7 @@ func (b *Binds) see(event watch.Event) {
 	case "":
 		b.mu.nodes[pod.UID], b.mu.bound[pod.UID] = node, now
 	default:
-		b.mu.wrong = append(b.mu.wrong, fmt.Sprintf("pod %s stood on %s, then on %q", pod.Name, at, node))
+		b.mu.violations = append(b.mu.violations, fmt.Sprintf("pod %s stood on %s, then on %q", pod.Name, at, node))
 	}
 }
 
@@ -94,8 +94,8 @@ func (b *Binds) Count() (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	err := b.mu.err
-	for _, wrong := range b.mu.wrong {
-		err = errors.Join(err, errors.New(wrong))
+	for _, violation := range b.mu.violations {
+		err = errors.Join(err, errors.New(violation))
 	}
 	return len(b.mu.bound), err
 }
@@ -111,9 +111,9 @@ func (b *Binds) Wait(ctx context.Context, pods int, limit time.Duration) error {
 	})
 }
 
-// Silence is the longest time without a bind from one moment until the last bind before
+// LongestGap is the longest time without a bind from one moment until the last bind before
 // another.
-func (b *Binds) Silence(from, to time.Time) time.Duration {
+func (b *Binds) LongestGap(from, to time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	times := []time.Time{from}

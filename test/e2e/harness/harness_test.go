@@ -64,7 +64,7 @@ func TestEndedCarriesTheEndOfTheLog(t *testing.T) {
 	}
 }
 
-func TestEventuallyTellsWhatWasMissingLast(t *testing.T) {
+func TestEventuallyReportsWhatWasMissingLast(t *testing.T) {
 	err := Eventually(t.Context(), 3*pollEvery, "the third pod", func(context.Context) (string, error) {
 		return "2 of 3", nil
 	})

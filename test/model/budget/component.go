@@ -89,7 +89,7 @@ func (m *model) settle(w *world, p int, step stepFunc) {
 func (m *model) drop(w *world, p int, step stepFunc) {
 	c := w.pods[p].claim
 	surely := c.refused && (!c.unknown || m.without("unknown is not failed"))
-	if c.by == 0 || w.left.drops == 0 || c.evicting && !surely && !c.told {
+	if c.by == 0 || w.left.drops == 0 || c.evicting && !surely && !c.replaced {
 		return
 	}
 	t := *w

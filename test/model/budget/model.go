@@ -39,7 +39,7 @@ func does(text string, args ...uint8) explore.Step {
 }
 
 func (m *model) next(w *world, step stepFunc) {
-	if w.wrong != nothing {
+	if w.violation != nothing {
 		return
 	}
 	for e := range components {
@@ -76,7 +76,7 @@ func (m *model) broken(w *world) string {
 	if running-claimed < m.desired && !m.down && m.foreign == 0 {
 		return fmt.Sprintf("%d evictions are promised, %d can be", claimed, running-m.desired)
 	}
-	return w.wrong.String()
+	return w.violation.String()
 }
 
 // key distinguishes states. Pods are alike, so theirs are sorted; of resourceVersions only the order of those matters
@@ -97,7 +97,7 @@ func (m *model) key(w *world, buf []byte) []byte {
 
 	l := w.left
 	buf = append(buf, l.claims<<4|l.sends, l.drops<<6|l.timeouts<<4|l.swaps<<2|l.foreign,
-		byte(w.wrong), w.status.allowed, level(w.hw))
+		byte(w.violation), w.status.allowed, level(w.hw))
 	for _, v := range w.views {
 		buf = append(buf, v.allowed, level(v.progress), level(v.pods))
 	}
@@ -107,7 +107,7 @@ func (m *model) key(w *world, buf []byte) []byte {
 		c, r := pod.claim, pod.requests
 		pods[p] = [4]byte{
 			bit(pod.leaving != 0) | bit(pod.swapped)<<1 | bit(pod.disrupted)<<2 | bit(pod.controller)<<3 | pod.seen<<4,
-			c.by | bit(c.evicting)<<2 | bit(c.unknown)<<3 | bit(c.refused)<<4 | bit(c.told)<<5,
+			c.by | bit(c.evicting)<<2 | bit(c.unknown)<<3 | bit(c.refused)<<4 | bit(c.replaced)<<5,
 			r.sent | r.spent<<2 | r.late<<4 | r.foreign<<6,
 			level(pod.leaving),
 		}

@@ -8,8 +8,8 @@ func (m *model) send(w *world, p int, step stepFunc) {
 	if c.by == 0 || w.left.sends == 0 || pod.sent+pod.spent >= maxRequests {
 		return
 	}
-	looks := pod.leaving == 0 && !pod.swapped && !c.told
-	if !looks && !(c.told && m.without("a look after a failed precondition")) {
+	looks := pod.leaving == 0 && !pod.swapped && !c.replaced
+	if !looks && !(c.replaced && m.without("a look after a failed precondition")) {
 		return
 	}
 	t := *w
@@ -18,7 +18,7 @@ func (m *model) send(w *world, p int, step stepFunc) {
 	next.sent++
 	next.claim.evicting = true
 	switch {
-	case c.told:
+	case c.replaced:
 		next.late++
 		step(does("the binder sends the eviction of p%d once more, blindly", uint8(p)), t)
 	case c.evicting && !c.refused:
@@ -47,9 +47,9 @@ func (m *model) serve(w *world, p int, step stepFunc) {
 	case pod.swapped:
 		if pod.late > 0 && pod.sent == 0 {
 			next.late--
-			t.wrong = burnt
+			t.violation = burnt
 		}
-		next.claim.told = pod.claim.by != 0
+		next.claim.replaced = pod.claim.by != 0
 		step(does("an eviction of p%d fails: it is another pod. The budget stays spent", uint8(p)), t)
 	default:
 		if pod.leaving == 0 {

@@ -39,10 +39,10 @@ type world struct {
 	pods   [maxPods]pod
 	status status
 	// hw is the high-water of the budget's document in the ledger; its claims are with the pods.
-	hw    uint8
-	views [components]view
-	left  limits
-	wrong wrong
+	hw        uint8
+	views     [components]view
+	left      limits
+	violation violation
 }
 
 // pod is one pod that the budget covers, and all that is known and under way about it.
@@ -68,8 +68,8 @@ type claim struct {
 	// evicting: the binder has marked it, and may send from then on.
 	evicting bool
 	// unknown: the outcome of an eviction that was sent is unknown to the binder. refused: the last one was refused
-	// for lack of budget. told: the API server has reported that the pod of this name is another one now.
-	unknown, refused, told bool
+	// for lack of budget. replaced: the API server has reported that the pod of this name is another one now.
+	unknown, refused, replaced bool
 }
 
 // requests are evictions of one pod at the API server.
@@ -88,15 +88,15 @@ type status struct{ allowed uint8 }
 // leaving (pod.seen), as of pods.
 type view struct{ allowed, progress, pods uint8 }
 
-// wrong is a violation, noticed as it happens.
-type wrong uint8
+// violation is a violation, noticed as it happens.
+type violation uint8
 
 const (
-	nothing wrong = iota
+	nothing violation = iota
 	burnt
 )
 
-func (w wrong) String() string {
+func (w violation) String() string {
 	if w == burnt {
 		return "budget was spent again on a pod that the API server had said is another one"
 	}

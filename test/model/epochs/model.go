@@ -36,13 +36,13 @@ func (m *model) explored(limit int) explore.Compact[world] {
 	start := world{left: m.limits, revision: 1, first: 1}
 	start.now.own(1, 1)
 	for i := range shards {
-		start.shards[i].picture, start.shards[i].at = start.now, 1
+		start.shards[i].ledgerState, start.shards[i].at = start.now, 1
 	}
 	return explore.Compact[world]{Start: start, Next: m.next, Key: key, Broken: m.broken, Limit: limit}
 }
 
 func (m *model) next(w *world, step stepFunc) {
-	if w.wrong != 0 {
+	if w.violation != 0 {
 		return
 	}
 	m.own(w, step)
@@ -107,7 +107,7 @@ func (m *model) read(w *world, i int, step stepFunc) {
 }
 
 func (m *model) broken(w *world) string {
-	switch w.wrong {
+	switch w.violation {
 	case overEpoch:
 		return "what was decided in an epoch that is over is committed"
 	case logFull:
@@ -153,7 +153,7 @@ func key(w *world, buf []byte) []byte {
 	}
 	all(func(r uint8) { seen |= 1 << r })
 	rank := func(r uint8) byte { return byte(bits.OnesCount64(seen & (1<<r - 1))) }
-	buf = append(buf, w.left.placements<<4|w.left.takes, w.left.fences, w.wrong)
+	buf = append(buf, w.left.placements<<4|w.left.takes, w.left.fences, w.violation)
 	all(func(r uint8) { buf = append(buf, rank(r)) })
 	buf = append(buf, w.now.owner, w.now.docs[0].entries<<4|w.now.docs[1].entries)
 	for i := range shards {
@@ -167,7 +167,7 @@ func key(w *world, buf []byte) []byte {
 	return buf
 }
 
-func (p *picture) revisions(visit func(r uint8)) {
+func (p *ledgerState) revisions(visit func(r uint8)) {
 	for n := range nodes {
 		visit(p.docs[n].revision)
 	}

@@ -73,7 +73,7 @@ func (m *model) answer(w *world, i int, step stepFunc) {
 	s := &t.shards[i]
 	if current && w.now.docs[n].revision == f.basis {
 		if !m.counting && (w.now.owner == 0 || w.now.epoch != f.epoch) {
-			t.wrong = overEpoch
+			t.violation = overEpoch
 		}
 		t.write(event{node: n, entries: w.now.docs[n].entries | 1<<p})
 		step(does("shard %d reserves node %c for p%d, and its answer is lost", uint8(i), name(int(n)), p), t)

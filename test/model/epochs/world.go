@@ -10,8 +10,8 @@ const (
 // doc is the document of a node: the pods with a reservation, as bits, at a revision.
 type doc struct{ entries, revision uint8 }
 
-// picture is the ledger, or a shard's view of it.
-type picture struct {
+// ledgerState is the ledger, or a shard's view of it.
+type ledgerState struct {
 	docs [nodes]doc
 	// owner is the shard that has the partition, 1 for the first shard, 0 for none. epoch is the create revision of
 	// its key, changed the revision of its last event.
@@ -42,7 +42,7 @@ type flight struct {
 
 // shard is one.
 type shard struct {
-	picture
+	ledgerState
 	// at is the revision that its watch has reached.
 	at uint8
 	// over is an epoch that a refused transaction has shown to be over.
@@ -54,13 +54,13 @@ type shard struct {
 // world is everything. The log has the events that a shard has yet to read, from the revision after
 // first on.
 type world struct {
-	now      picture
-	revision uint8
-	log      [maxEvents]event
-	first    uint8
-	shards   [shards]shard
-	left     limits
-	wrong    uint8
+	now       ledgerState
+	revision  uint8
+	log       [maxEvents]event
+	first     uint8
+	shards    [shards]shard
+	left      limits
+	violation uint8
 }
 
 // Violations in addition to those that broken counts.
@@ -74,7 +74,7 @@ type limits struct{ placements, takes, fences uint8 }
 // write makes an event the next revision.
 func (w *world) write(e event) {
 	if w.revision-w.first == maxEvents {
-		w.wrong = logFull
+		w.violation = logFull
 		return
 	}
 	w.log[w.revision-w.first] = e
@@ -83,7 +83,7 @@ func (w *world) write(e event) {
 }
 
 // apply folds in what a watch has brought, unless it is known already.
-func (p *picture) apply(e event, revision uint8) {
+func (p *ledgerState) apply(e event, revision uint8) {
 	switch {
 	case e.node < nodes && p.docs[e.node].revision < revision:
 		p.docs[e.node] = doc{entries: e.entries, revision: revision}
@@ -92,7 +92,7 @@ func (p *picture) apply(e event, revision uint8) {
 	}
 }
 
-func (p *picture) own(owner, revision uint8) {
+func (p *ledgerState) own(owner, revision uint8) {
 	p.owner, p.changed = owner, revision
 	if owner != 0 {
 		p.epoch = revision
@@ -100,7 +100,7 @@ func (p *picture) own(owner, revision uint8) {
 }
 
 // reserved reports whether a pod has a reservation.
-func (p *picture) reserved(pod int) bool {
+func (p *ledgerState) reserved(pod int) bool {
 	for n := range nodes {
 		if p.docs[n].entries>>pod&1 == 1 {
 			return true

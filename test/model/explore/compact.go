@@ -72,8 +72,8 @@ func fold(x, y uint64) uint64 {
 	return hi ^ lo
 }
 
-// trail is how each state was reached first: from which, by which of its steps.
-type trail struct {
+// predecessors is how each state was reached first: from which, by which of its steps.
+type predecessors struct {
 	from []uint32
 	step []uint16
 }
@@ -82,7 +82,7 @@ type trail struct {
 type search[S any] struct {
 	m     Compact[S]
 	seen  map[fingerprint]struct{}
-	trail trail
+	trail predecessors
 	next  []S
 	key   []byte
 	// broken describes the violation in the last state.

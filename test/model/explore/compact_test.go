@@ -108,7 +108,7 @@ func TestLimitIsAnError(t *testing.T) {
 	}
 }
 
-func TestFingerprintsTellKeysApart(t *testing.T) {
+func TestFingerprintsDistinguishKeys(t *testing.T) {
 	seen := map[fingerprint][]byte{}
 	for n := range 1 << 16 {
 		short := []byte{byte(n), byte(n >> 8)}

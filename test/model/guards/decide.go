@@ -1,7 +1,7 @@
 package guards
 
-// sight is a shard's view of one pod.
-type sight struct {
+// podView is a shard's view of one pod.
+type podView struct {
 	// there: it counts somewhere; zone is where.
 	there bool
 	zone  uint8
@@ -10,7 +10,7 @@ type sight struct {
 }
 
 // see is how shard i counts pod p: by the facts, else by its entry.
-func (m *model) see(w *world, i, p int) sight {
+func (m *model) see(w *world, i, p int) podView {
 	s := &w.shards[i]
 	entryAt := m.entry(w, i, p)
 	zone := uint8(0)
@@ -19,13 +19,13 @@ func (m *model) see(w *world, i, p int) sight {
 	}
 	switch w.facts.lastOf(int(s.facts), p) {
 	case deleted:
-		return sight{}
+		return podView{}
 	case bound:
-		return sight{there: true, zone: zone, bound: true, described: true}
+		return podView{there: true, zone: zone, bound: true, described: true}
 	case created:
-		return sight{there: entryAt > 0, zone: zone, described: true}
+		return podView{there: entryAt > 0, zone: zone, described: true}
 	}
-	return sight{there: entryAt > 0, zone: zone, described: !m.late}
+	return podView{there: entryAt > 0, zone: zone, described: !m.late}
 }
 
 // entry is the revision of the entry that shard i sees of pod p, 0 for none.
@@ -128,7 +128,7 @@ func (m *model) count(w *world, i, p, t int, zone uint8) counts {
 		}
 		seen := m.see(w, i, q)
 		if flight := w.shards[i].flight; int(flight.pod) == q+1 && !seen.there {
-			seen = sight{there: true, zone: flight.zone, described: true}
+			seen = podView{there: true, zone: flight.zone, described: true}
 		}
 		switch {
 		case q == p || !concerns || !seen.there || !seen.described:

@@ -228,10 +228,10 @@ func (m *model) inline(ledger history, c pick) history {
 // serve is a step of the API server or a binder on one pod.
 func (m *model) serve(w *world, p int, step func(string, world)) {
 	name := func(did string) string { return fmt.Sprintf("pod %d is %s", p, did) }
-	fact := func(did what, said string) {
+	fact := func(did what, form string) {
 		n := *w
 		n.facts = w.facts.and(record{what: did, subject: uint8(p)})
-		step(name(said), n)
+		step(name(form), n)
 	}
 	entry := w.ledger.last(w.ledger.len(), p, placed, handedOver)
 	now := w.facts.lastOf(w.facts.len(), p)

@@ -204,15 +204,16 @@ func (m *model) collect(w *world, uid int, step stepFunc) {
 	if m.without("the floor that T16 raises") {
 		t.floorPods = 0
 	}
-	heir := int(w.incarnation)
+	successor := int(w.incarnation)
 	switch {
-	case heir == uid:
+	case successor == uid:
 		t.incarnation = 0
 		keys |= 1 << incarnationKey
-	case heir != 0 && w.docs[heir].exists && !m.without("high-waters that T16 hands on") &&
+	case successor != 0 && w.docs[successor].exists && !m.without("high-waters that T16 hands on") &&
 		!m.without("high-waters handed on"):
-		t.docs[heir].pods, t.docs[heir].node = max(w.docs[heir].pods, d.pods), max(w.docs[heir].node, d.node)
-		keys |= 1 << heir
+		t.docs[successor].pods = max(w.docs[successor].pods, d.pods)
+		t.docs[successor].node = max(w.docs[successor].node, d.node)
+		keys |= 1 << successor
 	}
 	t.wrote(-1, keys)
 	step(does("the document of node %d is collected", uint8(uid)), t)

@@ -3,10 +3,10 @@ package nominate
 // happened appends the present state of a pod to the log.
 func (w *world) happened(p int) {
 	if w.len == maxLog {
-		w.wrong = logFull
+		w.violation = logFull
 		return
 	}
-	w.log[w.len] = fact{pod: uint8(p), sight: w.pods[p].sight}
+	w.log[w.len] = fact{pod: uint8(p), podView: w.pods[p].podView}
 	w.len++
 	if w.pods[p].gone {
 		w.pods[p].since = w.len
@@ -33,7 +33,7 @@ func (m *model) evict(w *world, v int, step stepFunc) {
 			t.pods[v].cause = c.by
 		}
 		if c.by == 0 && w.pods[v].early == 0 {
-			t.wrong = unclaimed
+			t.violation = unclaimed
 		}
 		step(m.does("the API server evicts %s", name), t)
 	}
@@ -90,7 +90,7 @@ func (m *model) serve(w *world, p int, step stepFunc) {
 		t.pods[p].node = to
 		for q := range m.pods {
 			if m.pods[p].needs>>q&1 == 1 && w.pods[q].terminating {
-				t.wrong = alone
+				t.violation = alone
 			}
 		}
 		t.happened(p)

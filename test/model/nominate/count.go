@@ -1,14 +1,14 @@
 package nominate
 
 // view returns a pod as the counting side sees it: a shard by its facts, or (the checks) the truth.
-type view func(q int) sight
+type view func(q int) podView
 
 func (m *model) seenBy(w *world, i int) view {
-	return func(q int) sight { return w.shards[i].cache[q] }
+	return func(q int) podView { return w.shards[i].cache[q] }
 }
 
 func truth(w *world) view {
-	return func(q int) sight { return w.pods[q].sight }
+	return func(q int) podView { return w.pods[q].podView }
 }
 
 // now is the present use of a node: pods that run there, victims included, and pods that are committed to it.

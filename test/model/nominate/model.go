@@ -58,7 +58,7 @@ func (m *model) names(pods uint8) string {
 }
 
 func (m *model) next(w *world, step stepFunc) {
-	if w.wrong != nothing {
+	if w.violation != nothing {
 		return
 	}
 	for i := range m.shards() {
@@ -74,10 +74,10 @@ func (m *model) next(w *world, step stepFunc) {
 }
 
 func (m *model) key(w *world, buf []byte) []byte {
-	buf = append(buf, w.left.plans<<4|w.left.aborts<<2|w.left.deletes, byte(w.wrong))
+	buf = append(buf, w.left.plans<<4|w.left.aborts<<2|w.left.deletes, byte(w.violation))
 	for p := range m.pods {
 		pod, e, c := &w.pods[p], w.entries[p], w.claims[p]
-		buf = append(buf, seen(pod.sight)|bit(pod.terminating)<<4|bit(pod.asked)<<5, pod.early<<4|pod.cause,
+		buf = append(buf, seen(pod.podView)|bit(pod.terminating)<<4|bit(pod.asked)<<5, pod.early<<4|pod.cause,
 			pod.since, byte(e.state)|e.node<<2|bit(e.waited)<<4, e.victims, c.by<<1|bit(c.sent))
 		for i := range m.shards() {
 			buf = append(buf, seen(w.shards[i].cache[p]))
@@ -90,12 +90,12 @@ func (m *model) key(w *world, buf []byte) []byte {
 		buf = append(buf, w.shards[i].at)
 	}
 	for _, f := range w.log[:w.len] {
-		buf = append(buf, f.pod<<4|seen(f.sight))
+		buf = append(buf, f.pod<<4|seen(f.podView))
 	}
 	return buf
 }
 
-func seen(s sight) byte { return s.node | bit(s.gone)<<3 }
+func seen(s podView) byte { return s.node | bit(s.gone)<<3 }
 
 func bit(b bool) byte {
 	if b {
@@ -106,8 +106,8 @@ func bit(b bool) byte {
 
 // broken describes the violation in a state, empty for none.
 func (m *model) broken(w *world) string {
-	if w.wrong != nothing {
-		return w.wrong.String()
+	if w.violation != nothing {
+		return w.violation.String()
 	}
 	if m.hasForeign() {
 		return "" // with a foreign scheduler the only promise is not to act blindly
@@ -123,7 +123,7 @@ func (m *model) broken(w *world) string {
 			return fmt.Sprintf("%s may run, and %s, which it excludes, still does", spec.name, m.names(there))
 		}
 		if e := w.entries[p]; e.state == held && w.pods[p].pending() {
-			if why := m.wasted(w, p, e.victims, &victimOf); why != "" {
+			if why := m.wastedEviction(w, p, e.victims, &victimOf); why != "" {
 				return why
 			}
 		}
@@ -135,9 +135,9 @@ func (m *model) broken(w *world) string {
 	return ""
 }
 
-// wasted describes a violation if a victim of a Held pod also belongs to another pod, or was evicted although the
-// Held pod cannot use the place any more.
-func (m *model) wasted(w *world, p int, victims uint8, victimOf *[maxPods]string) string {
+// wastedEviction describes a violation if a victim of a Held pod also belongs to another pod, or was evicted although
+// the Held pod cannot use the place any more.
+func (m *model) wastedEviction(w *world, p int, victims uint8, victimOf *[maxPods]string) string {
 	for q := range m.pods {
 		if victims>>q&1 == 0 || w.pods[q].gone && !w.pods[q].terminating {
 			continue

@@ -9,7 +9,7 @@ func (m *model) decide(w *world, p int, step stepFunc) {
 		return
 	}
 	for n := range m.capacity {
-		if m.pods[p].on>>n&1 == 0 || !m.usable(w, i, n) || !m.company(w, i, p) {
+		if m.pods[p].on>>n&1 == 0 || !m.usable(w, i, n) || !m.seesRequired(w, i, p) {
 			continue
 		}
 		c := plan{pod: p, node: n, displaces: -1}
@@ -33,9 +33,9 @@ func (m *model) usable(w *world, i, n int) bool {
 	return w.shards[i].at >= w.hw[n] || m.without("the high-water when a claim goes")
 }
 
-// company reports whether a shard sees the pods that p needs, and none of them is a victim. Their documents are
+// seesRequired reports whether a shard sees the pods that p needs, and none of them is a victim. Their documents are
 // compared, and pin them (see pinned).
-func (m *model) company(w *world, i, p int) bool {
+func (m *model) seesRequired(w *world, i, p int) bool {
 	for q := range m.pods {
 		seen := w.shards[i].cache[q]
 		if m.pods[p].needs>>q&1 == 0 {
@@ -96,13 +96,13 @@ func (m *model) displace(w *world, c plan, k int, step stepFunc) {
 	t := *w
 	t.left.plans--
 	if e.state == committed && w.pods[k].pending() {
-		t.wrong = unfenced
+		t.violation = unfenced
 	}
 	t.entries[k] = entry{}
 	t.entries[c.pod] = entry{state: held, node: e.node, victims: e.victims, waited: true}
 	if m.without("the plan that goes with its place") {
 		if w.evictedFor(k) {
-			t.wrong = unused
+			t.violation = unused
 		}
 		t.drop(k, false)
 		t.take(c)
@@ -179,7 +179,7 @@ func (m *model) promote(w *world, p int, step stepFunc) {
 			}
 		}
 		if !fits && left == 0 {
-			t.wrong = blindly
+			t.violation = blindly
 		}
 		for q := range m.pods {
 			if int(w.claims[q].by) == p+1 && int(w.pods[q].node) == int(e.node)+1 {
@@ -210,7 +210,7 @@ func (m *model) read(w *world, i int, step stepFunc) {
 	t := *w
 	f := w.log[w.shards[i].at]
 	t.shards[i].at++
-	t.shards[i].cache[f.pod] = f.sight
+	t.shards[i].cache[f.pod] = f.podView
 	t.forget(m.shards())
 	did := "shard %d reads that %s is bound"
 	if f.gone {

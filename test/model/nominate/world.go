@@ -47,25 +47,25 @@ type world struct {
 	log     [maxLog]fact
 	len     uint8
 	// hw is each node's high-water: how much of the log one must have read to use it.
-	hw     [maxNodes]uint8
-	shards [maxShards]shard
-	left   limits
-	wrong  wrong
+	hw        [maxNodes]uint8
+	shards    [maxShards]shard
+	left      limits
+	violation violation
 }
 
-// sight is an observer's knowledge of a pod.
-type sight struct {
+// podView is an observer's knowledge of a pod.
+type podView struct {
 	// node is where it is bound (1 is the first), 0 for nowhere.
 	node uint8
 	gone bool
 }
 
-func (s sight) pending() bool { return s.node == 0 && !s.gone }
-func (s sight) on(n int) bool { return !s.gone && int(s.node) == n+1 }
+func (s podView) pending() bool { return s.node == 0 && !s.gone }
+func (s podView) on(n int) bool { return !s.gone && int(s.node) == n+1 }
 
 // pod is one pod at the API server.
 type pod struct {
-	sight
+	podView
 	// since is how much of the log one must have read to know that it is gone.
 	since uint8
 	// terminating: it has been evicted, and still takes its place.
@@ -111,19 +111,19 @@ const orphan = maxPods + 1
 
 type fact struct {
 	pod uint8
-	sight
+	podView
 }
 
 type shard struct {
-	cache [maxPods]sight
+	cache [maxPods]podView
 	at    uint8
 }
 
-// wrong is a violation, noticed as it happens.
-type wrong uint8
+// violation is a violation, noticed as it happens.
+type violation uint8
 
 const (
-	nothing wrong = iota
+	nothing violation = iota
 	unclaimed
 	unfenced
 	unused
@@ -132,7 +132,7 @@ const (
 	logFull
 )
 
-func (w wrong) String() string {
+func (w violation) String() string {
 	switch w {
 	case unclaimed:
 		return "a pod was evicted that no plan claims any more"

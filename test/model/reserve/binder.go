@@ -25,10 +25,10 @@ func (m *model) bind(w *world, p, n int, step stepFunc) {
 	if asked || m.without("the resourceVersion precondition") && pod.placed>>n&1 == 1 {
 		t := *w
 		t.pods[p].node = uint8(n + 1)
-		m.happened(&t, p)
+		m.newVersion(&t, p)
 		t.pods[p].since = t.rev
 		if e.state == none || e.changed != 0 {
-			t.wrong = max(t.wrong, boundAfterRelease)
+			t.violation = max(t.violation, boundAfterRelease)
 		}
 		step(does("the API server binds p%d to node %c", uint8(p), name(n)), t)
 	}
@@ -82,7 +82,7 @@ func (m *model) change(w *world, p, n int, step stepFunc) {
 	}
 	did := "the binder that fences p%d on node %c only looks at it"
 	if !m.without("the change of the pod") {
-		m.happened(&t, p)
+		m.newVersion(&t, p)
 		did = "the binder that fences p%d on node %c changes it"
 	}
 	seen := t.pods[p]
@@ -122,14 +122,14 @@ func (m *model) others(w *world, p int, step stepFunc) {
 	if w.left.updates > 0 {
 		t := *w
 		t.left.updates--
-		m.happened(&t, p)
+		m.newVersion(&t, p)
 		step(does("somebody changes p%d", uint8(p)), t)
 	}
 	if w.left.deletes > 0 {
 		t := *w
 		t.left.deletes--
 		t.pods[p].gone = true
-		m.happened(&t, p)
+		m.newVersion(&t, p)
 		if w.pods[p].since == 0 {
 			t.pods[p].since = t.rev
 		}

@@ -56,7 +56,7 @@ func (k *keyer) put(b ...byte) { k.buf = append(k.buf, b...) }
 
 func (k *keyer) write() {
 	l := k.w.left
-	k.put(l.placements<<4|l.fences<<2|l.outages, l.updates<<4|l.deletes<<2|bit(k.w.log.down)<<1, byte(k.w.wrong))
+	k.put(l.placements<<4|l.fences<<2|l.outages, l.updates<<4|l.deletes<<2|bit(k.w.log.down)<<1, byte(k.w.violation))
 	for _, p := range k.as.podAt {
 		k.pod(p)
 	}
@@ -73,7 +73,7 @@ func (k *keyer) write() {
 	for _, r := range k.w.log.records[:k.w.log.len] {
 		k.put(byte(r.kind), k.level(r.progress))
 		if r.kind == fact {
-			k.put(byte(k.as.pods[r.pod])<<4 | k.sight(r.sight, &k.w.pods[r.pod]))
+			k.put(byte(k.as.pods[r.pod])<<4 | k.podView(r.podView, &k.w.pods[r.pod]))
 		}
 	}
 }
@@ -92,9 +92,9 @@ func (k *keyer) pod(p int) {
 	if k.m.ablated != "" {
 		k.put(k.nodes(pod.placed))
 	}
-	k.put(k.sight(k.w.log.before[p], pod))
+	k.put(k.podView(k.w.log.before[p], pod))
 	for i := range k.m.shards() {
-		b := k.sight(k.w.shards[i].cache[p], pod)
+		b := k.podView(k.w.shards[i].cache[p], pod)
 		if !pod.pending() {
 			b &^= newest // it matters for binds only
 		}
@@ -125,7 +125,7 @@ func (k *keyer) level(rv uint8) byte { return byte(bits.OnesCount64(k.levels & (
 // newest is the bit of a sight that marks the pod's last version.
 const newest = 8
 
-func (k *keyer) sight(s sight, of *pod) byte {
+func (k *keyer) podView(s podView, of *pod) byte {
 	return k.node(s.node) | bit(s.gone)<<2 | bit(s.rv == of.rv)*newest
 }
 

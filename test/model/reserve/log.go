@@ -14,7 +14,7 @@ const (
 type record struct {
 	kind kind
 	pod  uint8
-	sight
+	podView
 	// progress is the resourceVersion such that all facts up to it are at or before this record; 0 for no progress.
 	progress uint8
 }
@@ -23,28 +23,28 @@ type record struct {
 // acknowledged may be gone after a failure.
 type factLog struct {
 	// before is each pod's state according to the records that all shards have read.
-	before  [maxPods]sight
+	before  [maxPods]podView
 	records [maxLog]record
 	len     uint8
 	// down: no queue writes it.
 	down bool
 }
 
-// says is each pod's state according to the first n records.
-func (l *factLog) says(n uint8) [maxPods]sight {
-	said := l.before
+// statesAt is each pod's state according to the first n records.
+func (l *factLog) statesAt(n uint8) [maxPods]podView {
+	states := l.before
 	for _, r := range l.records[:n] {
 		if r.kind == fact {
-			said[r.pod] = r.sight
+			states[r.pod] = r.podView
 		}
 	}
-	return said
+	return states
 }
 
 // write appends a record.
 func (m *model) write(w *world, r record) {
 	if w.log.len == maxLog {
-		w.wrong = logFull
+		w.violation = logFull
 		return
 	}
 	if r.kind == fact && m.without("progress beside the facts") {
@@ -54,14 +54,14 @@ func (m *model) write(w *world, r record) {
 	w.log.len++
 }
 
-// happened is a new version of a pod: the API server has it, and the queue writes it down if
+// newVersion is a new version of a pod: the API server has it, and the queue writes it down if
 // there is one. (That the queue is behind is no different from its readers being behind.)
-func (m *model) happened(w *world, p int) {
+func (m *model) newVersion(w *world, p int) {
 	w.rev++
 	w.pods[p].rv = w.rev
 	w.pods[p].asked = 0
 	if !w.log.down {
-		m.write(w, record{kind: fact, pod: uint8(p), sight: w.pods[p].sight, progress: w.rev})
+		m.write(w, record{kind: fact, pod: uint8(p), podView: w.pods[p].podView, progress: w.rev})
 	}
 }
 
@@ -89,10 +89,10 @@ func (m *model) lead(w *world, step stepFunc) {
 	if !w.log.down {
 		return
 	}
-	said := w.log.says(w.log.len)
+	states := w.log.statesAt(w.log.len)
 	var differ []uint8
 	for p := range m.owner {
-		if said[p] != w.pods[p].sight {
+		if states[p] != w.pods[p].podView {
 			differ = append(differ, uint8(p))
 		}
 	}
@@ -101,7 +101,7 @@ func (m *model) lead(w *world, step stepFunc) {
 		t.log.down = false
 		m.write(&t, record{kind: opens})
 		for _, p := range order {
-			m.write(&t, record{kind: fact, pod: p, sight: w.pods[p].sight})
+			m.write(&t, record{kind: fact, pod: p, podView: w.pods[p].podView})
 		}
 		m.write(&t, record{kind: closes, progress: w.rev})
 		switch len(order) {
@@ -170,7 +170,7 @@ func (s *shard) restart(l *factLog) {
 	for l.records[at].kind != opens {
 		at--
 	}
-	s.cache, s.at, s.beyond = l.says(at), at, false
+	s.cache, s.at, s.beyond = l.statesAt(at), at, false
 }
 
 // superseded reports whether a later record is about the same pod.
@@ -189,7 +189,7 @@ func (m *model) apply(s *shard, r record) {
 	brackets := !m.without("progress beside the facts") && !m.without("no progress while a leader writes")
 	switch {
 	case r.kind == fact:
-		s.cache[r.pod] = r.sight
+		s.cache[r.pod] = r.podView
 	case r.kind == opens && brackets:
 		s.blind = true
 	case r.kind == closes && brackets:
@@ -213,7 +213,7 @@ func (m *model) forget(w *world) {
 	if read == 0 {
 		return
 	}
-	w.log.before = w.log.says(read)
+	w.log.before = w.log.statesAt(read)
 	n := copy(w.log.records[:], w.log.records[read:w.log.len])
 	clear(w.log.records[n:])
 	w.log.len -= read

@@ -100,7 +100,7 @@ func does(text string, args ...uint8) explore.Step {
 func name(n int) uint8 { return 'a' + uint8(n) }
 
 func (m *model) next(w *world, step stepFunc) {
-	if w.wrong != nothing {
+	if w.violation != nothing {
 		return
 	}
 	for i := range m.shards() {
@@ -135,8 +135,8 @@ func (m *model) broken(w *world) string {
 			return overcommitted.String()
 		}
 	}
-	if w.wrong == boundAfterRelease && m.ablated != "" {
+	if w.violation == boundAfterRelease && m.ablated != "" {
 		return ""
 	}
-	return w.wrong.String()
+	return w.violation.String()
 }

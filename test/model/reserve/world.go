@@ -38,29 +38,29 @@ type limits struct {
 // and the shards, and what each shard has made of it.
 type world struct {
 	// rev is the API server's last resourceVersion.
-	rev    uint8
-	pods   [maxPods]pod
-	docs   [maxNodes]doc
-	log    factLog
-	shards [maxShards]shard
-	left   limits
-	wrong  wrong
+	rev       uint8
+	pods      [maxPods]pod
+	docs      [maxNodes]doc
+	log       factLog
+	shards    [maxShards]shard
+	left      limits
+	violation violation
 }
 
-// sight is an observer's knowledge of a pod. Every observer knows all pods from the start.
-type sight struct {
+// podView is an observer's knowledge of a pod. Every observer knows all pods from the start.
+type podView struct {
 	// node is where it is bound (1 is the first), 0 for nowhere.
 	node uint8
 	gone bool
 	rv   uint8
 }
 
-func (s sight) pending() bool { return s.node == 0 && !s.gone }
-func (s sight) on(n int) bool { return !s.gone && int(s.node) == n+1 }
+func (s podView) pending() bool { return s.node == 0 && !s.gone }
+func (s podView) on(n int) bool { return !s.gone && int(s.node) == n+1 }
 
 // pod is one pod at the API server, and the work for it that is on its way.
 type pod struct {
-	sight
+	podView
 	// since is the lowest resourceVersion that shows that the pod needs no entry any more: that of its bind or, never
 	// bound, its deletion.
 	since uint8
@@ -100,7 +100,7 @@ type entry struct {
 
 // shard is one shard's knowledge of the API server.
 type shard struct {
-	cache [maxPods]sight
+	cache [maxPods]podView
 	// at is how many records of the log it has read. beyond: they are more than the log has
 	// had since, because its end was lost.
 	at     uint8
@@ -115,17 +115,17 @@ type shard struct {
 // read is a document as one shard has read it.
 type read struct{ entries, hw uint8 }
 
-// wrong is a violation.
-type wrong uint8
+// violation is a violation.
+type violation uint8
 
 const (
-	nothing wrong = iota
+	nothing violation = iota
 	overcommitted
 	boundAfterRelease
 	logFull
 )
 
-func (w wrong) String() string {
+func (w violation) String() string {
 	switch w {
 	case overcommitted:
 		return "a node has more pods, bound or about to be, than it has room for"

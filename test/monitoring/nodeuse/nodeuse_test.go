@@ -150,7 +150,7 @@ func TestMovesFromBusyNodes(t *testing.T) {
 
 // A source that does not serve, or whose answer says nothing of the nodes, fails the strategy
 // that names it, in words; the other runs.
-func TestFailuresAreTold(t *testing.T) {
+func TestFailuresAreReported(t *testing.T) {
 	s := newServer(t)
 	now := time.Now()
 	for node, part := range map[string]float64{"a": 0.9, "b": 0.4} {

@@ -30,8 +30,8 @@ import (
 // canary is a value that no bundle may contain.
 const canary = "canary-4711"
 
-// secretive returns a pod with the canary wherever a container can have it.
-func secretive(name string) *corev1.Pod {
+// podWithSecrets returns a pod with the canary wherever a container can have it.
+func podWithSecrets(name string) *corev1.Pod {
 	env := []corev1.EnvVar{{Name: "PASSWORD", Value: canary}}
 	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{canary}}}}
 	pod := statetest.Pod("shop", name, "cpu", "1")
@@ -50,15 +50,16 @@ func secretive(name string) *corev1.Pod {
 func set() *appsv1.StatefulSet {
 	return &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "set", UID: "uid-set"},
-		Spec:       appsv1.StatefulSetSpec{Template: corev1.PodTemplateSpec{Spec: secretive("template").Spec}},
+		Spec:       appsv1.StatefulSetSpec{Template: corev1.PodTemplateSpec{Spec: podWithSecrets("template").Spec}},
 	}
 }
 
-// told is a history of objects, stripped as the queue strips them.
-func told(strip func(metav1.Object)) *statetest.History {
+// strippedHistory is a history of objects, stripped as the queue strips them.
+func strippedHistory(strip func(metav1.Object)) *statetest.History {
 	h := &statetest.History{Epoch: 1}
 	for kind, obj := range map[events.Kind]state.APIObject{
-		events.KindPod: secretive("web-0"), events.KindNode: statetest.Node("n0", "cpu", "4"), events.KindStatefulSet: set(),
+		events.KindPod: podWithSecrets("web-0"), events.KindNode: statetest.Node("n0", "cpu", "4"),
+		events.KindStatefulSet: set(),
 	} {
 		strip(obj)
 		h.Upsert(kind, obj)
@@ -93,7 +94,7 @@ func keep(t *testing.T, log *memlog.Log, facts []events.SequencedFact) {
 func TestBundleHoldsNoEnvironment(t *testing.T) {
 	log := memlog.New(memlog.Options{})
 	t.Cleanup(log.Close)
-	keep(t, log, told(strip.KeepSpec).Facts)
+	keep(t, log, strippedHistory(strip.KeepSpec).Facts)
 	live := past.Live{Log: log}
 	_, snapshot, _, err := live.Snapshot(t.Context())
 	if err != nil || !bytes.Contains(snapshot, []byte(canary)) {
@@ -158,7 +159,7 @@ func TestStrippedBundleIsTheSameState(t *testing.T) {
 	whole, stripped := memlog.New(memlog.Options{}), memlog.New(memlog.Options{})
 	t.Cleanup(whole.Close)
 	t.Cleanup(stripped.Close)
-	facts := told(func(metav1.Object) {}).Facts
+	facts := strippedHistory(func(metav1.Object) {}).Facts
 	keep(t, whole, facts)
 	for i, f := range facts {
 		object, err := state.StripFact(f.Fact)

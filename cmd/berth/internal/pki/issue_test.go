@@ -121,10 +121,10 @@ func TestHalfAnAuthorityIsKept(t *testing.T) {
 }
 
 // chains reports whether a member's certificate is accepted by a peer that trusts the authorities in a ca.crt.
-func chains(t *testing.T, dir, member, trusting string) bool {
+func chains(t *testing.T, dir, member, verifier string) bool {
 	t.Helper()
 	roots, middle := x509.NewCertPool(), x509.NewCertPool()
-	trusted, err := cert.CertsFromFile(filepath.Join(dir, trusting, "ca.crt"))
+	trusted, err := cert.CertsFromFile(filepath.Join(dir, verifier, "ca.crt"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// hurry replaces the bound under test, and never the other bounds: no test reaches it.
-	hurry = 50 * time.Millisecond
-	never = time.Hour
+	// shortTimeout replaces the bound under test, and never the other bounds: no test reaches it.
+	shortTimeout = 50 * time.Millisecond
+	never        = time.Hour
 	// enough is when a test gives up.
 	enough = 30 * time.Second
 )
@@ -44,8 +44,8 @@ func run(t *testing.T, s *Server) {
 	})
 }
 
-// said returns the server's bytes to a client that sends some text and then waits until the server disconnects.
-func said(t *testing.T, s *Server, text string) string {
+// response returns the server's bytes to a client that sends some text and then waits until the server disconnects.
+func response(t *testing.T, s *Server, text string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.Address())
 	if err != nil {
@@ -73,24 +73,24 @@ func TestSlowClientsAreDisconnected(t *testing.T) {
 		text, want string
 	}{
 		"half a header": {
-			timeouts{header: hurry, request: never, answer: never, idle: never}, "GET /livez HTTP/1.1\r\nHost: x\r\n", "",
+			timeouts{header: shortTimeout, request: never, answer: never, idle: never}, "GET /livez HTTP/1.1\r\nHost: x\r\n", "",
 		},
 		"half a body": {
-			timeouts{header: never, request: hurry, answer: never, idle: never}, put, "i/o timeout",
+			timeouts{header: never, request: shortTimeout, answer: never, idle: never}, put, "i/o timeout",
 		},
 		"no next request": {
-			timeouts{header: never, request: never, answer: never, idle: hurry},
+			timeouts{header: never, request: never, answer: never, idle: shortTimeout},
 			"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n", "200 OK",
 		},
 		"an endless header": {
-			timeouts{header: never, request: never, answer: never, idle: hurry},
+			timeouts{header: never, request: never, answer: never, idle: shortTimeout},
 			"GET /livez HTTP/1.1\r\nHost: " + strings.Repeat("x", 2*maxHeaderBytes) + "\r\n\r\n", "431",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := listening(t, c.patience)
 			run(t, s)
-			if got := said(t, s, c.text); !strings.Contains(got, c.want) {
+			if got := response(t, s, c.text); !strings.Contains(got, c.want) {
 				t.Errorf("answer %q, want %q in it", got, c.want)
 			}
 		})
@@ -99,7 +99,7 @@ func TestSlowClientsAreDisconnected(t *testing.T) {
 
 // A client that does not read its answer is disconnected as well.
 func TestUnreadAnswersEnd(t *testing.T) {
-	s := listening(t, timeouts{header: never, request: never, answer: hurry, idle: never})
+	s := listening(t, timeouts{header: never, request: never, answer: shortTimeout, idle: never})
 	gaveUp := make(chan error, 1)
 	s.AddHandler("/long", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		var err error
@@ -130,7 +130,7 @@ func TestUnreadAnswersEnd(t *testing.T) {
 // A profile may take as long as requested, whatever the bounds.
 func TestProfilesAreNotCutOff(t *testing.T) {
 	const long = 1200 * time.Millisecond
-	s := listening(t, timeouts{header: never, request: hurry, answer: time.Second, idle: never})
+	s := listening(t, timeouts{header: never, request: shortTimeout, answer: time.Second, idle: never})
 	run(t, s)
 	begun := time.Now()
 	response, err := http.Get("http://" + s.Address() + "/debug/pprof/trace?seconds=1.2")

@@ -113,14 +113,14 @@ func TestWhoMayRead(t *testing.T) {
 			t.Errorf("%s as %q: %d, %v; want %d", c.path, c.member, got.status, err, c.want)
 		}
 	}
-	stranger := client(t, dir, "")
+	outsider := client(t, dir, "")
 	own, err := tls.LoadX509KeyPair(filepath.Join(foreign, "prometheus", "tls.crt"),
 		filepath.Join(foreign, "prometheus", "tls.key"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger.Transport.(*http.Transport).TLSClientConfig.Certificates = []tls.Certificate{own}
-	if got, err := get(stranger, s, "/metrics"); err == nil && got.status != http.StatusUnauthorized {
+	outsider.Transport.(*http.Transport).TLSClientConfig.Certificates = []tls.Certificate{own}
+	if got, err := get(outsider, s, "/metrics"); err == nil && got.status != http.StatusUnauthorized {
 		t.Errorf("the right name from another authority: %d", got.status)
 	}
 	resp, err := http.Get("http://" + s.Address() + "/metrics")

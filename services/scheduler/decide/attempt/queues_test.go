@@ -135,7 +135,7 @@ func (m *queueModel) check(t *rapid.T) {
 }
 
 // Whatever is done with attempts, each is exactly once in the queue of its phase, and queues keep their order.
-func TestAttemptsAreWhereTheirPhaseSays(t *testing.T) {
+func TestAttemptsAreInTheQueueOfTheirPhase(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &queueModel{q: NewQueues(), list: map[Phase][]*Attempt{}}
 		for n := range rapid.IntRange(1, 40).Draw(t, "actions") {

@@ -127,8 +127,8 @@ func (w *bookWorld) stage(t *rapid.T) {
 	})
 }
 
-// anew returns a book that has just read everything.
-func (w *bookWorld) anew(t *rapid.T, facts *state.Snapshot) *deviceBook {
+// freshBook returns a book that has just read everything.
+func (w *bookWorld) freshBook(t *rapid.T, facts *state.Snapshot) *deviceBook {
 	b := &deviceBook{}
 	b.read(facts, replica.NewView())
 	for _, uid := range slices.Sorted(maps.Keys(w.docs)) {
@@ -162,7 +162,7 @@ func TestDeviceBookFollows(t *testing.T) {
 			if err := b.stage(w.staged, facts); err != nil {
 				t.Fatal(err)
 			}
-			want := w.anew(t, facts)
+			want := w.freshBook(t, facts)
 			if diff := cmp.Diff(want.index.String(), b.index.String()); diff != "" {
 				t.Fatalf("step %d: anew (-) and followed (+) differ:\n%s", step, diff)
 			}

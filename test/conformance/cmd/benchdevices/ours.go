@@ -48,16 +48,16 @@ func newOurs(_ context.Context, l load) (contender, error) {
 		return nil, err
 	}
 	o := &ours{store: state.New(), engine: engine.New(engine.Config{}), profile: profile}
-	if err := o.tell(events.KindDeviceClass, deviceClass()); err != nil {
+	if err := o.apply(events.KindDeviceClass, deviceClass()); err != nil {
 		return nil, err
 	}
 	for i := range l.nodes {
-		if err := o.tell(events.KindResourceSlice, l.slice(i)); err != nil {
+		if err := o.apply(events.KindResourceSlice, l.slice(i)); err != nil {
 			return nil, err
 		}
 	}
 	for _, c := range l.taken() {
-		if err := o.tell(events.KindResourceClaim, c); err != nil {
+		if err := o.apply(events.KindResourceClaim, c); err != nil {
 			return nil, err
 		}
 	}
@@ -70,8 +70,8 @@ func newOurs(_ context.Context, l load) (contender, error) {
 	return o, nil
 }
 
-// tell applies the fact of an object.
-func (o *ours) tell(kind events.Kind, obj state.APIObject) error {
+// apply applies the fact of an object.
+func (o *ours) apply(kind events.Kind, obj state.APIObject) error {
 	data, err := obj.Marshal()
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (o *ours) objects() objects { return objects{o.store.Snapshot(), &o.index} 
 func (o *ours) arrive(_ context.Context, pod *corev1.Pod, claim *resourcev1.ResourceClaim) error {
 	strip.Strip(pod)
 	o.pod, o.claim = state.NewPod(pod), claim
-	return o.tell(events.KindResourceClaim, claim)
+	return o.apply(events.KindResourceClaim, claim)
 }
 
 func (o *ours) decide(context.Context) error {
@@ -123,5 +123,5 @@ func (o *ours) settle(context.Context) error {
 	o.claim.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{
 		{Resource: "pods", Name: o.pod.Name, UID: types.UID(o.pod.UID)},
 	}
-	return o.tell(events.KindResourceClaim, o.claim)
+	return o.apply(events.KindResourceClaim, o.claim)
 }

@@ -32,15 +32,15 @@ type row struct {
 	// Sampled is kube-scheduler at its defaults, All over all nodes.
 	Sampled, All figures
 	// Checked decisions were compared; Wrong describes the differing ones.
-	Checked int
-	Wrong   []string
+	Checked     int
+	Differences []string
 }
 
 // String is for the log of a run.
 func (r row) String() string {
 	return fmt.Sprintf("%s: %.0f/s (p50 %s, p99 %s), kube-scheduler %.1f/s sampling, %.1f/s over all nodes; "+
 		"%d checked, %d wrong",
-		r.Name, r.Berth.Rate(), r.Berth.P50, r.Berth.P99, r.Sampled.Rate(), r.All.Rate(), r.Checked, len(r.Wrong))
+		r.Name, r.Berth.Rate(), r.Berth.P50, r.Berth.P99, r.Sampled.Rate(), r.All.Rate(), r.Checked, len(r.Differences))
 }
 
 // workload runs everything about one workload. Each run has its own cluster, and the previous cluster is garbage by
@@ -59,7 +59,7 @@ func (b *bench) workload(ctx context.Context) (row, error) {
 		return r, err
 	}
 	if b.samples > 0 {
-		r.Checked, r.Wrong, err = b.check(ctx, chosen)
+		r.Checked, r.Differences, err = b.check(ctx, chosen)
 	}
 	return r, err
 }

@@ -21,8 +21,8 @@ func TestWorkloadsRunAndAgree(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, wrong := range r.Wrong {
-				t.Error(wrong)
+			for _, differences := range r.Differences {
+				t.Error(differences)
 			}
 			if r.Checked != 30 || r.Berth.Decisions != 60 {
 				t.Errorf("%d checked of %d decisions, want 30 of 60", r.Checked, r.Berth.Decisions)
@@ -84,8 +84,8 @@ func TestDisagreementIsFound(t *testing.T) {
 		}
 	}
 	chosen[3] = "elsewhere"
-	if _, wrong, err := b.check(t.Context(), chosen); err != nil || len(wrong) != 1 {
-		t.Errorf("%d differences, %v: want the one that was planted", len(wrong), err)
+	if _, differences, err := b.check(t.Context(), chosen); err != nil || len(differences) != 1 {
+		t.Errorf("%d differences, %v: want the one that was planted", len(differences), err)
 	}
 }
 
@@ -138,7 +138,7 @@ func TestPage(t *testing.T) {
 			t.Errorf("%q in\n%s", unwanted, text)
 		}
 	}
-	r.Rows[0].Wrong = []string{"pod 1: elsewhere"}
+	r.Rows[0].Differences = []string{"pod 1: elsewhere"}
 	r.Rows[0].Berth.Clock = 2 * time.Second
 	r.Memory = []memoryReport{{Nodes: 5000, Pods: 150_000, MemoryLimit: 620 << 20}}
 	r.Memory[0].Decided.Resident = 701e6

@@ -10,13 +10,13 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// maxWrong bounds how many differences of one workload are reported.
-const maxWrong = 5
+// maxDifferences bounds how many differences of one workload are reported.
+const maxDifferences = 5
 
 // check repeats our run together with a kube-scheduler that receives all placements and events. At evenly spaced
 // decisions it asks kube-scheduler for the scores of all nodes, and compares. All placements must be those of the
 // timed run.
-func (b *bench) check(ctx context.Context, chosen []string) (checked int, wrong []string, err error) {
+func (b *bench) check(ctx context.Context, chosen []string) (checked int, differences []string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	u, err := newUpstream(ctx, b.load.Cluster(b.nodes), allNodes)
@@ -34,7 +34,7 @@ func (b *bench) check(ctx context.Context, chosen []string) (checked int, wrong 
 			theirs := e
 			theirs.After = e.After.DeepCopy()
 			if err := errors.Join(o.change(e), u.change(theirs)); err != nil {
-				return checked, wrong, err
+				return checked, differences, err
 			}
 		}
 		pod := b.load.Pending(i)
@@ -43,22 +43,22 @@ func (b *bench) check(ctx context.Context, chosen []string) (checked int, wrong 
 		compared := i%every == every/2
 		if compared {
 			if want, err = u.verdict(ctx, pod); err != nil {
-				return checked, wrong, err
+				return checked, differences, err
 			}
 			checked++
 		}
 		got, err := follow(ctx, o, u, pod)
 		if err != nil {
-			return checked, wrong, err
+			return checked, differences, err
 		}
-		if len(wrong) < maxWrong && got != chosen[i] {
-			wrong = append(wrong, fmt.Sprintf("pod %d: node %q, in the timed run %q", i, got, chosen[i]))
+		if len(differences) < maxDifferences && got != chosen[i] {
+			differences = append(differences, fmt.Sprintf("pod %d: node %q, in the timed run %q", i, got, chosen[i]))
 		}
-		if complaint := want.disagrees(o); compared && complaint != "" && len(wrong) < maxWrong {
-			wrong = append(wrong, fmt.Sprintf("pod %d (%s): %s", i, pod.Name, complaint))
+		if complaint := want.disagrees(o); compared && complaint != "" && len(differences) < maxDifferences {
+			differences = append(differences, fmt.Sprintf("pod %d (%s): %s", i, pod.Name, complaint))
 		}
 	}
-	return checked, wrong, nil
+	return checked, differences, nil
 }
 
 // follow lets the engine decide and delivers the placement to kube-scheduler.

@@ -112,5 +112,5 @@ func mainErr(ctx context.Context, args []string) error {
 		r.Rows = append(r.Rows, row)
 	}
 	r.end()
-	return errors.Join(r.write(o), r.wrong())
+	return errors.Join(r.write(o), r.err())
 }

@@ -70,11 +70,11 @@ func (r *report) Checked() int {
 	return n
 }
 
-// Wrong is how many of them differed.
-func (r *report) Wrong() int {
+// Differences is how many of them differed.
+func (r *report) Differences() int {
 	n := 0
 	for _, row := range r.Rows {
-		n += len(row.Wrong)
+		n += len(row.Differences)
 	}
 	return n
 }

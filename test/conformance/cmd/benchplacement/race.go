@@ -80,7 +80,7 @@ func (r *race) run(ctx context.Context) (figures, error) {
 		}
 		runtime.ReadMemStats(&before)
 		begin, processor := time.Now(), processorTime()
-		laps, unplaced, err := r.decide(ctx, happened)
+		durations, unplaced, err := r.decide(ctx, happened)
 		processor, clock := processorTime()-processor, time.Since(begin)
 		if err != nil {
 			return f, err
@@ -90,7 +90,7 @@ func (r *race) run(ctx context.Context) (figures, error) {
 			continue
 		}
 		allocations += after.Mallocs - before.Mallocs
-		times = append(times, laps...)
+		times = append(times, durations...)
 		f.Decisions, f.Unplaced = f.Decisions+n, f.Unplaced+unplaced
 		f.Processor, f.Clock, f.Arrival = f.Processor+processor, f.Clock+clock, f.Arrival+arrival
 	}
@@ -141,8 +141,8 @@ func (r *race) event(i int) (placementbench.NodeEvent, bool) {
 // decide is the timed part: the decisions, their placements, and the events between them.
 func (r *race) decide(
 	ctx context.Context, happened []*placementbench.NodeEvent,
-) (laps []time.Duration, unplaced int, err error) {
-	laps = make([]time.Duration, len(happened))
+) (durations []time.Duration, unplaced int, err error) {
+	durations = make([]time.Duration, len(happened))
 	for j, e := range happened {
 		begin := time.Now()
 		if e != nil {
@@ -154,7 +154,7 @@ func (r *race) decide(
 		if err != nil {
 			return nil, 0, err
 		}
-		laps[j] = time.Since(begin)
+		durations[j] = time.Since(begin)
 		if node == "" {
 			unplaced++
 		}
@@ -162,7 +162,7 @@ func (r *race) decide(
 			*r.chosen = append(*r.chosen, node)
 		}
 	}
-	return laps, unplaced, nil
+	return durations, unplaced, nil
 }
 
 // processorTime is the process's processor time, user and system.

@@ -88,11 +88,11 @@ func (r *report) end() {
 	r.Machine.Load = loadAverage()
 }
 
-// wrong is an error if a checked decision differed.
-func (r *report) wrong() error {
+// err is an error if a checked decision differed.
+func (r *report) err() error {
 	var all []string
 	for _, row := range r.Rows {
-		for _, w := range row.Wrong {
+		for _, w := range row.Differences {
 			all = append(all, row.Name+": "+w)
 		}
 	}

@@ -80,6 +80,6 @@ func addNodes(ctx context.Context, s *session.Session, description nodes.Descrip
 	if err != nil {
 		return err
 	}
-	s.Say("%d nodes created and ready in %s", result.Created, time.Since(began).Round(10*time.Millisecond))
+	s.Logf("%d nodes created and ready in %s", result.Created, time.Since(began).Round(10*time.Millisecond))
 	return nil
 }

@@ -75,7 +75,7 @@ func TestTheLockIsHeldAsLongAsTheChildLives(t *testing.T) {
 	}
 }
 
-func TestExitErrorCarriesTheLastWords(t *testing.T) {
+func TestExitErrorCarriesTheLastOutput(t *testing.T) {
 	child, _ := start(t, "seq 100; echo address already in use >&2; exit 7")
 	<-child.Done()
 	text := child.ExitError().Error()

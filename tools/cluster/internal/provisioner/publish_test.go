@@ -21,7 +21,7 @@ func node(annotations map[string]string) *corev1.Node {
 
 // A node's limit and the rest of its capacity are published; a claim for which the node was selected reduces the
 // rest, and restores it when the claim is deleted.
-func TestWhatNodesSayIsPublished(t *testing.T) {
+func TestCapacityOfNodesIsPublished(t *testing.T) {
 	class := &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "disk"}, Provisioner: name,
 		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),

@@ -52,13 +52,13 @@ func (s *Session) Launch(ctx context.Context, program Program) error {
 		began := time.Now()
 		err = waitReady(ctx, child, program.Ready)
 		if err == nil {
-			s.Say("%s up in %s (pid %d)", spec.Name, time.Since(began).Round(10*time.Millisecond), child.PID())
+			s.Logf("%s up in %s (pid %d)", spec.Name, time.Since(began).Round(10*time.Millisecond), child.PID())
 			return nil
 		}
 		if program.Fixed || !child.PortTaken() || attempt == attempts {
 			return err
 		}
-		s.Say("%s: port already in use; trying others", spec.Name)
+		s.Logf("%s: port already in use; trying others", spec.Name)
 		if err := s.abandon(child); err != nil {
 			return err
 		}

@@ -120,7 +120,7 @@ func (s *Session) announce(out io.Writer, began time.Time) error {
 	if err != nil {
 		return err
 	}
-	s.Say("ready in %s, state in %s", time.Since(began).Round(10*time.Millisecond), statePath(s.State.Dir))
+	s.Logf("ready in %s, state in %s", time.Since(began).Round(10*time.Millisecond), statePath(s.State.Dir))
 	_, err = out.Write(content)
 	return err
 }
@@ -137,7 +137,7 @@ func (s *Session) watch(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		if cause := context.Cause(ctx); errors.Is(cause, errOwnerGone) {
-			s.Say("%s", cause)
+			s.Logf("%s", cause)
 		}
 		return nil
 	case child := <-ended:
@@ -158,7 +158,7 @@ func (s *Session) takeDown(why error) error {
 		if killed {
 			how = "killed"
 		}
-		s.Say("%s %s in %s", child.Name(), how, time.Since(began).Round(10*time.Millisecond))
+		s.Logf("%s %s in %s", child.Name(), how, time.Since(began).Round(10*time.Millisecond))
 	}
 	s.State.Phase = Stopped
 	if why != nil {
@@ -167,8 +167,8 @@ func (s *Session) takeDown(why error) error {
 	return errors.Join(append(errs, s.State.save())...)
 }
 
-// Say writes one message for users.
-func (s *Session) Say(format string, args ...any) {
+// Logf writes one message for users.
+func (s *Session) Logf(format string, args ...any) {
 	fmt.Fprintf(s.progress, "cluster: "+format+"\n", args...)
 }
 

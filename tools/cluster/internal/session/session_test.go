@@ -49,7 +49,8 @@ func TestChildrenStopInReverseOrder(t *testing.T) {
 	if err := owner.Start(); err != nil {
 		t.Fatal(err)
 	}
-	said, state, err := run(t, Options{Owners: []int{0, owner.Process.Pid}}, func(ctx context.Context, s *Session) error {
+	options := Options{Owners: []int{0, owner.Process.Pid}}
+	output, state, err := run(t, options, func(ctx context.Context, s *Session) error {
 		for _, name := range []string{"first", "second"} {
 			if err := s.Launch(ctx, shell(name, forever)); err != nil {
 				return err
@@ -60,9 +61,9 @@ func TestChildrenStopInReverseOrder(t *testing.T) {
 	if err != nil || state.Phase != Stopped || len(state.Processes) != 2 {
 		t.Errorf("the end is %v, %+v", err, state)
 	}
-	first, second := strings.Index(said, "first stopped"), strings.Index(said, "second stopped")
+	first, second := strings.Index(output, "first stopped"), strings.Index(output, "second stopped")
 	if second < 0 || first < second {
-		t.Errorf("the order is wrong:\n%s", said)
+		t.Errorf("the order is wrong:\n%s", output)
 	}
 }
 
@@ -98,7 +99,7 @@ func TestWorkThatIsDoneIsNoFault(t *testing.T) {
 
 func TestATakenPortIsTriedAgain(t *testing.T) {
 	tries := 0
-	said, state, err := run(t, Options{}, func(ctx context.Context, s *Session) error {
+	output, state, err := run(t, Options{}, func(ctx context.Context, s *Session) error {
 		err := s.Launch(ctx, Program{
 			Ports: 1,
 			Spec: func(ports []int) (process.Spec, error) {
@@ -116,10 +117,10 @@ func TestATakenPortIsTriedAgain(t *testing.T) {
 				return nil
 			},
 		})
-		return errors.Join(err, errEnough)
+		return errors.Join(err, errTestDone)
 	})
-	if !errors.Is(err, errEnough) || tries != 3 || len(state.Processes) != 1 {
-		t.Errorf("after %d tries: %v, %+v\n%s", tries, err, state, said)
+	if !errors.Is(err, errTestDone) || tries != 3 || len(state.Processes) != 1 {
+		t.Errorf("after %d tries: %v, %+v\n%s", tries, err, state, output)
 	}
 }
 
@@ -144,7 +145,7 @@ func TestStopIsContentWithNothing(t *testing.T) {
 	}
 }
 
-var errEnough = errors.New("the test has seen enough")
+var errTestDone = errors.New("the test has seen enough")
 
 // ignoreExit drops the status of a program whose input was closed.
 func ignoreExit(err error) error {

@@ -167,9 +167,9 @@ func checkPolicy(t *testing.T, variant string, policy *unstructured.Unstructured
 	}
 }
 
-// TestNobodyElseHasRights: roles exist for the components with credentials only, and none has a wildcard, a secret,
+// TestNoOtherAccountHasRights: roles exist for the components with credentials only, and none has a wildcard, a secret,
 // or a right to grant rights. The only other role is the observer's, which is bound to no account.
-func TestNobodyElseHasRights(t *testing.T) {
+func TestNoOtherAccountHasRights(t *testing.T) {
 	for _, v := range render.Variants() {
 		chart, _ := objectsOf(t, v)
 		for _, o := range chart {
@@ -294,8 +294,8 @@ func changesOf(role *unstructured.Unstructured) (list []string) {
 	rules, _, _ := unstructured.NestedSlice(role.Object, "rules")
 	for _, r := range rules {
 		values := func(field string) []string {
-			words, _, _ := unstructured.NestedStringSlice(r.(map[string]any), field)
-			return words
+			items, _, _ := unstructured.NestedStringSlice(r.(map[string]any), field)
+			return items
 		}
 		for _, group := range values("apiGroups") {
 			for _, resource := range values("resources") {

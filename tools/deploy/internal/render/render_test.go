@@ -191,12 +191,12 @@ func checkMetrics(t *testing.T, objects []*unstructured.Unstructured) {
 			"apiGroups": []any{"metrics.k8s.io"}, "resources": []any{resource}, "verbs": []any{"list"},
 		}
 	}
-	told, allowed, bound := false, false, ""
+	polls, allowed, bound := false, false, ""
 	for _, o := range objects {
 		switch o.GetKind() + " " + o.GetName() {
 		case "Deployment berth-queue":
 			spec, _ := podSpec(o)
-			told = slices.Contains(argsOf(spec), any("--metrics-interval=30s"))
+			polls = slices.Contains(argsOf(spec), any("--metrics-interval=30s"))
 		case "ClusterRole berth-metrics":
 			rules, _, _ := unstructured.NestedSlice(o.Object, "rules")
 			allowed = cmp.Equal(rules, []any{list("nodes"), list("pods")})
@@ -209,8 +209,8 @@ func checkMetrics(t *testing.T, objects []*unstructured.Unstructured) {
 			}
 		}
 	}
-	if !told || !allowed || bound != "berth-queue" {
-		t.Errorf("the queue polls: %t, the role allows just that: %t, it is bound to %q", told, allowed, bound)
+	if !polls || !allowed || bound != "berth-queue" {
+		t.Errorf("the queue polls: %t, the role allows just that: %t, it is bound to %q", polls, allowed, bound)
 	}
 }
 

@@ -64,8 +64,8 @@ func TestReloader(t *testing.T) {
 			if filepath.IsAbs(found[1]) {
 				dir = filepath.Dir(found[1])
 			}
-			if server, beside := mounts(both["nats"])[dir], mounts(both["reloader"])[dir]; server == "" || server != beside {
-				t.Errorf("%s: the server has volume %q there, the reloader %q", found[1], server, beside)
+			if server, reloader := mounts(both["nats"])[dir], mounts(both["reloader"])[dir]; server == "" || server != reloader {
+				t.Errorf("%s: the server has volume %q there, the reloader %q", found[1], server, reloader)
 			}
 		}
 	}

@@ -14,9 +14,9 @@ func flag(t *testing.T, template object, name string) string {
 	t.Helper()
 	var found []string
 	for _, of := range []string{"args", "command"} {
-		words, _ := field(template, "spec.containers.0."+of).(list)
-		for _, word := range words {
-			if value, ok := strings.CutPrefix(fmt.Sprint(word), name+"="); ok {
+		args, _ := field(template, "spec.containers.0."+of).(list)
+		for _, arg := range args {
+			if value, ok := strings.CutPrefix(fmt.Sprint(arg), name+"="); ok {
 				found = append(found, value)
 			}
 		}

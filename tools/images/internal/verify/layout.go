@@ -21,8 +21,8 @@ type Report struct {
 	Bytes int64
 	// Modules is how many the bill of materials lists.
 	Modules int
-	// Said is the program's output; empty if this machine cannot run it.
-	Said string
+	// Output is the program's output; empty if this machine cannot run it.
+	Output string
 }
 
 // Layout checks the layout in dir. The first promise that does not hold is the error.
@@ -159,7 +159,7 @@ func (r *Report) check(image, bom v1.Image) error {
 	if r.Modules, err = checkBOM(bom, program); err != nil {
 		return err
 	}
-	r.Said, err = run(files, r.Arch, config.Config.Labels["org.opencontainers.image.version"])
+	r.Output, err = run(files, r.Arch, config.Config.Labels["org.opencontainers.image.version"])
 	return err
 }
 

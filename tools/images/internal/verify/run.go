@@ -30,26 +30,26 @@ func run(files map[string]file, arch, version string) (string, error) {
 		return "", err
 	}
 	defer func() { _ = os.RemoveAll(root) }() // a temporary folder
-	if err := lay(root, files); err != nil {
+	if err := writeFiles(root, files); err != nil {
 		return "", err
 	}
-	said, err := inside(root, "version")
+	output, err := inside(root, "version")
 	if err != nil {
-		return "", fmt.Errorf("berth version: %w: %s", err, said)
+		return "", fmt.Errorf("berth version: %w: %s", err, output)
 	}
-	if !strings.Contains(said, version) || !strings.Contains(said, "linux/"+arch) {
-		return "", fmt.Errorf("berth version says %q: want %s and linux/%s", said, version, arch)
+	if !strings.Contains(output, version) || !strings.Contains(output, "linux/"+arch) {
+		return "", fmt.Errorf("berth version says %q: want %s and linux/%s", output, version, arch)
 	}
 	refused, err := inside(root, "run", "queue")
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || strings.Count(refused, "\n") != 0 || !strings.Contains(refused, "nats-url") {
 		return "", fmt.Errorf("berth run queue without flags: %w, says %q: want one line that names the flags", err, refused)
 	}
-	return said, nil
+	return output, nil
 }
 
-// lay writes the files, readable by all users: the program's user is not the one that writes them.
-func lay(root string, files map[string]file) error {
+// writeFiles writes the files, readable by all users: the program's user is not the one that writes them.
+func writeFiles(root string, files map[string]file) error {
 	if err := os.Chmod(root, 0o755); err != nil {
 		return err
 	}

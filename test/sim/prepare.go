@@ -34,7 +34,7 @@ func (b *binder) handle(what string, write func() claimWritten, next func(claimW
 			b.w.tracef("%s %s: %s %s at %d", b.member(), what, a.Result, a.Problem, a.version)
 			return a, b.w.broken()
 		},
-		told: func(result any, err error) error {
+		onResult: func(result any, err error) error {
 			a, ok := result.(claimWritten)
 			if err != nil || !ok {
 				a = claimWritten{Answered: effect.Answered{Result: effect.Unknown, Problem: errUnknown.Error()}}
@@ -131,7 +131,7 @@ func (b *binder) fence(e effect.FencePod) {
 			b.w.tracef("%s fence: %s", b.member(), a.Result)
 			return a, b.w.broken()
 		},
-		told: func(result any, err error) error {
+		onResult: func(result any, err error) error {
 			a, ok := result.(effect.Answered)
 			if err != nil || !ok {
 				a = effect.Answered{Result: effect.Unknown, Problem: errUnknown.Error()}

@@ -23,7 +23,7 @@ const (
 // debt counts the excesses that still exist, by kind. It may only shrink (PaidDebts).
 type debt map[string]int
 
-func roomRules() []Rule {
+func packageRules() []Rule {
 	return []Rule{
 		{
 			Name: "methodcount",

@@ -12,8 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
-// keeper runs a service and starts it again when it has ended, as Kubernetes would.
-type keeper struct {
+// supervisor runs a service and starts it again when it has ended, as Kubernetes would.
+type supervisor struct {
 	cfg      harness.RunConfig
 	programs harness.Programs
 	stopped  chan struct{}
@@ -27,15 +27,15 @@ type keeper struct {
 		wasReady bool
 		kills    int
 		// ends are the unexpected ends of a process that had been ready; failedStarts counts those of a process that
-		// never became ready: it could not reach its dependencies. anew counts those of a process that had to begin
+		// never became ready: it could not reach its dependencies. storeReplaced counts those of a process that had to begin
 		// again, because the ledger had been restored.
-		ends               []string
-		failedStarts, anew int
+		ends                        []string
+		failedStarts, storeReplaced int
 	}
 }
 
 // run watches over the process until stop.
-func (k *keeper) run() {
+func (k *supervisor) run() {
 	defer close(k.done)
 	k.mu.Lock()
 	k.mu.wasReady = true
@@ -52,7 +52,7 @@ func (k *keeper) run() {
 	}
 }
 
-func (k *keeper) look() {
+func (k *supervisor) look() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.mu.running == nil {
@@ -64,8 +64,8 @@ func (k *keeper) look() {
 	}
 	if err := k.mu.running.Ended(); err != nil {
 		switch {
-		case k.endedAnew():
-			k.mu.anew++
+		case k.endedByReplacedStore():
+			k.mu.storeReplaced++
 		case k.mu.wasReady:
 			k.mu.ends = append(k.mu.ends, err.Error())
 		default:
@@ -82,14 +82,15 @@ func (k *keeper) look() {
 	}
 }
 
-// endedAnew reports whether the process's last message is that the ledger's store is not the one that it knew.
-func (k *keeper) endedAnew() bool {
+// endedByReplacedStore reports whether the process's last message is that the ledger's store is not the one that it
+// knew.
+func (k *supervisor) endedByReplacedStore() bool {
 	tail := strings.TrimSpace(k.mu.running.Tail())
 	return strings.Contains(tail[strings.LastIndex(tail, "\n")+1:], "ledger: the store ")
 }
 
 // kill ends the process at once; the fault's end lets it be started again.
-func (k *keeper) kill() (heal func() error) {
+func (k *supervisor) kill() (repair func() error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.mu.kills++
@@ -101,7 +102,7 @@ func (k *keeper) kill() (heal func() error) {
 	return k.release
 }
 
-func (k *keeper) release() error {
+func (k *supervisor) release() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.mu.held = false
@@ -109,7 +110,7 @@ func (k *keeper) release() error {
 }
 
 // pause stops the process where it is.
-func (k *keeper) pause() (heal func() error, err error) {
+func (k *supervisor) pause() (repair func() error, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	paused := k.mu.running
@@ -122,8 +123,8 @@ func (k *keeper) pause() (heal func() error, err error) {
 	}, paused.Signal(syscall.SIGSTOP)
 }
 
-// stop ends the keeper, then the process.
-func (k *keeper) stop(ctx context.Context) error {
+// stop ends the supervisor, then the process.
+func (k *supervisor) stop(ctx context.Context) error {
 	close(k.stopped)
 	<-k.done
 	if k.mu.running == nil {

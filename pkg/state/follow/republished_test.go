@@ -10,21 +10,21 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// beginAnew opens an epoch which declares that nothing before it counts.
-func beginAnew(h *statetest.History) {
+// beginResetEpoch opens an epoch which declares that nothing before it counts.
+func beginResetEpoch(h *statetest.History) {
 	h.BeginEpoch()
 	last := &h.Facts[len(h.Facts)-1]
 	last.Progress = last.Epoch
 }
 
-// TestToldAnew has these steps:
+// TestFactsPublishedAgain has these steps:
 //
 //  1. Retention has truncated the log up to the newest snapshot, which is at 6.
 //  2. The log loses 5 and 6. A new reader has nowhere to begin. A reader that has read up to 4 has correct
 //     content, but cannot know on what the next epoch builds.
 //  3. The facts are published again from scratch at 5. Pod "b" was deleted in between, which no fact reports.
 //  4. New readers and existing readers see what has been published since, and nothing else.
-func TestToldAnew(t *testing.T) {
+func TestFactsPublishedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := memlog.New(memlog.Options{ReadBatch: 2})
 		h := statetest.History{Epoch: 1}
@@ -49,7 +49,7 @@ func TestToldAnew(t *testing.T) {
 		}
 		late.mu.Unlock()
 
-		beginAnew(&h)
+		beginResetEpoch(&h)
 		pods(&h, "a", "c")
 		h.EndEpoch()
 		write(t, log, h.Facts[4:]...)
@@ -58,11 +58,11 @@ func TestToldAnew(t *testing.T) {
 		late.sees(t, h.Facts[4:])
 
 		// A snapshot of it works like any other.
-		told := len(h.Facts)
+		published := len(h.Facts)
 		snapshot(t, log, h.Facts[4:])
 		pods(&h, "d")
-		write(t, log, h.Facts[told:]...)
-		log.Trim(eventlog.Facts, uint64(told)+1)
+		write(t, log, h.Facts[published:]...)
+		log.Trim(eventlog.Facts, uint64(published)+1)
 		later := start(log)
 		defer later.stop()
 		time.Sleep(settle)
@@ -72,8 +72,8 @@ func TestToldAnew(t *testing.T) {
 	})
 }
 
-// TestToldAnewTwice: the second start from scratch counts, also when the log has lost the first.
-func TestToldAnewTwice(t *testing.T) {
+// TestFactsPublishedAgainTwice: the second start from scratch counts, also when the log has lost the first.
+func TestFactsPublishedAgainTwice(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			log := memlog.New(memlog.Options{})
@@ -81,7 +81,7 @@ func TestToldAnewTwice(t *testing.T) {
 			pods(&h, "a")
 			write(t, log, h.Facts...)
 			log.Trim(eventlog.Facts, 2)
-			beginAnew(&h)
+			beginResetEpoch(&h)
 			pods(&h, "b")
 			h.EndEpoch()
 			write(t, log, h.Facts[2:]...)
@@ -95,7 +95,7 @@ func TestToldAnewTwice(t *testing.T) {
 				log.LoseTail(eventlog.Facts, 2)
 				h.Facts = h.Facts[:2]
 			}
-			beginAnew(&h)
+			beginResetEpoch(&h)
 			pods(&h, "c")
 			h.EndEpoch()
 			write(t, log, h.Facts[from:]...)

@@ -23,38 +23,38 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
-// story is one shard under test, to which events are delivered one by one; the other shards of its world exist only
+// scenario is one shard under test, to which events are delivered one by one; the other shards of its world exist only
 // by name.
-type story struct {
+type scenario struct {
 	*world
 	s *shard
 }
 
-// newStory returns a story with nodes n0, n1, … with room for some pods each, all of which the shard knows.
-func newStory(t *testing.T, shards, nodes int, room int64) *story {
-	st := &story{world: newWorld(t, 1, shards)}
+// newScenario returns a scenario with nodes n0, n1, … with room for some pods each, all of which the shard knows.
+func newScenario(t *testing.T, shards, nodes int, room int64) *scenario {
+	st := &scenario{world: newWorld(t, 1, shards)}
 	st.s = st.shards[0]
 	for n := range nodes {
 		st.addNode(fmt.Sprintf("n%d", n), room)
 	}
-	st.tell()
+	st.deliverAll()
 	return st
 }
 
-// tell delivers all events to the shard.
-func (st *story) tell() {
-	st.tellFacts()
-	st.tellLedger()
+// deliverAll delivers all events to the shard.
+func (st *scenario) deliverAll() {
+	st.deliverFacts()
+	st.deliverLedger()
 }
 
-func (st *story) tellFacts() {
+func (st *scenario) deliverFacts() {
 	if st.s.fact < len(st.facts) {
 		st.step(st.s, step.Input{Facts: st.s.fold(follow.Batch{Facts: st.facts[st.s.fact:]})})
 		st.s.fact = len(st.facts)
 	}
 }
 
-func (st *story) tellLedger() {
+func (st *scenario) deliverLedger() {
 	var in step.Input
 	for ; st.s.ledger < len(st.history); st.s.ledger++ {
 		in.Ledger = append(in.Ledger, replica.Batch{Events: st.history[st.s.ledger]})
@@ -63,20 +63,20 @@ func (st *story) tellLedger() {
 }
 
 // pod adds a pod that belongs to the shard under test, and offers it.
-func (st *story) pod(name string, options ...func(*corev1.Pod)) string {
+func (st *scenario) pod(name string, options ...func(*corev1.Pod)) string {
 	for i := 0; ; i++ {
 		uid := fmt.Sprintf("pod-%s%d", name, i)
 		if st.ownerOf(ledger.PartitionOf(uid)) != st.s {
 			continue
 		}
 		st.addPod(fmt.Sprintf("%s%d", name, i), options...)
-		st.tellFacts()
+		st.deliverFacts()
 		st.offerAgain(uid)
 		return uid
 	}
 }
 
-func (st *story) offerAgain(uid string) {
+func (st *scenario) offerAgain(uid string) {
 	st.tokens++
 	st.offered[uid]++
 	st.step(st.s, step.Input{Offers: []work.OfferBatch{{Term: 1, Offers: []work.Offer{{
@@ -86,7 +86,7 @@ func (st *story) offerAgain(uid string) {
 }
 
 // target returns the node on which the transaction in flight places a pod; empty if there is none.
-func (st *story) target() string {
+func (st *scenario) target() string {
 	st.t.Helper()
 	if st.s.commit == nil {
 		return ""
@@ -106,7 +106,7 @@ func (st *story) target() string {
 }
 
 // answer commits the transaction in flight and delivers its answer.
-func (st *story) answer() {
+func (st *scenario) answer() {
 	st.t.Helper()
 	if st.s.commit == nil {
 		st.t.Fatal("no transaction in flight")
@@ -117,7 +117,7 @@ func (st *story) answer() {
 }
 
 // touch changes a node's document, as another shard or a binder would.
-func (st *story) touch(node string, change func(d ledger.NodeDoc) ledger.NodeDoc) {
+func (st *scenario) touch(node string, change func(d ledger.NodeDoc) ledger.NodeDoc) {
 	st.t.Helper()
 	uid := "node-" + node
 	doc := ledger.NodeDoc{NodeUID: uid, NodeName: node}
@@ -138,19 +138,19 @@ func (st *story) touch(node string, change func(d ledger.NodeDoc) ledger.NodeDoc
 func raised(d ledger.NodeDoc) ledger.NodeDoc { return d.Cover("other", d.HW["other"]+1) }
 
 // lose makes the transaction in flight lose its node.
-func (st *story) lose() {
+func (st *scenario) lose() {
 	st.t.Helper()
 	st.touch(st.target(), raised)
 	st.answer()
 }
 
 // wait lets time pass, with a heartbeat.
-func (st *story) wait(d time.Duration) {
+func (st *scenario) wait(d time.Duration) {
 	st.now = st.now.Add(d)
 	st.step(st.s, step.Input{Beat: true})
 }
 
-func (st *story) noticed() (kinds []avoid.NoticeKind) {
+func (st *scenario) noticeKinds() (kinds []avoid.NoticeKind) {
 	for _, n := range st.s.notices {
 		kinds = append(kinds, n.What)
 	}
@@ -159,7 +159,7 @@ func (st *story) noticed() (kinds []avoid.NoticeKind) {
 }
 
 // bind shows the pod as bound, and its reservation as handed over.
-func (st *story) bind(uid, node string) {
+func (st *scenario) bind(uid, node string) {
 	p := st.pods[uid]
 	p.Spec.NodeName = node
 	p.Annotations = map[string]string{events.AttemptAnnotation: "x"}
@@ -167,7 +167,7 @@ func (st *story) bind(uid, node string) {
 }
 
 func TestLostRaceCostsALookup(t *testing.T) {
-	st := newStory(t, 2, 3, 10)
+	st := newScenario(t, 2, 3, 10)
 	st.pod("p")
 	first := st.target()
 	st.lose()
@@ -187,7 +187,7 @@ func TestLostRaceCostsALookup(t *testing.T) {
 // After a lost race for a node's first document, the shard may not use the node until the watch has shown the
 // document. The following pods wait for that: they are not placed on a worse node.
 func TestPodsBehindALostFirstDocumentGoToTheirBestNode(t *testing.T) {
-	st := newStory(t, 2, 2, 10)
+	st := newScenario(t, 2, 2, 10)
 	st.pod("first", preferring(corev1.LabelHostname, "n0"))
 	if st.target() != "n0" {
 		t.Fatalf("in flight to %q, want n0", st.target())
@@ -200,7 +200,7 @@ func TestPodsBehindALostFirstDocumentGoToTheirBestNode(t *testing.T) {
 	if got := st.target(); got != "" {
 		t.Fatalf("goes for %q before the watch has shown what was lost to, want it to wait", got)
 	}
-	st.tellLedger()
+	st.deliverLedger()
 	if got := st.target(); got != "n0" {
 		t.Errorf("goes for %q when the watch has shown it, want n0", got)
 	}
@@ -208,9 +208,9 @@ func TestPodsBehindALostFirstDocumentGoToTheirBestNode(t *testing.T) {
 
 // A document that existed before can be used at once by the following pods.
 func TestPodsBehindALostRaceGoOn(t *testing.T) {
-	st := newStory(t, 2, 2, 10)
+	st := newScenario(t, 2, 2, 10)
 	st.touch("n0", raised)
-	st.tellLedger()
+	st.deliverLedger()
 	st.pod("first", preferring(corev1.LabelHostname, "n0"))
 	st.lose()
 	for st.s.commit != nil {
@@ -223,13 +223,13 @@ func TestPodsBehindALostRaceGoOn(t *testing.T) {
 }
 
 func TestNextBestMustNotHaveMoved(t *testing.T) {
-	st := newStory(t, 2, 3, 10)
+	st := newScenario(t, 2, 3, 10)
 	st.pod("p")
 	lost := st.target()
 	for _, n := range []string{"n0", "n1", "n2"} {
 		st.touch(n, raised)
 	}
-	st.tellLedger()
+	st.deliverLedger()
 	st.answer()
 	// Decided again on what the watch has delivered, the lost node is as good as before.
 	if got := st.target(); got != lost {
@@ -238,30 +238,30 @@ func TestNextBestMustNotHaveMoved(t *testing.T) {
 }
 
 func TestRetryWaitsForWhatItLostTo(t *testing.T) {
-	st := newStory(t, 2, 1, 10)
+	st := newScenario(t, 2, 1, 10)
 	st.pod("p")
 	st.lose()
 	if got := st.target(); got != "" {
 		t.Fatalf("decided again for %s before the watch has told what it lost to", got)
 	}
-	st.tellLedger()
+	st.deliverLedger()
 	if got := st.target(); got != "n0" {
 		t.Errorf("goes for %q when the watch has told, want n0", got)
 	}
 }
 
 func TestRepeatedLoserGoesBackToTheHeadOfTheQueue(t *testing.T) {
-	st := newStory(t, 1, 1, 10)
+	st := newScenario(t, 1, 1, 10)
 	st.pod("p")
 	for i := range attempt.MaxLosses {
 		st.wait(2 * time.Second) // any turn that it waits for has ended
-		st.tellLedger()
+		st.deliverLedger()
 		if st.target() == "" {
 			t.Fatalf("gave up after %d losses", i)
 		}
 		st.lose()
 	}
-	st.tellLedger()
+	st.deliverLedger()
 	out, err := checked(st.s.core.Step(step.Input{Beat: true}, st.now))
 	if err != nil {
 		t.Fatal(err)
@@ -276,21 +276,21 @@ func TestThirdLossAsksForATurn(t *testing.T) {
 	// Of two shards, the node is a home node of one.
 	for _, mine := range []bool{true, false} {
 		t.Run(fmt.Sprintf("home=%v", mine), func(t *testing.T) {
-			st := newStory(t, 2, 1, 10)
+			st := newScenario(t, 2, 1, 10)
 			home := slices.IndexFunc(st.shards, func(s *shard) bool { return st.home(s, "node-n0") })
 			st.s = st.shards[home]
 			if !mine {
 				st.s = st.shards[1-home]
 			}
-			st.tell()
+			st.deliverAll()
 			st.pod("p")
 			for range 3 {
-				st.tellLedger()
+				st.deliverLedger()
 				st.lose()
 			}
-			st.tellLedger()
+			st.deliverLedger()
 			want := work.Turn{NodeUID: "node-n0", Shard: st.s.id, Granted: mine}
-			if diff := cmp.Diff([]work.Turn{want}, st.s.said); diff != "" {
+			if diff := cmp.Diff([]work.Turn{want}, st.s.sentTurns); diff != "" {
 				t.Fatalf("said (-want +got):\n%s", diff)
 			}
 			if mine == (st.target() == "") {
@@ -317,17 +317,17 @@ func (w *world) home(s *shard, nodeUID string) bool {
 }
 
 func TestWaitForATurnEnds(t *testing.T) {
-	st := newStory(t, 2, 1, 10)
+	st := newScenario(t, 2, 1, 10)
 	if st.home(st.s, "node-n0") {
 		st.s = st.shards[1]
-		st.tell()
+		st.deliverAll()
 	}
 	st.pod("p")
 	for range 3 {
-		st.tellLedger()
+		st.deliverLedger()
 		st.lose()
 	}
-	st.tellLedger()
+	st.deliverLedger()
 	if st.target() != "" {
 		t.Fatal("does not wait for its turn")
 	}
@@ -339,7 +339,7 @@ func TestWaitForATurnEnds(t *testing.T) {
 
 // A node is not used during another shard's turn, unless the only alternative is to wait.
 func TestAnothersTurn(t *testing.T) {
-	st := newStory(t, 2, 2, 10)
+	st := newScenario(t, 2, 2, 10)
 	turn := work.Turn{NodeUID: "node-n0", Shard: "scheduler-1", Granted: true}
 	st.step(st.s, step.Input{Turns: []work.Turn{turn}})
 	if alone := st.s.core.AvoidedCounts()["turn"]; alone != 1 {
@@ -363,14 +363,14 @@ func TestAnothersTurn(t *testing.T) {
 		}
 		return next
 	})
-	st.tellLedger()
+	st.deliverLedger()
 	if alone := st.s.core.AvoidedCounts()["turn"]; alone != 0 {
 		t.Error("the turn goes on after its owner has placed a pod")
 	}
 }
 
 func TestTurnEndsWithTime(t *testing.T) {
-	st := newStory(t, 2, 1, 10)
+	st := newScenario(t, 2, 1, 10)
 	st.step(st.s, step.Input{Turns: []work.Turn{{NodeUID: "node-n0", Shard: "scheduler-1", Granted: true}}})
 	st.pod("p")
 	if st.target() != "" || len(st.s.decisions) != 0 {
@@ -387,10 +387,10 @@ func TestTurnEndsWithTime(t *testing.T) {
 
 // Turns are granted one after the other, in the order of the requests.
 func TestTurnsAreGivenInOrder(t *testing.T) {
-	st := newStory(t, 3, 1, 10)
+	st := newScenario(t, 3, 1, 10)
 	home := slices.IndexFunc(st.shards, func(s *shard) bool { return st.home(s, "node-n0") })
 	st.s = st.shards[home]
-	st.tell()
+	st.deliverAll()
 	for _, name := range []string{"scheduler-8", "scheduler-9", "scheduler-8"} {
 		st.step(st.s, step.Input{Turns: []work.Turn{{NodeUID: "node-n0", Shard: name}}})
 	}
@@ -398,7 +398,7 @@ func TestTurnsAreGivenInOrder(t *testing.T) {
 	st.wait(400 * time.Millisecond)
 	st.wait(400 * time.Millisecond)
 	var got []string
-	for _, t := range st.s.said {
+	for _, t := range st.s.sentTurns {
 		got = append(got, t.Shard)
 	}
 	if diff := cmp.Diff([]string{"scheduler-8", "scheduler-9", "scheduler-8"}, got); diff != "" {

@@ -22,7 +22,7 @@ const noticeWithin = 30 * time.Second
 
 // A running member notices when etcd is replaced, whether etcd comes back empty, from a backup, or as another
 // cluster; and it leaves a mark for members that start later.
-func TestStoreThatBeganAnew(t *testing.T) {
+func TestReplacedStoreIsDetected(t *testing.T) {
 	for name, replace := range map[string]func(t *testing.T, dir string) (token string){
 		"wiped": func(t *testing.T, dir string) string {
 			remove(t, filepath.Join(dir, "data"))
@@ -36,7 +36,7 @@ func TestStoreThatBeganAnew(t *testing.T) {
 			return ""
 		},
 		"restored and further than before": func(t *testing.T, dir string) string {
-			goesOn(t, dir, func(client *clientv3.Client) {
+			restoreAndWrite(t, dir, func(client *clientv3.Client) {
 				for range 100 {
 					set(t, client, "/another-tenant", []byte("v"))
 				}
@@ -44,7 +44,7 @@ func TestStoreThatBeganAnew(t *testing.T) {
 			return ""
 		},
 		"restored and begun anew since": func(t *testing.T, dir string) string {
-			goesOn(t, dir, func(client *clientv3.Client) {
+			restoreAndWrite(t, dir, func(client *clientv3.Client) {
 				value, err := identity.EncodeGeneration(identity.Generation{Number: 2, Open: true})
 				if err != nil {
 					t.Fatal(err)
@@ -62,13 +62,14 @@ func TestStoreThatBeganAnew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			beginsAnew(t, replace, name == "restored and begun anew since")
+			testReplacedStore(t, replace, name == "restored and begun anew since")
 		})
 	}
 }
 
-// goesOn restores the backup of an etcd, and makes another client write to it before the tests' own members can.
-func goesOn(t *testing.T, dir string, write func(*clientv3.Client)) {
+// restoreAndWrite restores the backup of an etcd, and makes another client write to it before the tests' own members
+// can.
+func restoreAndWrite(t *testing.T, dir string, write func(*clientv3.Client)) {
 	t.Helper()
 	elsewhere := t.TempDir()
 	if err := os.CopyFS(filepath.Join(elsewhere, "data"), os.DirFS(filepath.Join(dir, "backup"))); err != nil {
@@ -106,7 +107,7 @@ func remove(t *testing.T, dir string) {
 	}
 }
 
-func beginsAnew(t *testing.T, replace func(t *testing.T, dir string) string, handled bool) {
+func testReplacedStore(t *testing.T, replace func(t *testing.T, dir string) string, handled bool) {
 	dir := t.TempDir()
 	server := launch(t, dir, "", true)
 	endpoint := "unix://" + filepath.Join(dir, "c")
@@ -152,21 +153,21 @@ func beginsAnew(t *testing.T, replace func(t *testing.T, dir string) string, han
 	server = launch(t, dir, token, true)
 	t.Cleanup(func() { server.Close() })
 
-	var anew *ledger.StoreReplacedError
+	var replaced *ledger.StoreReplacedError
 	select {
 	case err := <-followed:
 		close(batches)
-		if !errors.As(err, &anew) {
+		if !errors.As(err, &replaced) {
 			t.Fatalf("following ended with %v, want *ledger.StoreReplacedError", err)
 		}
-		t.Log(anew)
+		t.Log(replaced)
 	case <-time.After(noticeWithin):
 		t.Fatalf("nobody has noticed within %s", noticeWithin)
 	}
-	if _, err := store.Commit(t.Context(), ledger.Txn{Puts: []ledger.Put{{Key: "k"}}}); !errors.As(err, &anew) {
+	if _, err := store.Commit(t.Context(), ledger.Txn{Puts: []ledger.Put{{Key: "k"}}}); !errors.As(err, &replaced) {
 		t.Errorf("a transaction after that: %v, want *ledger.StoreReplacedError", err)
 	}
-	if _, _, err := store.List(t.Context(), ""); !errors.As(err, &anew) {
+	if _, _, err := store.List(t.Context(), ""); !errors.As(err, &replaced) {
 		t.Errorf("a list after that: %v, want *ledger.StoreReplacedError", err)
 	}
 	leavesAMark(t, open(), handled)

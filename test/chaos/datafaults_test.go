@@ -17,9 +17,9 @@ import (
 	"github.com/berth-scheduler/berth/test/kit"
 )
 
-// deleteNode deletes a node; heal registers it again, as its kubelet would: another node under the same name, which
+// deleteNode deletes a node; repair registers it again, as its kubelet would: another node under the same name, which
 // is not cordoned.
-func (s *site) deleteNode(ctx context.Context, name string) (heal func() error, err error) {
+func (s *site) deleteNode(ctx context.Context, name string) (repair func() error, err error) {
 	nodes := s.cluster.Client.CoreV1().Nodes()
 	old, err := nodes.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
