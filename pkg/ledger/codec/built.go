@@ -46,7 +46,8 @@ func Built(kv ledger.KV) (ledger.NodeDoc, bool) {
 func decodesToItself(e *ledger.Entry) bool {
 	valid := e.PodUID != "" && e.Role >= ledger.RoleReservation && e.Role <= ledger.Role(ledgerpb.Role_ROLE_MOVE) &&
 		e.State <= ledger.State(ledgerpb.State_STATE_EVICTING) &&
-		e.GroupPartition >= 0 && e.GroupPartition <= ledger.Partitions && e.NotAfter == timeOf(e.NotAfterMillis())
+		e.GroupPartition >= 0 && e.GroupPartition <= ledger.Partitions &&
+		e.NotAfter == timeOf(e.NotAfterMillis()) //nolint:staticcheck // the same value: also its location
 	return valid && e.Volumes == nil && e.Devices == nil && (e.Requests == nil || len(e.Requests) > 0) &&
 		(e.Ports == nil || len(e.Ports) > 0) && (e.Budgets == nil || len(e.Budgets) > 0) && dependentsDecode(e.Dependents)
 }

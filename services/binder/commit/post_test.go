@@ -140,9 +140,9 @@ func TestPosterSendsWhatTheLibraryWould(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := rest.CopyConfig(config)
-			change(config)
-			library, ours := bothWays(t, config)
+			changed := rest.CopyConfig(config)
+			change(changed)
+			library, ours := bothWays(t, changed)
 			mu.Lock()
 			got = nil
 			mu.Unlock()
