@@ -105,7 +105,7 @@ type Record struct {
 // Log is an ordered, durable, bounded history. Implementations: jetstream, memlog.
 // All methods are safe for concurrent use.
 type Log interface {
-	// Append stores msgs (1 to MaxBatch) and returns the sequence of the last one stored. Where Frames is true, they
+	// Append stores msgs (1 to MaxBatch) and returns the sequence of the last one stored. Where Frames is not 0, they
 	// are stored as frames, usually one: see frame.Split. Otherwise each has a sequence of its own.
 	//
 	// With an expected tail they are stored atomically after that record, and consecutively. ErrWrongSequence
@@ -119,9 +119,10 @@ type Log interface {
 	// stored. (Atomicity costs a writer of small records most of its speed, and a writer without a fence must be
 	// idempotent anyway.)
 	Append(ctx context.Context, s Stream, expect Tail, msgs []Message) (last uint64, err error)
-	// Frames reports whether an append to s stores frames: one message of the log for many records, which then costs
-	// about as much as a single record. It does not change while the Log is open. Readers read both.
-	Frames(s Stream) bool
+	// Frames returns the number of records from which an append to s stores them as a frame of several: one message of
+	// the log, which costs about as much as a single record. It is 0 for a stream that has no frames at all. It does not
+	// change while the Log is open. Readers read both.
+	Frames(s Stream) int
 	// Last returns the last sequence stored, 0 for an empty stream.
 	Last(ctx context.Context, s Stream) (uint64, error)
 	// Read opens a reader of s that starts at sequence from (at least 1). It returns ErrGap (errors.As) when from

@@ -14,6 +14,11 @@ const (
 	Many = "many"
 	// MaxRecords is the maximum number of records in a frame. More make it no cheaper, and its subject longer.
 	MaxRecords = 64
+	// MinRecords is the number of records from which a log on servers stores a frame of several; fewer are frames of
+	// one. The subject of a frame of several takes some 400 bytes of the server's memory for as long as the log keeps
+	// the frame. With many small frames that would be more than such frames save: few records are appended one by one
+	// in a millisecond or two, and while they are, the next ones accumulate.
+	MinRecords = 8
 	// MaxBytes is the size of a frame, data and header, from which on no record is added to it. It bounds what a reader
 	// holds of a stream of large frames. A record that is larger has a frame of its own.
 	MaxBytes = 256 << 10
@@ -23,9 +28,21 @@ const (
 )
 
 // Split divides messages, in their order, into frames: consecutive messages with the same first and last token in
-// their subjects, at most MaxRecords of them and at most MaxBytes, unless a single message is larger.
-func Split(msgs []eventlog.Message) iter.Seq[[]eventlog.Message] {
-	return func(yield func([]eventlog.Message) bool) {
+// their subjects, at most MaxRecords of them and at most MaxBytes, unless a single message is larger. Where there are
+// fewer than least of them, each is a frame by itself; least is eventlog.Log.Frames of the stream, and positive.
+func Split(msgs []eventlog.Message, least int) iter.Seq[[]eventlog.Message] {
+	return func(yieldFrame func([]eventlog.Message) bool) {
+		yield := func(part []eventlog.Message) bool {
+			if len(part) >= least {
+				return yieldFrame(part)
+			}
+			for i := range part {
+				if !yieldFrame(part[i : i+1 : i+1]) {
+					return false
+				}
+			}
+			return true
+		}
 		from, size := 0, 0
 		for i := range msgs {
 			bytes := sizeOf(msgs[i])
@@ -42,14 +59,6 @@ func Split(msgs []eventlog.Message) iter.Seq[[]eventlog.Message] {
 			yield(msgs[from:])
 		}
 	}
-}
-
-// Count returns the number of frames that Split makes.
-func Count(msgs []eventlog.Message) (n int) {
-	for range Split(msgs) {
-		n++
-	}
-	return n
 }
 
 // sizeOf returns an upper bound for the bytes of a message in a frame.
@@ -89,12 +98,12 @@ func Subject(msgs []eventlog.Message) string {
 // SubjectOf returns the subject of the message that has some records, which are all that it has.
 func SubjectOf(records []eventlog.Record) string { return cmp.Or(records[0].Frame, records[0].Subject) }
 
-// Tail returns the tail that the append of some messages leaves. framed is eventlog.Log.Frames of the stream, and last
+// Tail returns the tail that the append of some messages leaves. least is eventlog.Log.Frames of the stream, and last
 // what Append has returned.
-func Tail(framed bool, last uint64, msgs []eventlog.Message) eventlog.Tail {
+func Tail(least int, last uint64, msgs []eventlog.Message) eventlog.Tail {
 	end := msgs[len(msgs)-1:]
-	if framed {
-		for some := range Split(msgs) {
+	if least > 0 {
+		for some := range Split(msgs, least) {
 			end = some
 		}
 	}

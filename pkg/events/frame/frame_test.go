@@ -53,11 +53,8 @@ func TestFrames(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		msgs := drawMessages(t)
 		var parts [][]eventlog.Message
-		for part := range frame.Split(msgs) {
+		for part := range frame.Split(msgs, 1) {
 			parts = append(parts, part)
-		}
-		if n := frame.Count(msgs); n != len(parts) {
-			t.Fatalf("%d frames, counted %d", len(parts), n)
 		}
 		for i, part := range slices.Concat(parts...) {
 			if part.Subject != msgs[i].Subject {
@@ -141,11 +138,11 @@ func TestSubjects(t *testing.T) {
 		if got := frame.Subject(msgs); got != want {
 			t.Errorf("%v: %s, want %s", subjects, got, want)
 		}
-		if framed := frame.Tail(true, 8, msgs); framed != (eventlog.Tail{Sequence: 8, Subject: want}) {
+		if framed := frame.Tail(1, 8, msgs); framed != (eventlog.Tail{Sequence: 8, Subject: want}) {
 			t.Errorf("%v: the tail is %v", subjects, framed)
 		}
 		last := eventlog.Tail{Sequence: 8, Subject: subjects[len(subjects)-1]}
-		if single := frame.Tail(false, 8, msgs); single != last {
+		if single := frame.Tail(0, 8, msgs); single != last {
 			t.Errorf("%v: the tail without frames is %v", subjects, single)
 		}
 		for _, subject := range subjects {

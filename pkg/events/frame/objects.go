@@ -11,7 +11,7 @@ import (
 // The token before the last in the subject of a frame of several records is Many with a hash of each object that these
 // are about, in increasing order: three characters for 18 bits. Servers keep the subjects of a stream in memory, so
 // that a search for an object reads no more than the frames that have it, and one in some thousand others. In return a
-// frame costs a server some 200 bytes of memory.
+// frame costs a server some 400 bytes of memory (MinRecords).
 const (
 	hashBits  = 18
 	hashChars = 3

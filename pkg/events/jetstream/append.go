@@ -379,8 +379,8 @@ const batchHeaders = 2
 
 // encode returns messages in wire form, as the stream stores them.
 func (l *Log) encode(name eventlog.Stream, expect eventlog.Tail, msgs []eventlog.Message) []*nats.Msg {
-	if l.Frames(name) {
-		return encodeFrames(expect, frame.Split(msgs))
+	if least := l.Frames(name); least > 0 {
+		return encodeFrames(expect, frame.Split(msgs, least))
 	}
 	wire := encodeAll(msgs)
 	if name == eventlog.Facts && expect != eventlog.AnySequence {

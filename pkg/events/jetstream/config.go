@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/berth-scheduler/berth/pkg/events/frame"
 )
 
 // Defaults of the streams' limits, used when a stream is created.
@@ -81,6 +83,9 @@ type Config struct {
 	// Format of the streams of facts and decisions. Empty leaves an existing stream as it is and creates a new one with
 	// FormatFrames.
 	Format Format
+	// MinFrame is the number of records from which an append stores them as a frame of several. 0 means
+	// frame.MinRecords.
+	MinFrame int
 	// Replicas of each stream, 1 to 5. 0 leaves an existing stream as it is and creates a
 	// new one with DefaultReplicas.
 	Replicas int
@@ -120,6 +125,9 @@ func (c Config) Validate() error {
 	}
 	if _, known := formats[c.Format]; !known && c.Format != "" {
 		bad("Format", fmt.Sprintf("%q", string(c.Format)), fmt.Sprintf("%s, %s or none", FormatFrames, FormatRecords))
+	}
+	if c.MinFrame < 0 || c.MinFrame > frame.MaxRecords {
+		bad("MinFrame", c.MinFrame, fmt.Sprintf("0 to %d", frame.MaxRecords))
 	}
 	if c.Replicas < 0 || c.Replicas > 5 {
 		bad("Replicas", c.Replicas, "0 to 5")

@@ -59,4 +59,9 @@ func setFormat(config *jetstream.StreamConfig, name eventlog.Stream, format Form
 }
 
 // Frames implements eventlog.Log.
-func (l *Log) Frames(s eventlog.Stream) bool { return l.framed[s] }
+func (l *Log) Frames(s eventlog.Stream) int {
+	if !l.framed[s] {
+		return 0
+	}
+	return l.least
+}

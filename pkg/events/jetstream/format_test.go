@@ -2,6 +2,7 @@ package jetstream_test
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -57,7 +58,7 @@ func names(t *testing.T, l *jetstream.Log, from uint64) (list []string) {
 // holds across that, and readers and queries find both.
 func TestStreamIsSwitched(t *testing.T) {
 	n := newServer(t, nil)
-	cfg := jetstream.Config{URLs: []string{n.url()}, Logger: quiet}
+	cfg := jetstream.Config{URLs: []string{n.url()}, Logger: quiet, MinFrame: 1}
 	records, frames := cfg, cfg
 	records.Format, frames.Format = jetstream.FormatRecords, jetstream.FormatFrames
 	var tail eventlog.Tail
@@ -73,7 +74,7 @@ func TestStreamIsSwitched(t *testing.T) {
 	}
 	first := open(t, records)
 	write(first, "a", "b", "c")
-	if l := open(t, cfg); l.Frames(eventlog.Facts) || l.Frames(eventlog.Decisions) {
+	if l := open(t, cfg); l.Frames(eventlog.Facts)+l.Frames(eventlog.Decisions) > 0 {
 		t.Fatal("a stream that exists has been switched by opening it")
 	}
 	second := open(t, frames)
@@ -96,10 +97,37 @@ func TestStreamIsSwitched(t *testing.T) {
 	}
 }
 
+// TestFewRecordsAreFramesOfOne: a frame of several takes memory of the server for as long as it is kept, so few records
+// are stored one by one.
+func TestFewRecordsAreFramesOfOne(t *testing.T) {
+	n := newServer(t, nil)
+	l := open(t, jetstream.Config{URLs: []string{n.url()}, Logger: quiet})
+	if least := l.Frames(eventlog.Facts); least != frame.MinRecords || l.Frames(eventlog.Ledger) != 0 {
+		t.Fatalf("frames of %d records and more, and of %d in the ledger's history", least, l.Frames(eventlog.Ledger))
+	}
+	var many []string
+	for i := range frame.MinRecords {
+		many = append(many, fmt.Sprint("pod-", i))
+	}
+	for _, c := range []struct {
+		names []string
+		last  uint64
+	}{{many[1:], frame.MinRecords - 1}, {many, frame.MinRecords}, {many[:1], frame.MinRecords + 1}} {
+		last, err := l.Append(t.Context(), eventlog.Facts, eventlog.AnySequence, pods(c.names...))
+		if err != nil || last != c.last {
+			t.Fatalf("an append of %d records ends at %d, %v, want %d", len(c.names), last, err, c.last)
+		}
+	}
+	want := slices.Concat(many[1:], many, many[:1])
+	if got := names(t, l, 1); !slices.Equal(got, want) {
+		t.Errorf("read %v, want %v", got, want)
+	}
+}
+
 // TestFormatOfALaterVersion: a stream whose format is not known is not opened.
 func TestFormatOfALaterVersion(t *testing.T) {
 	n := newServer(t, nil)
-	cfg := jetstream.Config{URLs: []string{n.url()}, Logger: quiet}
+	cfg := jetstream.Config{URLs: []string{n.url()}, Logger: quiet, MinFrame: 1}
 	open(t, cfg)
 	stream, err := raw(t, n).Stream(t.Context(), string(eventlog.Decisions))
 	if err != nil {

@@ -57,6 +57,7 @@ func targets(
 	return func(t *testing.T) eventstest.Target {
 		n, cfg := start(t)
 		cfg.Logger = quiet
+		cfg.MinFrame = 1
 		if !frames {
 			cfg.Format = jetstream.FormatRecords
 		}
@@ -110,7 +111,7 @@ func TestRestart(t *testing.T) {
 		} {
 			t.Run(name+", "+format, func(t *testing.T) {
 				n, cfg := start(t)
-				cfg.Logger = quiet
+				cfg.Logger, cfg.MinFrame = quiet, 1
 				l := open(t, cfg)
 				log := eventstest.OneByOne(l)
 				if format == "frames" {

@@ -17,16 +17,18 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/adaptivetimeout"
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/events/frame"
 )
 
 // Log implements eventlog.Log, eventlog.Snapshots and eventlog.Bus over one connection. It is safe for concurrent use.
 type Log struct {
 	connection *nats.Conn
-	// js is the client's view of JetStream. streams, framed and snapshots are set by Open and do not change.
+	// js is the client's view of JetStream. streams, framed, least and snapshots are set by Open and do not change.
 	js        jetstream.JetStream
 	logger    *slog.Logger
 	streams   map[eventlog.Stream]jetstream.Stream
 	framed    map[eventlog.Stream]bool // streams of frames
+	least     int                      // Config.MinFrame
 	snapshots jetstream.ObjectStore
 	objects   jetstream.Stream // the stream that stores the snapshots
 	// dropped counts messages of the bus that were lost, for all subscriptions.
@@ -63,6 +65,7 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 		patience: adaptivetimeout.New(firstPatience, answerTimeout),
 		logger:   cfg.Logger, onDropped: cfg.OnDropped, closed: make(chan struct{}),
 		streams: map[eventlog.Stream]jetstream.Stream{}, framed: map[eventlog.Stream]bool{},
+		least: cmp.Or(cfg.MinFrame, frame.MinRecords),
 	}
 	if l.logger == nil {
 		l.logger = slog.Default()

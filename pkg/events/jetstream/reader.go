@@ -128,7 +128,7 @@ func (l *Log) Read(ctx context.Context, name eventlog.Stream, from uint64) (even
 
 // readAhead returns how many messages of a stream are requested in advance.
 func (l *Log) readAhead(name eventlog.Stream) int {
-	if l.Frames(name) {
+	if l.Frames(name) > 0 {
 		return frameBuffer
 	}
 	return readBuffer

@@ -28,7 +28,7 @@ type Options struct {
 	Keep int
 	// ReadBatch is the number of records from which on Next adds no more sequences; 0 means 1024.
 	ReadBatch int
-	// Frames stores facts and decisions as frames.
+	// Frames stores facts and decisions as frames, of any number of records.
 	Frames bool
 	// BusBuffer is how many messages one subscription may have waiting; 0 means 1024.
 	BusBuffer int
@@ -159,14 +159,14 @@ func (s *stream) endsWith(t eventlog.Tail) bool {
 }
 
 // append stores copies: the caller may reuse its slices. All messages of one append have the same time.
-func (s *stream) append(msgs []eventlog.Message, framed bool, now time.Time, keep int) {
+func (s *stream) append(msgs []eventlog.Message, least int, now time.Time, keep int) {
 	parts := slices.Chunk(msgs, 1)
-	if framed {
-		parts = frame.Split(msgs)
+	if least > 0 {
+		parts = frame.Split(msgs, least)
 	}
 	for part := range parts {
 		s.last++
-		s.frames = append(s.frames, copyOf(part, framed, s.last, now))
+		s.frames = append(s.frames, copyOf(part, least > 0, s.last, now))
 	}
 	if surplus := len(s.frames) - keep; keep > 0 && surplus > 0 {
 		clear(s.frames[:surplus])
@@ -192,7 +192,12 @@ func copyOf(part []eventlog.Message, framed bool, sequence uint64, now time.Time
 }
 
 // Frames implements eventlog.Log.
-func (l *Log) Frames(s eventlog.Stream) bool { return l.options.Frames && s != eventlog.Ledger }
+func (l *Log) Frames(s eventlog.Stream) int {
+	if l.options.Frames && s != eventlog.Ledger {
+		return 1
+	}
+	return 0
+}
 
 // Last implements eventlog.Log. Sequences are never used twice except after LoseTail.
 func (l *Log) Last(ctx context.Context, name eventlog.Stream) (uint64, error) {

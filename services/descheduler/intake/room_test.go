@@ -55,7 +55,7 @@ func TestUnreadableDecision(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if !strings.Contains(output.String(), "sequence=2 subject="+broken.Subject) {
+		if !strings.Contains(output.String(), "sequence=2 index=0 subject="+broken.Subject) {
 			t.Errorf("the log does not name it:\n%s", output)
 		}
 	})

@@ -119,10 +119,10 @@ func (w *Writer) Store(ctx context.Context, facts <-chan events.Fact) error {
 
 // store appends facts in order: as frames, or as one batch, or each behind the one before it.
 func (w *Writer) store(ctx context.Context, facts []eventlog.Message) error {
-	parts := slices.Chunk(facts, 1)
+	parts, least := slices.Chunk(facts, 1), w.log.Frames(eventlog.Facts)
 	switch {
-	case w.log.Frames(eventlog.Facts):
-		parts = frame.Split(facts)
+	case least > 0:
+		parts = frame.Split(facts, least)
 	case len(facts) >= minAtomicBatch:
 		parts = slices.Chunk(facts, len(facts))
 	}

@@ -131,7 +131,7 @@ func (l *factLog) Append(ctx context.Context, s eventlog.Stream, _ eventlog.Tail
 }
 
 // Frames implements eventlog.Log.
-func (l *factLog) Frames(eventlog.Stream) bool { return false }
+func (l *factLog) Frames(eventlog.Stream) int { return 0 }
 
 // Last implements eventlog.Log.
 func (l *factLog) Last(_ context.Context, s eventlog.Stream) (uint64, error) {
