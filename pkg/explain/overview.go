@@ -28,8 +28,8 @@ type Overview struct {
 	Warnings []string `json:",omitempty"`
 }
 
-// lagWarning is the lag, in records, from which a warning is due: the threshold of the alert BerthShardLags.
-const lagWarning = 10000
+// lagWarning is the lag, in messages of the log, from which a warning is due: the threshold of the alert BerthShardLags.
+const lagWarning = 2000
 
 // NewOverview combines answers. It is pure: queue is nil when no queue leads or answers. Shards are in the order of
 // their names. Warnings are in this order: the queue, members that lag or do not answer, missing services, the version
@@ -92,7 +92,7 @@ func (o *Overview) recordLag(member string, applied uint64) {
 	behind := o.FactsEnd - min(applied, o.FactsEnd)
 	o.FactLag[member] = behind
 	if behind > lagWarning {
-		o.Warnings = append(o.Warnings, fmt.Sprintf("%s is %d facts behind", member, behind))
+		o.Warnings = append(o.Warnings, fmt.Sprintf("%s is %d messages of facts behind", member, behind))
 	}
 }
 

@@ -93,7 +93,7 @@ func TestOverviewOfALaggard(t *testing.T) {
 	a := statusOfQueue()
 	a.FactSequence = 5
 	o := NewOverview(a, nil, 50000, "")
-	if want := "queue-a is 49995 facts behind"; o.Warnings[0] != want {
+	if want := "queue-a is 49995 messages of facts behind"; o.Warnings[0] != want {
 		t.Errorf("first warning %q, want %q", o.Warnings[0], want)
 	}
 }
