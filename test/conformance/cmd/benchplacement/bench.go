@@ -31,7 +31,7 @@ type row struct {
 	Berth       figures
 	// Sampled is kube-scheduler at its defaults, All over all nodes.
 	Sampled, All figures
-	// Checked decisions were compared; Wrong describes the differing ones.
+	// Checked decisions were compared; Differences describes those that differed.
 	Checked     int
 	Differences []string
 }
