@@ -144,8 +144,7 @@ func TestNodesThatWereLookedAt(t *testing.T) {
 		{"all", evidence.Evidence{Examined: 9, Usable: 9}, "  looked at: all 9 nodes\n"},
 		{"some", evidence.Evidence{Examined: 5, Usable: 9}, "  looked at: 5 of 9 nodes\n"},
 		{"home", evidence.Evidence{Home: true, Examined: 3, Usable: 9},
-			"  looked at: 3 of 9 nodes, its shard's home nodes only: these come first while shards compete for the " +
-				"same nodes\n"},
+			"  looked at: 3 of 9 nodes, its shard's home nodes only, which come first (homeNodesFirst)\n"},
 		{"home, of an older member", evidence.Evidence{Home: true}, "  looked at: its shard's home nodes only\n"},
 		{"unknown", evidence.Evidence{}, ""},
 		{"near", evidence.Evidence{

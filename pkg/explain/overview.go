@@ -28,7 +28,8 @@ type Overview struct {
 	Warnings []string `json:",omitempty"`
 }
 
-// lagWarning is the lag, in messages of the log, from which a warning is due: the threshold of the alert BerthShardLags.
+// lagWarning is the lag, in messages of the log, from which a warning is due: the threshold of the alert
+// BerthShardLags.
 const lagWarning = 2000
 
 // NewOverview combines answers. It is pure: queue is nil when no queue leads or answers. Shards are in the order of

@@ -327,13 +327,14 @@ func lookedAt(e *evidence.Evidence) string {
 	case e.Home && e.Usable == 0:
 		return "its shard's home nodes only"
 	case e.Home:
-		return text + ", its shard's home nodes only: these come first while shards compete for the same nodes"
+		return text + ", its shard's home nodes only, which come first (homeNodesFirst)"
 	case e.Examined == 0:
 		return ""
 	case e.Examined == e.Usable:
 		text = fmt.Sprintf("all %d nodes", e.Usable)
 	}
-	if best := e.Candidates; e.Basis.Near > 0 && len(best) > 1 && best[0].Total < best[1].Total {
+	near := e.Basis.Near > 0 && e.Basis.Preferred == ""
+	if best := e.Candidates; near && len(best) > 1 && best[0].Total < best[1].Total {
 		text += "; a home node of its shard came first, as good as the best once other shards' pods are there"
 	}
 	return text

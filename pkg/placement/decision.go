@@ -71,7 +71,8 @@ type Result struct {
 	// both belong to the engine, except Weighed.Plugins.
 	Class uint64
 	// Swayed reports that preferred terms of pods on nodes (or required affinity, where the profile weighs it) give
-	// the pod points on some nodes, or that this is not known. Only an engine sets it, for Query.Home and Query.Near.
+	// the pod points on some nodes. Only an engine sets it, for Query.Home and Query.Near, and not where it evaluates
+	// from scratch: then this is not known.
 	Swayed   bool
 	Weighed  Weighed
 	Rejected []RejectedBy

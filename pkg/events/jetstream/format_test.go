@@ -2,6 +2,8 @@ package jetstream_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -173,5 +175,45 @@ func TestBrokenFrames(t *testing.T) {
 	want := []string{"a", "b", "c", "?", "?", "?", "?", "a", "b", "?", "a", "?", "c"}
 	if got := names(t, l, 1); !slices.Equal(got, want) {
 		t.Fatalf("read %v, want %v", got, want)
+	}
+}
+
+// TestSearchAmongManyFrames: the server answers with 100,000 subjects at most at once. A search among more finds its
+// frame at the first and at the last page, also while others are written.
+func TestSearchAmongManyFrames(t *testing.T) {
+	n := newServer(t, nil)
+	l := open(t, jetstream.Config{URLs: []string{n.url()}, Logger: quiet, MinFrame: 1})
+	const frames, unanswered = 103_000, 2000
+	js := raw(t, n)
+	subject := func(i int) string { return fmt.Sprintf("facts.pod.many%06d.0", i) }
+	for i := range frames {
+		if _, err := js.PublishAsync(subject(2*i), nil); err != nil {
+			t.Fatal(err)
+		}
+		if i%unanswered == 0 {
+			<-js.PublishAsyncComplete()
+		}
+	}
+	<-js.PublishAsyncComplete()
+	if _, err := l.Append(t.Context(), eventlog.Facts, eventlog.AnySequence, pods("a", "b")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	written := make(chan error, 1)
+	go func() {
+		for i := 0; ; i++ {
+			if _, err := js.Publish(ctx, subject(2*i+1), nil); err != nil {
+				written <- err
+				return
+			}
+		}
+	}()
+	found, err := l.About(t.Context(), eventlog.Facts, events.FactsAbout(events.KindPod, "a"), 0)
+	cancel()
+	if err != nil || len(found) != 1 || found[0].Sequence < frames {
+		t.Errorf("found %v, %v", found, err)
+	}
+	if err := <-written; !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }

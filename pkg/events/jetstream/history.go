@@ -3,8 +3,10 @@ package jetstream
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,6 +22,10 @@ var _ eventlog.History = (*Log)(nil)
 // subjectsTimeout bounds a list of subjects. There is one for each frame of several records that the stream keeps,
 // which may be some hundred thousand.
 const subjectsTimeout = 30 * time.Second
+
+// pageOverlap is how many subjects of a page are in the one before as well: more than retention deletes in the
+// meantime.
+const pageOverlap = 2000
 
 // fewSubjects bounds the subjects that are read one by one.
 const fewSubjects = 32
@@ -130,15 +136,57 @@ func (s search) about(ctx context.Context, filter string) ([]eventlog.Record, er
 }
 
 // subjects returns those that match a filter, with the number of their records. The server keeps these numbers in
-// memory, so the question costs no read of records.
+// memory, so the question costs no read of records. It answers in pages of a sorted list, as that is at the time of
+// each page. Subjects that are added meanwhile may be missed. Pages overlap, so that the few that are deleted
+// meanwhile do not shift others out of sight. The client's own paging is not used: it ends when it has as many
+// subjects as there are, which is never the case if some are added to pages that it has read.
 func (s search) subjects(ctx context.Context, filter string) (map[string]uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, subjectsTimeout)
 	defer cancel()
-	info, err := s.stream.Info(ctx, jetstream.WithSubjectFilter(filter))
-	if err != nil {
-		return nil, err
+	found := map[string]uint64{}
+	for offset := 0; ; {
+		page, err := s.subjectsFrom(ctx, filter, offset)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(found, page.State.Subjects)
+		n := len(page.State.Subjects)
+		if n < page.Limit || n <= pageOverlap {
+			return found, nil
+		}
+		offset += n - pageOverlap
 	}
-	return info.State.Subjects, nil
+}
+
+// subjectsPage is what the server answers about subjects
+// (https://docs.nats.io/reference/reference-protocols/nats_api_reference,
+// io.nats.jetstream.api.v1.stream_info_response).
+type subjectsPage struct {
+	Error *jetstream.APIError `json:"error"`
+	Limit int                 `json:"limit"`
+	State struct {
+		Subjects map[string]uint64 `json:"subjects"`
+	} `json:"state"`
+}
+
+// subjectsFrom returns one page of subjects.
+func (s search) subjectsFrom(ctx context.Context, filter string, offset int) (page subjectsPage, err error) {
+	request, err := json.Marshal(map[string]any{"subjects_filter": filter, "offset": offset})
+	if err != nil {
+		return page, err
+	}
+	name := jetstream.DefaultAPIPrefix + "STREAM.INFO." + s.stream.CachedInfo().Config.Name
+	answer, err := s.js.Conn().RequestWithContext(ctx, name, request)
+	if err != nil {
+		return page, err
+	}
+	if err := json.Unmarshal(answer.Data, &page); err != nil {
+		return page, fmt.Errorf("answer to %s: %w", name, err)
+	}
+	if page.Error != nil {
+		return page, page.Error
+	}
+	return page, nil
 }
 
 // following reads what matches a filter from a sequence on, at most that many messages if most is positive.

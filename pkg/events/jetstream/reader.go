@@ -126,9 +126,11 @@ func (l *Log) Read(ctx context.Context, name eventlog.Stream, from uint64) (even
 	return r, nil
 }
 
-// readAhead returns how many messages of a stream are requested in advance.
+// readAhead returns how many messages of a stream are requested in advance. It depends on what the stream may have, and
+// not on its format: a stream has frames from before it was switched back, and a server cuts off a client to which it
+// owes 64 MiB.
 func (l *Log) readAhead(name eventlog.Stream) int {
-	if l.Frames(name) > 0 {
+	if canFrame(name) {
 		return frameBuffer
 	}
 	return readBuffer

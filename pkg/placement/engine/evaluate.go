@@ -72,7 +72,7 @@ func (e *Engine) Evaluate(p *placement.Profile, q Query) placement.Result {
 		return placement.Result{Err: err}
 	}
 	if len(devices.BackedResources(q.Pod.Requests, e.objects)) > 0 {
-		return c.fromScratch(e.input(q), q.Home) // whether a node lists the resource matters to two rules
+		return c.fromScratch(e.input(q)) // whether a node lists the resource matters to two rules
 	}
 	if rule.HasDeviceClaims(&q.Pod.Template.Spec) {
 		return e.evaluateClaims(c, q, total)
@@ -88,7 +88,7 @@ func (e *Engine) Evaluate(p *placement.Profile, q Query) placement.Result {
 	}
 	// Opinions and guidance belong to this pod alone, so that results kept for its class would not hold.
 	if c.plan.scratch || len(q.Opinions) > 0 || q.Guidance != nil {
-		return c.fromScratch(e.input(q), q.Home)
+		return c.fromScratch(e.input(q))
 	}
 	c.catchUp(&e.columns)
 	c.crossNode.prepare(&e.columns)
@@ -169,13 +169,14 @@ func (e *Engine) evaluateClaims(c *class, q Query, total int) placement.Result {
 			return result
 		}
 	}
-	return c.fromScratch(e.input(q), q.Home)
+	return c.fromScratch(e.input(q))
 }
 
-// fromScratch evaluates all nodes with all rules. Whether terms of other pods sway the pod is not known then.
-func (c *class) fromScratch(in placement.Input, home bool) placement.Result {
+// fromScratch evaluates all nodes with all rules. Whether terms of other pods sway the pod is not known then: it counts
+// as not swayed, since a second evaluation, of all nodes, would cost as much again.
+func (c *class) fromScratch(in placement.Input) placement.Result {
 	result := c.key.profile.Evaluate(in)
-	result.Class, result.Swayed = c.id, home
+	result.Class = c.id
 	return result
 }
 

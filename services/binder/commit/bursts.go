@@ -68,8 +68,10 @@ type burst struct {
 	// first is the report from which the event is made; last is when the last pod was bound.
 	first waitingReport
 	last  time.Time
-	// count is that of the pods; written is what of it the API server has, or is about to get.
+	// count is that of the pods; written is what of it the API server has. While one count is being written, no other
+	// one is: the server would keep the one that it gets last, which may be the smaller.
 	count, written int32
+	writing        bool
 }
 
 func newBursts() *bursts {
@@ -110,6 +112,7 @@ func (b *bursts) due(now time.Time) []burstKey {
 	var out []burstKey
 	for k, known := range b.mu.workloads {
 		switch {
+		case known.writing:
 		case known.count > known.written:
 			out = append(out, k)
 		case known.ended(now):
@@ -129,11 +132,24 @@ func (b *bursts) counted(k burstKey) (waitingReport, *eventsv1.EventSeries) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	known, ok := b.mu.workloads[k]
-	if !ok || known.count == known.written {
+	if !ok || known.writing || known.count == known.written {
 		return waitingReport{}, nil
 	}
-	known.written = known.count
+	known.writing = true
 	return known.first, &eventsv1.EventSeries{Count: known.count, LastObservedTime: metav1.NewMicroTime(known.last)}
+}
+
+// settled ends the write of a count that counted has returned. A count that the API server has not answered is due
+// again.
+func (b *bursts) settled(k burstKey, count int32, answered bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if known, ok := b.mu.workloads[k]; ok {
+		known.writing = false
+		if answered {
+			known.written = count
+		}
+	}
 }
 
 // ofWorkload changes the event of a pod to that of the burst that begins with it.

@@ -1,9 +1,12 @@
 package commit
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -304,4 +307,91 @@ func TestValidPolicies(t *testing.T) {
 			t.Errorf("%q: %v", s, err)
 		}
 	}
+}
+
+// blackout is an API server that gives no answer for a while. It keeps the last count that it got.
+type blackout struct {
+	answers
+	mu    sync.Mutex
+	dark  bool
+	count int32
+}
+
+func (b *blackout) Create(_ context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
+	return e, b.take(0)
+}
+
+func (b *blackout) Patch(_ context.Context, e *eventsv1.Event, _ []byte) (*eventsv1.Event, error) {
+	return e, b.take(e.Series.Count)
+}
+
+func (b *blackout) take(count int32) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.dark {
+		return errors.New("connection refused")
+	}
+	b.count = count
+	return nil
+}
+
+func (b *blackout) set(dark bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.dark = dark
+}
+
+// Counts that are written while the API server gives no answer do not overtake each other, however long that takes: the
+// server ends with the last count.
+func TestCountsDoNotGoBack(t *testing.T) {
+	for _, darkFor := range []time.Duration{15 * time.Second, 10 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			server := &blackout{}
+			r := reporterTo(server)
+			r.scheduled = ScheduledAggregated
+			done := make(chan error)
+			go func() { done <- r.run(ctx) }()
+			r.report(scheduled("web", 0))
+			synctest.Wait()
+			server.set(true)
+			const pods = 50
+			for n := 1; n < pods; n++ {
+				r.report(scheduled("web", n))
+				time.Sleep(time.Second)
+			}
+			time.Sleep(darkFor)
+			server.set(false)
+			time.Sleep(10 * time.Minute)
+			if server.count != pods {
+				t.Errorf("after %v without an answer the count is %d, want %d", darkFor, server.count, pods)
+			}
+			if n := len(r.bursts.mu.workloads); n != 0 {
+				t.Errorf("%d bursts do not end", n)
+			}
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Counts are written although the API server is busy and other events come all the time.
+func TestCountsAreWrittenBetweenEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, sink := reporting(t, ScheduledAggregated)
+		r.report(scheduled("web", 0))
+		r.report(scheduled("web", 1))
+		synctest.Wait()
+		for range busyFrom {
+			defer r.pace.change()()
+		}
+		for begin := time.Now(); time.Since(begin) < 2*countEvery; time.Sleep(5 * time.Second) {
+			r.report(failure("FailedScheduling"))
+		}
+		if got := summary(sink); !slices.Contains(got, "ReplicaSet web Scheduled x2") {
+			t.Errorf("%q: the count is not among them", got)
+		}
+	})
 }

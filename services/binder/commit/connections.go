@@ -20,9 +20,9 @@ const (
 	// several API servers spreads connections, not requests: after a restart of one API server all of them lead to
 	// the others, and would stay there.
 	connectionLife = 5 * time.Minute
-	// connectionIdle is after how long without a request a connection counts as closed: sooner than client-go closes
-	// it (90 s).
-	connectionIdle = time.Minute
+	// connectionIdle is after how long without a request a connection counts as closed: as long as client-go keeps it
+	// (apimachinery's util/net, SetTransportDefaults).
+	connectionIdle = 90 * time.Second
 	// reopenAfter is how long a lost connection is left alone while another one is open. An attempt costs a request, and
 	// may fail at once.
 	reopenAfter = time.Second
@@ -78,7 +78,9 @@ func newConnections(c clock.PassiveClock, transports []http.RoundTripper) *conne
 func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 	s, err := c.take(req.Context())
 	if err != nil {
-		_ = req.Body.Close()
+		if req.Body != nil {
+			_ = req.Body.Close()
+		}
 		return nil, err
 	}
 	if s.next != nil {

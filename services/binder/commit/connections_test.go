@@ -380,3 +380,26 @@ func waitFor(t *testing.T, done func() bool) {
 		<-time.After(time.Millisecond)
 	}
 }
+
+// A request without a body, as one that follows a redirect, may wait in vain.
+func TestRequestWithoutABodyWaitsInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, scripts := lines(clock.RealClock{}, 1)
+		first := send(t.Context(), c)
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://server", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Body = nil
+		if _, err := c.RoundTrip(req); !errors.Is(err, context.DeadlineExceeded) { //nolint:bodyclose // there is no answer
+			t.Errorf("%v, want that the time is over", err)
+		}
+		(<-scripts[0].requests).answer <- nil
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+	})
+}

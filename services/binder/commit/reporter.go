@@ -64,10 +64,11 @@ type reporter struct {
 	series           series
 	ended, refreshed []*eventsv1.Event
 	// bursts counts the events that are not written one by one. uncounted, of the same goroutine, are those whose count
-	// is to be written.
-	bursts    *bursts
-	uncounted []burstKey
-	clock     clock.WithTicker
+	// is to be written, and uncountedSince is when the last of them was, or when they became due.
+	bursts         *bursts
+	uncounted      []burstKey
+	uncountedSince time.Time
+	clock          clock.WithTicker
 	// writers are at most eventWriters goroutines, each of which keeps one event until it is written or given up.
 	writers errgroup.Group
 }
@@ -126,7 +127,8 @@ func (r *reporter) report(e effect.Report) {
 // run writes events until ctx ends, and then waits until no write is in progress. For each event in the queue it waits
 // for pace, counts a repetition in its series, and starts a writer if the API server has to learn of it. Series that
 // end or are refreshed are written at the same pace while no event waits: there may be one for each pod that waits, and
-// they must not fill the queue behind them.
+// they must not fill the queue behind them. Counts of bursts come while no event waits as well, but one is written each
+// maxBurstWait in any case.
 func (r *reporter) run(ctx context.Context) error {
 	defer func() { _ = r.writers.Wait() }() // no writer returns an error
 	refresh, finish := r.clock.NewTicker(refreshEvery), r.clock.NewTicker(finishAfter)
@@ -135,13 +137,15 @@ func (r *reporter) run(ctx context.Context) error {
 	defer finish.Stop()
 	defer count.Stop()
 	for {
+		if r.countIsLate() {
+			r.startCount(ctx)
+			continue
+		}
 		if r.seriesWait() {
 			if !r.pace.wait(ctx, r.clock.Now(), r.waiting) {
 				return nil
 			}
-			if next := r.nextSeries(); next != nil {
-				r.start(ctx, next)
-			}
+			r.startSeries(ctx)
 			continue
 		}
 		select {
@@ -152,7 +156,7 @@ func (r *reporter) run(ctx context.Context) error {
 		case now := <-finish.C():
 			r.ended = append(r.ended, r.series.finish(now.Add(-finishAfter))...)
 		case now := <-count.C():
-			r.uncounted = r.bursts.due(now)
+			r.uncounted, r.uncountedSince = r.bursts.due(now), now
 		case e := <-r.queue:
 			if !r.pace.wait(ctx, e.since, r.waiting) {
 				return nil
@@ -224,11 +228,25 @@ func (r *reporter) seriesWait() bool {
 	return len(r.queue) == 0 && len(r.ended)+len(r.refreshed)+len(r.uncounted) > 0
 }
 
-// nextSeries returns a series to write, and nil if there is none or an event waits.
-func (r *reporter) nextSeries() *eventsv1.Event {
+// countIsLate reports whether counts are to be written and none has been for maxBurstWait.
+func (r *reporter) countIsLate() bool {
+	return len(r.uncounted) > 0 && r.clock.Since(r.uncountedSince) >= maxBurstWait
+}
+
+// startSeries writes a series or a count, unless an event waits.
+func (r *reporter) startSeries(ctx context.Context) {
 	if !r.seriesWait() {
-		return nil
+		return
 	}
+	if next := r.nextSeries(); next != nil {
+		r.start(ctx, next)
+		return
+	}
+	r.startCount(ctx)
+}
+
+// nextSeries returns a series that has ended or is to be refreshed, nil if there is none.
+func (r *reporter) nextSeries() *eventsv1.Event {
 	for _, list := range []*[]*eventsv1.Event{&r.ended, &r.refreshed} {
 		if len(*list) > 0 {
 			next := (*list)[0]
@@ -236,15 +254,23 @@ func (r *reporter) nextSeries() *eventsv1.Event {
 			return next
 		}
 	}
+	return nil
+}
+
+// startCount writes the next count of a burst, if it is still to be written.
+func (r *reporter) startCount(ctx context.Context) {
 	key := r.uncounted[0]
-	r.uncounted = r.uncounted[1:]
+	r.uncounted, r.uncountedSince = r.uncounted[1:], r.clock.Now()
 	first, series := r.bursts.counted(key)
 	if series == nil {
-		return nil
+		return
 	}
 	event := r.event(first)
 	event.Series = series
-	return event
+	r.writers.Go(func() error {
+		r.bursts.settled(key, series.Count, r.write(ctx, event))
+		return nil
+	})
 }
 
 // start writes e in the background until ctx ends. It blocks while eventWriters are busy.
@@ -255,22 +281,26 @@ func (r *reporter) start(ctx context.Context, e *eventsv1.Event) {
 	})
 }
 
-// write retries until the API server has answered, eventTries times at most.
-func (r *reporter) write(ctx context.Context, e *eventsv1.Event) {
+// write retries until the API server has answered, eventTries times at most, and reports whether it has.
+func (r *reporter) write(ctx context.Context, e *eventsv1.Event) bool {
 	pause := eventPause
 	for range eventTries - 1 {
 		if r.answered(ctx, e) {
-			return
+			return true
 		}
 		select {
 		case <-r.clock.After(pause.Step()):
 		case <-ctx.Done():
-			return // when the binder stops, events still in flight are dropped
+			return false // when the binder stops, events still in flight are dropped
 		}
 	}
-	if !r.answered(ctx, e) && ctx.Err() == nil {
+	if r.answered(ctx, e) {
+		return true
+	}
+	if ctx.Err() == nil {
 		r.drops.add()
 	}
+	return false
 }
 
 // answered tries once, and reports whether the API server has answered. A refusal is an answer, as it is for client-go.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/events/eventstest"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
@@ -221,4 +222,22 @@ func TestAFrameWithARecordThatIsNoFact(t *testing.T) {
 			t.Errorf("a round anew behind it: %v", err)
 		}
 	})
+}
+
+// A frame that is too large for a message of the log is stored as single records. The writer goes on behind them.
+func TestAFrameThatIsStoredAsSingleRecords(t *testing.T) {
+	log := eventstest.OneByOne(memlog.New(memlog.Options{Frames: true}))
+	w := NewWriter(log, slog.New(slog.DiscardHandler), clock.RealClock{}, Base{}, 4)
+	if err := w.Open(t.Context(), "list"); err != nil {
+		t.Fatal(err)
+	}
+	f := framing{T: t}
+	for _, names := range [][]string{{"a", "b", "c"}, {"d", "e"}} {
+		if err := f.store(w, names...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if last, err := log.Last(t.Context(), eventlog.Facts); err != nil || last != 6 {
+		t.Errorf("the log ends at %d, %v, want 6", last, err)
+	}
 }

@@ -197,9 +197,14 @@ func (w *Writer) append(ctx context.Context, batch []eventlog.Message) error {
 	}
 }
 
-// recordEnd records that the log ends with a batch of this writer.
+// recordEnd records that the log ends with a batch of this writer, at a sequence. A batch that was too large for one
+// message of the log has been stored as single records.
 func (w *Writer) recordEnd(last uint64, batch []eventlog.Message) {
-	w.last = frame.Tail(w.log.Frames(eventlog.Facts), last, batch)
+	least := w.log.Frames(eventlog.Facts)
+	if last-w.last.Sequence == uint64(len(batch)) {
+		least = 0
+	}
+	w.last = frame.Tail(least, last, batch)
 }
 
 // resolve determines the outcome of a batch whose append returned failure: stored, certainly not stored (try again),

@@ -30,6 +30,7 @@ func TestWhoIsPlacedAtHome(t *testing.T) {
 		{"would rather spread", spreading(corev1.ScheduleAnyway), false},
 		{"has to stand apart", apart(true), true},
 		{"would rather stand apart", apart(false), false},
+		{"has a disk", withDisk, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newHomeWorld(t, 1, placement.HomeAlways)
@@ -49,6 +50,13 @@ func TestWhoIsPlacedAtHome(t *testing.T) {
 			})
 		})
 	}
+}
+
+// withDisk gives a pod a disk of its own. Such pods are evaluated from scratch.
+func withDisk(p *corev1.Pod) {
+	p.Spec.Volumes = []corev1.Volume{{Name: "disk", VolumeSource: corev1.VolumeSource{
+		GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{PDName: p.Name},
+	}}}
 }
 
 // Where a shard considers all nodes, because it has few home nodes or the pod has preferences, it picks a home node

@@ -17,6 +17,8 @@ type Meter struct {
 	// others counts the reservations of other shards that the ledger has shown, sentAt is the count when the
 	// transaction in flight was sent.
 	others, sentAt uint64
+	// inFlight: a transaction has been sent and not answered yet.
+	inFlight bool
 	// heat is the share of the last transactions that overlapped with reservations of other shards, in parts of full; a
 	// lost race adds to it. hot is what it has been decided to mean.
 	heat int
@@ -36,7 +38,8 @@ const (
 	hotAt, calmAt = full / 2, full / 8
 	// perLoss is what a lost race adds: more than an overlap, which may be harmless.
 	perLoss = full / 4
-	// calmAfter is the time without an overlap after which a shard is calm, however few transactions it has sent.
+	// calmAfter is the time without an overlap after which a shard is calm, however few transactions it has sent. While
+	// one is in flight, whether it overlaps is not known yet, however slow the ledger is.
 	calmAfter = 200 * time.Millisecond
 	// backlog is the number of waiting attempts beyond which a shard is contended: more than the transaction in flight
 	// and the next one have room for. Pods are spread over shards by a hash, so that the others are as busy.
@@ -63,10 +66,11 @@ func (m *Meter) FollowLedger(changes replica.Changes) {
 }
 
 // Sent notes that a transaction with placements is sent.
-func (m *Meter) Sent() { m.sentAt = m.others }
+func (m *Meter) Sent() { m.sentAt, m.inFlight = m.others, true }
 
 // Answered notes that it has been answered. What the answer shows of the ledger must have been counted.
 func (m *Meter) Answered(now time.Time) {
+	m.inFlight = false
 	m.heat -= m.heat / memory
 	if m.others != m.sentAt {
 		m.heat += full / memory
@@ -84,7 +88,7 @@ func (m *Meter) Lost(now time.Time) {
 // attempts of this shard wait to be decided or sent.
 func (m *Meter) Contended(waiting int, now time.Time) bool {
 	switch {
-	case now.Sub(m.last) >= calmAfter:
+	case !m.inFlight && now.Sub(m.last) >= calmAfter:
 		m.heat, m.hot = 0, false
 	case m.heat >= hotAt:
 		m.hot = true

@@ -106,3 +106,32 @@ func TestAReservationCountsOnce(t *testing.T) {
 	}
 	c.expect(t, false, "without a new reservation of another shard")
 }
+
+// step lets time pass, and returns 1 if a decision would be contended then.
+func (c *course) step(d time.Duration) int {
+	c.now = c.now.Add(d)
+	if c.Contended(1, c.now) {
+		return 1
+	}
+	return 0
+}
+
+// A slow ledger does not hide that transactions overlap: while one is in flight, the shard keeps what it knows.
+func TestContendedWithASlowLedger(t *testing.T) {
+	for _, latency := range []time.Duration{100 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second} {
+		c := newCourse()
+		const rounds, steps = 20, 10
+		contended := 0
+		for range rounds {
+			c.Sent()
+			c.reserve("b")
+			for range steps {
+				contended += c.step(latency / steps)
+			}
+			c.Answered(c.now)
+		}
+		if contended < (rounds-6)*steps {
+			t.Errorf("answers after %v: %d of %d decisions were contended", latency, contended, rounds*steps)
+		}
+	}
+}

@@ -17,6 +17,9 @@ type Scope struct {
 	// Near, where all nodes are evaluated, is how many pods may go to the best node before the best home node is as good;
 	// see engine.Query.Near. 0: the best node is chosen.
 	Near int64
+	// Swayed: home nodes are also for pods to which terms of pods on nodes give points. Decisions of versions that did
+	// not record how many nodes they examined were made so.
+	Swayed bool
 }
 
 // scope returns the scope of a decision that is made now about a plain pod, according to the profile.

@@ -98,7 +98,8 @@ func (x *Searcher) evaluate(profile *placement.Profile, a *attempt.Attempt, l li
 	} else if q.HomeFirst && !l.whole && plain(a.Pod) {
 		s := x.scope(profile)
 		basis.AllNodes, basis.Near = !s.Home, int32(s.Near)
-		if r, ok := x.atHome(profile, q, s, l.avoided); ok && r.FeasibleCount >= enoughHome(a.Pod) && !r.Swayed {
+		if r, ok := x.atHome(profile, q, s, l.avoided); ok && r.FeasibleCount >= enoughHome(a.Pod) &&
+			(s.Swayed || !r.Swayed) {
 			return x.found(record.Evaluation{Result: r, Home: true, Basis: basis})
 		}
 		q.Near = s.Near
