@@ -254,7 +254,7 @@ func TestAReplacedConnectionWaitsForTheLastAnswer(t *testing.T) {
 			synctest.Wait()
 			return <-scripts[0].requests, done
 		}
-		for begin := time.Now(); time.Since(begin) < connectionLife; time.Sleep(connectionIdle) {
+		for begin := time.Now(); time.Since(begin) < connectionLife; time.Sleep(connectionLife / 5) {
 			first, done := now()
 			first.answer <- nil
 			if err := <-done; err != nil {
