@@ -132,7 +132,8 @@ func Erase(d events.Decision) events.Decision {
 	}
 	if e := d.Evidence; e != nil {
 		left.Evidence = &evidence.Evidence{
-			Config: e.Config, LedgerRevision: e.LedgerRevision, Order: e.Order, Staged: e.Staged, Basis: e.Basis,
+			Config: e.Config, LedgerRevision: e.LedgerRevision, Order: e.Order, Staged: e.Staged, Usable: e.Usable,
+			Basis: e.Basis,
 		}
 	}
 	return left

@@ -18,7 +18,7 @@ type Scope struct {
 	// see engine.Query.Near. 0: the best node is chosen.
 	Near int64
 	// Swayed: home nodes are also for pods to which terms of pods on nodes give points. Decisions of versions that did
-	// not record how many nodes they examined were made so.
+	// not record how many nodes were usable were made so.
 	Swayed bool
 }
 
