@@ -200,7 +200,7 @@ func blind(d events.Decision) events.Decision {
 	e := d.Evidence
 	return events.Decision{
 		Kind: d.Kind, Pod: d.Pod, Actor: d.Actor, Attempt: d.Attempt, Token: d.Token, FactSequence: d.FactSequence,
-		Seed:     d.Seed,
+		Seed: d.Seed,
 		Evidence: &evidence.Evidence{
 			LedgerRevision: e.LedgerRevision, Order: e.Order, Staged: e.Staged, Usable: e.Usable, Basis: e.Basis,
 		},
