@@ -265,7 +265,7 @@ func TestPauses(t *testing.T) {
 		{"its replacement is not ready", evictions(2 * time.Minute), []state.APIObject{unready},
 			"kept 1: its owner's last replacements are not ready\n"},
 		{"nor will it be", evictions(time.Hour), []state.APIObject{unready}, move},
-		{"nobody moved it", nil, []state.APIObject{unready}, move},
+		{"not moved", nil, []state.APIObject{unready}, move},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			objects := append(tt.objects, node("a", tainted(corev1.TaintEffectNoSchedule)), node("b"), pod("x-a-0", "a", "x"))

@@ -252,7 +252,7 @@ func testConcurrentAppends(t *testing.T, target Target) {
 		if part == size(w, i)-1 {
 			next[w] = [2]int{i + 1, 0}
 			if reported[id] != record.Sequence {
-				t.Fatalf("append %d-%d was told last sequence %d, it is %d", w, i, reported[id], record.Sequence)
+				t.Fatalf("append %d-%d returned %d as the last sequence, it is %d", w, i, reported[id], record.Sequence)
 			}
 		}
 	}

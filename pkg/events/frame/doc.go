@@ -4,7 +4,7 @@
 // The records of a frame share its sequence. A position in a stream is still a sequence, and readers hand over a frame
 // as a whole (eventlog.Reader); where a single record must be named, its Index in the frame is added.
 //
-// The subject of a frame of several records is what the subjects of these have in common: a token in the middle that
+// The subject of a frame of several records has the tokens that the subjects of these share: a token in the middle that
 // differs is "many", and the one before the last has a hash of each object that the records are about (MayHave), by
 // which a search finds the frames without reading others. The first and the last token are the same in all records of
 // a frame (Split), because the last token is what permissions and fences depend on: the kind of a decision, by which
