@@ -45,6 +45,7 @@ func EncodeDecision(d Decision) eventlog.Message {
 		YoungestSeconds:    encodeSecond(d.Youngest),
 		TellFailure:        d.EventOnFailure,
 		NotAfterMillis:     encodeMilli(d.NotAfter),
+		StaleNomination:    word(d.StaleNomination),
 	}
 	return eventlog.Message{
 		Subject: eventlog.SubjectDecisions + "." + bucketOf(d.Pod.UID) + "." + subjectToken(string(d.Kind)),
@@ -128,6 +129,7 @@ func decodeDecision(r eventlog.Record) (_ SequencedDecision, evidence []byte, _ 
 		Youngest:           decodeSecond(payload.GetYoungestSeconds()),
 		EventOnFailure:     payload.GetTellFailure(),
 		NotAfter:           decodeMilli(payload.GetNotAfterMillis()),
+		StaleNomination:    payload.GetStaleNomination(),
 		TraceParent:        traceParent,
 	}}, payload.GetEvidence(), nil
 }

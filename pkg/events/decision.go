@@ -144,6 +144,9 @@ type Decision struct {
 	// NotAfter is when the order expires, by the clock of the member that gives it, to the millisecond (evict): no
 	// binder begins the eviction later. It is zero if none is given, as in those of earlier versions.
 	NotAfter time.Time
+	// StaleNomination is the node name in the pod's nominatedNodeName that leads nowhere by this decision, so that the
+	// binder clears the field (unplaceable, failed, quarantined); empty if the pod has none, or if it stays.
+	StaleNomination string
 	// TraceParent is the W3C traceparent of the span that decided, or empty.
 	TraceParent string
 	// Evidence is the input of a shard's decision and the alternatives it weighed (placed, nominated, unplaceable,

@@ -104,6 +104,11 @@ var samples = map[string]any{
 		Message: "0/3 nodes are available: 2 Insufficient cpu, 1 Too many pods.",
 		Plugins: []string{"NodeResourcesFit"}, Reasons: map[string]int32{"Insufficient cpu": 2, "Too many pods": 1},
 	},
+	"decision-unplaceable-stale-nomination": events.Decision{
+		Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "pod-2", Namespace: "shop", Name: "big"},
+		Actor: "scheduler-1-aaaa", Attempt: 1, Token: "1", NodesTotal: 3,
+		Message: "0/3 nodes are available: 3 Insufficient cpu.", StaleNomination: "node-9.example",
+	},
 	"decision-evict": events.Decision{
 		Kind: events.DecisionEvict, Pod: events.PodRef{UID: "pod-3", Namespace: "shop", Name: "old"}, Actor: "descheduler-b",
 		NodeUID: "node-1", NodeName: "node-1.example", Strategy: "RemoveDuplicates",

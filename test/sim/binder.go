@@ -296,7 +296,7 @@ func (w *world) fencePod(e effect.FencePod) effect.Answered {
 func (w *world) patchCondition(e effect.PatchCondition) effect.Answered {
 	p := w.api.changePod(e.Pod.UID, func(p *corev1.Pod) bool {
 		before := p.Status.NominatedNodeName
-		if e.NominatedNodeName != "" {
+		if e.NominatedNodeName != "" || e.ClearNomination {
 			p.Status.NominatedNodeName = e.NominatedNodeName
 		}
 		return setCondition(p, e.Condition) || before != p.Status.NominatedNodeName

@@ -176,7 +176,7 @@ func begin(p *placement.Profile, in Input) (x *Search, answer Result, ok bool) {
 // Ineligible returns why the pod may not preempt now; empty if it may. find looks up a candidate by name, nil for
 // none. Source: plugins/defaultpreemption PodEligibleToPreemptOthers.
 func (x *Search) Ineligible(find func(name string) (*state.NodeInfo, rule.Code)) string {
-	if policy := x.Pod.Template.Spec.PreemptionPolicy; policy != nil && *policy == corev1.PreemptNever {
+	if isNever(x.Pod) {
 		return "not eligible due to preemptionPolicy=Never."
 	}
 	name := x.Pod.Status().NominatedNodeName
@@ -187,12 +187,34 @@ func (x *Search) Ineligible(find func(name string) (*state.NodeInfo, rule.Code))
 	if n == nil || code == rule.UnschedulableAndUnresolvable {
 		return ""
 	}
-	for other := range n.Pods() {
-		if other.Priority < x.Pod.Priority && isPreempted(other) {
-			return "not eligible due to a terminating pod on the nominated node."
-		}
+	if waitsForPreempted(x.Pod, n) {
+		return "not eligible due to a terminating pod on the nominated node."
 	}
 	return ""
+}
+
+// KeepsNomination reports whether a pod that fits nowhere keeps its nomination although no victims are sought for it:
+// upstream does not consider such a pod for preemption, and then leaves the nomination alone. n is the node that the
+// pod is nominated to, nil if there is none. The rules for that node are not checked. Source:
+// plugins/defaultpreemption PodEligibleToPreemptOthers.
+func KeepsNomination(pod *state.Pod, n *state.NodeInfo) bool {
+	return isNever(pod) || n != nil && waitsForPreempted(pod, n)
+}
+
+// isNever reports whether a pod never preempts others.
+func isNever(pod *state.Pod) bool {
+	policy := pod.Template.Spec.PreemptionPolicy
+	return policy != nil && *policy == corev1.PreemptNever
+}
+
+// waitsForPreempted reports whether pods are leaving a node because a scheduler preempted them, possibly for this pod.
+func waitsForPreempted(pod *state.Pod, n *state.NodeInfo) bool {
+	for other := range n.Pods() {
+		if other.Priority < pod.Priority && isPreempted(other) {
+			return true
+		}
+	}
+	return false
 }
 
 // candidate returns a candidate by its name, and the result of the rules for it; nil if there is none.

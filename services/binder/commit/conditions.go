@@ -18,17 +18,14 @@ type conditions struct {
 	logger *slog.Logger
 }
 
-// patchCondition writes one condition and, if the effect names one, the nominated node, in one patch of pods/status.
-// The strategic merge replaces the condition of that type and leaves the others alone.
+// patchCondition writes one condition and, if the effect names one, the nominated node, or clears it, in one patch of
+// pods/status. The strategic merge replaces the condition of that type and leaves the others alone.
 func (c *conditions) patchCondition(ctx context.Context, e effect.PatchCondition) effect.Answered {
-	type status struct {
-		Conditions        []corev1.PodCondition `json:"conditions"`
-		NominatedNodeName string                `json:"nominatedNodeName,omitempty"`
+	status := map[string]any{"conditions": []corev1.PodCondition{e.Condition}}
+	if e.NominatedNodeName != "" || e.ClearNomination {
+		status[fieldNominated] = nameOrNull(e.NominatedNodeName)
 	}
-	body, err := json.Marshal(struct {
-		Metadata patchMeta `json:"metadata"`
-		Status   status    `json:"status"`
-	}{patchMeta{UID: e.Pod.UID}, status{[]corev1.PodCondition{e.Condition}, e.NominatedNodeName}})
+	body, err := json.Marshal(map[string]any{"metadata": patchMeta{UID: e.Pod.UID}, "status": status})
 	if err != nil {
 		return effect.Answered{Op: e.Op, Result: effect.Refused, Problem: err.Error()}
 	}
@@ -43,19 +40,22 @@ func (c *conditions) patchCondition(ctx context.Context, e effect.PatchCondition
 	return answer
 }
 
+// fieldNominated is the name of a pod's status.nominatedNodeName in patches.
+const fieldNominated = "nominatedNodeName"
+
+// nameOrNull returns a node name as a patch has it: null removes the field.
+func nameOrNull(node string) any {
+	if node == "" {
+		return nil
+	}
+	return node
+}
+
 // nominate writes status.nominatedNodeName, the node where a place is held for the pod.
 func (c *conditions) nominate(ctx context.Context, e effect.Nominate) effect.Answered {
-	type status struct {
-		NominatedNodeName *string `json:"nominatedNodeName"`
-	}
-	name := &e.NodeName
-	if e.NodeName == "" {
-		name = nil // a patch with null removes the field
-	}
-	body, err := json.Marshal(struct {
-		Metadata patchMeta `json:"metadata"`
-		Status   status    `json:"status"`
-	}{patchMeta{UID: e.Pod.UID}, status{name}})
+	body, err := json.Marshal(map[string]any{
+		"metadata": patchMeta{UID: e.Pod.UID}, "status": map[string]any{fieldNominated: nameOrNull(e.NodeName)},
+	})
 	if err != nil {
 		return effect.Answered{Op: e.Op, Result: effect.Refused, Problem: err.Error()}
 	}

@@ -96,7 +96,12 @@ func (w *world) carryOut(b *member, e effect.Effect) (effect.Input, error) {
 	case effect.FencePod:
 		return w.fence(e), nil
 	case effect.PatchCondition:
-		p := w.api.changePod(e.Pod.UID, func(p *corev1.Pod) { p.Status.Conditions = []corev1.PodCondition{e.Condition} })
+		p := w.api.changePod(e.Pod.UID, func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{e.Condition}
+			if e.NominatedNodeName != "" || e.ClearNomination {
+				p.Status.NominatedNodeName = e.NominatedNodeName
+			}
+		})
 		return effect.Answered{Op: e.Op, Result: effect.Done, ResourceVersion: p.ResourceVersion}, nil
 	}
 	return nil, fmt.Errorf("%T is not part of this world", e)

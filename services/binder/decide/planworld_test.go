@@ -541,7 +541,7 @@ func (w *planWorld) change(e effect.Effect) (effect.Input, error) {
 	case effect.PatchCondition:
 		return change(e.Op, e.Pod, func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{e.Condition}
-			if e.NominatedNodeName != "" {
+			if e.NominatedNodeName != "" || e.ClearNomination {
 				p.Status.NominatedNodeName = e.NominatedNodeName
 			}
 		})

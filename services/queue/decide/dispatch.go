@@ -67,6 +67,7 @@ func (c *Core) recordQuarantine(e *waiting.Entry, message string) {
 		Kind: events.DecisionQuarantined, Pod: waiting.PodRef(e.Pod), SchedulerName: e.Pod.SchedulerName, Actor: c.cfg.Queue,
 		Attempt: e.Attempt.Count, Token: c.leases.newToken().String(), FactSequence: c.world.Facts.Sequence,
 		LedgerRevision: c.world.Revision, PodResourceVersion: e.Pod.ResourceVersion, Message: message,
+		StaleNomination: e.Pod.Status().NominatedNodeName,
 	}})
 }
 

@@ -18,7 +18,7 @@ func (s *Set) PostFilters() bool { return len(s.postFilter) > 0 }
 // having found nothing. Source: RunPostFilterPlugins in pkg/scheduler/framework/runtime/framework.go.
 //
 // It ends at the first plugin that succeeds, that rules out any help, or that fails; until then messages are
-// collected, and the last nomination counts. An error is reported to the user in the message, as the pod has its
+// collected, and the last nomination counts, or the last removal of one. An error is reported to the user in the message, as the pod has its
 // verdict already.
 func (s *Set) postFilterFor(ctx context.Context, p step.PluginRequest, answer *step.PluginResult) {
 	// The cycle stays the last one of its shard, and is not opened: nothing was reserved.
@@ -39,29 +39,35 @@ func (s *Set) postFilterFor(ctx context.Context, p step.PluginRequest, answer *s
 		result, status := plugin.PostFilter(ctx, d.cycle, pod, verdicts)
 		d.timeCall("PostFilter", plugin.Name(), status, begin)
 		if status.IsSuccess() || status.Code() == framework.UnschedulableAndUnresolvable {
-			answer.Nominated, answer.Message = nominated(result), status.Message()
+			answer.Nominated, answer.Nomination = nominated(result)
+			if answer.Nomination == step.NominationUndecided {
+				answer.Nomination = step.NominationKept
+			}
+			answer.Message = status.Message()
 			return
 		}
 		if !status.IsRejected() {
-			answer.Nominated, answer.Message = "", status.AsError().Error()
+			answer.Nominated, answer.Nomination = "", step.NominationKept
+			answer.Message = status.AsError().Error()
 			s.logger.Error("PostFilter failed", "pod", p.Pod.Key(), "plugin", plugin.Name(),
 				telemetry.KeyError, status.AsError())
 			return
 		}
-		if name := nominated(result); name != "" {
-			answer.Nominated = name
+		if name, fate := nominated(result); fate != step.NominationUndecided {
+			answer.Nominated, answer.Nomination = name, fate
 		}
 		reasons = append(reasons, status.Reasons()...)
 	}
 	answer.Message = strings.Join(reasons, ", ")
 }
 
-// nominated returns the node that a plugin nominates a pod to, empty for none.
-func nominated(r *framework.PostFilterResult) string {
+// nominated returns the node that a plugin nominates a pod to, empty for none, and what becomes of an earlier
+// nomination: a plugin that overrides it with no name clears it.
+func nominated(r *framework.PostFilterResult) (node string, fate step.NominationFate) {
 	if r == nil || r.Mode() != framework.ModeOverride {
-		return ""
+		return "", step.NominationUndecided
 	}
-	return r.NominatedNodeName
+	return r.NominatedNodeName, step.NominationCleared
 }
 
 // statuses are the rejections of the nodes, by name. It implements framework.NodeToStatusReader.

@@ -131,8 +131,10 @@ type PatchCondition struct {
 	Op        OpID
 	Pod       events.PodRef
 	Condition corev1.PodCondition
-	// NominatedNodeName is written in the same patch; empty leaves that field unchanged.
+	// NominatedNodeName is written in the same patch; empty leaves that field unchanged, or clears it with
+	// ClearNomination.
 	NominatedNodeName string
+	ClearNomination   bool
 }
 
 // RemoveGate removes one scheduling gate of the pod, if present, with UID as the precondition. It is answered by

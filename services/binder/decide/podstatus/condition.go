@@ -30,8 +30,10 @@ type condition struct {
 	written   *corev1.PodCondition
 	writtenRV uint64
 
-	// nomination is the nomination whose node name the patch in flight writes as well, if any.
-	nomination *nomination
+	// nomination is the nomination whose node name the patch in flight writes, or clears, as well, if any. cleared means
+	// that the last patch has cleared the name, which counts like written.
+	nomination      *nomination
+	clears, cleared bool
 
 	op effect.OpID
 	basis.Pacing
@@ -72,8 +74,8 @@ func (w *condition) advance(s *Writer) {
 	switch {
 	case !known && (s.Facts.Sequence < d.FactSequence || !s.Facts.PodProgressKnown):
 		return // the decision used later facts than this binder has, or the facts are being republished
-	case d.Kind == events.DecisionNominated && s.Ledger.Revision() < d.LedgerRevision:
-		return // its hold, which is written along with it, is about to show
+	case aboutHold(d) && s.Ledger.Revision() < d.LedgerRevision:
+		return // its hold, or the end of it, which is written along with it, is about to show
 	case !known || p.NodeName != "":
 		w.pending = nil // deleted or bound: the condition is no longer needed
 		return
@@ -90,16 +92,53 @@ func (w *condition) advance(s *Writer) {
 	}
 	current, rv := w.current(p)
 	w.patch = conditionFor(d, p, current, s.Now)
-	nominated := nominatedByPlugin(d, p)
-	if current != nil && sameCondition(*current, w.patch) && nominated == "" {
+	nominated, clears := nominatedByPlugin(d, p), w.mustClear(s, d, p)
+	if current != nil && sameCondition(*current, w.patch) && nominated == "" && !clears {
 		w.settle(s, d, rv, "")
 		return
 	}
 	w.sent, w.pending = &d, nil
 	w.op = s.begin(w)
+	if w.clears = clears; clears {
+		w.clearWith(s, d)
+	}
 	s.Emit(effect.PatchCondition{
-		Op: w.op, Pod: d.Pod, Condition: w.patch, NominatedNodeName: cmp.Or(w.nominate(s, d, p), nominated),
+		Op: w.op, Pod: d.Pod, Condition: w.patch, ClearNomination: clears,
+		NominatedNodeName: cmp.Or(w.nominate(s, d, p), nominated),
 	})
+}
+
+// mustClear reports whether the pod's nominatedNodeName leads nowhere by a decision and still shows, whoever wrote it.
+// A name that was written after the version that the decision used is another one, and the next attempt's; facts of an
+// earlier version do not show yet which one it is. The name of a place that is held is left alone.
+func (w *condition) mustClear(s *Writer, d events.Decision, p *state.Pod) bool {
+	if _, _, reserved := s.Ledger.Entry(d.Pod.UID); reserved {
+		return false
+	}
+	stale := d.StaleNomination
+	if d.Kind == events.DecisionWithdrawn || basis.BindFailed(d) {
+		stale = d.NodeName
+	}
+	switch name := p.Status().NominatedNodeName; {
+	case stale == "" || w.cleared && p.ResourceVersion < w.writtenRV:
+		return false
+	case p.ResourceVersion < d.PodResourceVersion:
+		return d.StaleNomination != ""
+	default:
+		return name == stale || name != "" && name == d.StaleNomination
+	}
+}
+
+// clearWith makes the nomination of a place that was given up wait for the patch in flight, which clears the name.
+func (w *condition) clearWith(s *Writer, d events.Decision) {
+	if m, ok := s.nominations[d.Pod.UID]; ok && m.op == 0 {
+		w.nomination, m.op, m.sent = m, w.op, ""
+	}
+}
+
+// aboutHold reports whether a decision begins or ends a hold.
+func aboutHold(d events.Decision) bool {
+	return d.Kind == events.DecisionNominated || d.Kind == events.DecisionWithdrawn
 }
 
 // nominatedByPlugin returns the node that a plugin has nominated for a pod that fits nowhere, if the pod's status
@@ -216,7 +255,7 @@ func (w *condition) answered(s *Writer, in effect.Input) {
 	switch a.Result {
 	case effect.Done:
 		written := w.patch
-		w.written, w.writtenRV = &written, a.ResourceVersion
+		w.written, w.writtenRV, w.cleared = &written, a.ResourceVersion, w.clears
 		w.settle(s, d, a.ResourceVersion, "")
 	case effect.Gone:
 		w.sent = nil

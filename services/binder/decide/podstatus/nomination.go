@@ -12,7 +12,9 @@ import (
 // written after the hold is in the ledger, never while a bind may be in flight (the write would move the
 // resourceVersion that the bind relies on), and cleared when the place is lost. (A bind clears it in the API server.)
 // The ledger does not record who wrote the field. A binder that starts treats the name of a node with a hold as its
-// own; what was left by a binder that died between the end of a hold and its own write stays until the next hold.
+// own. What was left by a binder that died between the end of a hold and its own write is cleared with the condition of
+// the decision that ended the hold, or of the pod's next attempt, like a name that another component has left
+// (condition.mustClear).
 //
 // The decision that nominates the pod requires a condition as well. Whichever comes first, the hold or the decision,
 // waits for the other, and one patch writes both (condition.nominate); a hold whose decision does not arrive is

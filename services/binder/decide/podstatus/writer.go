@@ -98,7 +98,7 @@ func (s *Writer) NominationsDueSince(since time.Time) (due []string) {
 // be versions that Kubernetes has yet to reach again.
 func (s *Writer) ForgetVersions() {
 	for _, w := range s.conditions {
-		w.written, w.writtenRV = nil, 0
+		w.written, w.writtenRV, w.cleared = nil, 0, false
 	}
 	for _, m := range s.nominations {
 		m.writtenRV = 0

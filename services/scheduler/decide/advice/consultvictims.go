@@ -67,6 +67,7 @@ func (cs *Consults) advisedOnVictims(a *attempt.Attempt, advice step.Advice) {
 	if advice.Err != nil {
 		r.Decision.Message += " preemption: " + advice.Err.Error()
 		r.Decision.RetryAfter = victimsAgain
+		r.Decision.StaleNomination = "" // as upstream, where a failed extender leaves it alone
 		cs.life.Unplaceable(r)
 		return
 	}

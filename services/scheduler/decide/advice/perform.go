@@ -250,6 +250,7 @@ func (pl *Plugins) ReportFailed(d *attempt.PluginBinding, revision int64) bool {
 	if r := d.Outcome.Refusal; r != nil {
 		verdict := pl.refusal(a, r)
 		verdict.LedgerRevision = revision
+		verdict.StaleNomination = d.Node // which binders have written meanwhile
 		pl.record.Unplaceable(a, verdict)
 		return true
 	}

@@ -59,5 +59,15 @@ func (pl *Plugins) postFiltered(p step.PluginResult) {
 		r.Decision.Message += " " + p.Message
 	}
 	r.Decision.NodeName = p.Nominated
+	if p.Nominated != "" || p.Nomination == step.NominationKept ||
+		p.Nomination == step.NominationUndecided && !pl.preempts(a.Pod.SchedulerName) {
+		r.Decision.StaleNomination = ""
+	}
 	pl.plans.Reject(r)
+}
+
+// preempts reports whether a profile has DefaultPreemption, which decides about a nomination if no other plugin does.
+func (pl *Plugins) preempts(schedulerName string) bool {
+	p, ok := pl.shard.Profiles[schedulerName]
+	return ok && p.Preempts()
 }

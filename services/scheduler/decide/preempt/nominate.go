@@ -254,7 +254,7 @@ func (n *nomination) Done(revision int64) {
 	nm := n.by
 	a := n.Attempt
 	d := n.Decision
-	d.Kind = events.DecisionNominated
+	d.Kind, d.StaleNomination = events.DecisionNominated, ""
 	d.Token = a.Offer.Token
 	d.Attempt = a.Offer.Attempt
 	d.TraceParent = a.Offer.TraceParent

@@ -188,6 +188,9 @@ func (p *Preemption) conclude(r attempt.Rejection) {
 	default:
 		r.WakeOn(names.DefaultPreemption)
 	}
+	if ok {
+		keepNomination(p.shard, profile, &r)
+	}
 	p.life.Unplaceable(r)
 }
 

@@ -8,7 +8,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
+	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/shard"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
@@ -124,6 +126,9 @@ func (nm *nominator) endWithoutPlan(s seeker, plan preempt.Result) {
 	if r.Attempt.Advice.Victims.Answered {
 		r.WakeOn(placement.Extenders)
 	}
+	if r.Attempt.Advice.Victims.Answered || plan.KeepNomination {
+		r.Decision.StaleNomination = ""
+	}
 	if plan.Message != "" {
 		r.Decision.Message += " " + plan.Message
 	}
@@ -143,7 +148,26 @@ func (nm *nominator) refusePlan(s seeker, no refusal) {
 	r := s.Rejection
 	r.Decision.Message += " preemption: refused: " + no.why + "."
 	r.Decision.RetryAfter = no.ends
+	keepNomination(nm.shard, s.profile, &r)
 	nm.effects.Plan(step.PlanReport{Event: step.PlanRefused, Pod: s.Attempt.Offer.Pod, Detail: no.why})
 	r.WakeOn(names.DefaultPreemption)
 	nm.life.Unplaceable(r)
+}
+
+// keepNomination leaves the nomination of a pod alone for which no victims are sought, if upstream would: see
+// preempt.KeepsNomination.
+func keepNomination(s *shard.State, profile *placement.Profile, r *attempt.Rejection) {
+	name := r.Decision.StaleNomination
+	if name == "" || !profile.Preempts() || len(s.View.Nodes()) == 0 {
+		return
+	}
+	var nominated *state.NodeInfo
+	for _, n := range s.View.Nodes() {
+		if n.Node.Name == name {
+			nominated = n
+		}
+	}
+	if preempt.KeepsNomination(r.Attempt.Pod, nominated) {
+		r.Decision.StaleNomination = ""
+	}
 }

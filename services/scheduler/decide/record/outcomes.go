@@ -6,13 +6,19 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
-// Decision returns the record of a decision about an attempt, without the fields that only its kind has.
+// Decision returns the record of a decision about an attempt, without the fields that only its kind has. A pod that
+// gets no place loses its nomination, unless the caller finds that it stays. Source: clearNominatedNode in
+// pkg/scheduler/schedule_one.go.
 func (r *Recorder) Decision(kind events.DecisionKind, a *attempt.Attempt) events.Decision {
-	return events.Decision{
+	d := events.Decision{
 		Kind: kind, Pod: a.Offer.Pod, SchedulerName: a.Pod.SchedulerName, Actor: r.Shard.ID,
 		Attempt: a.Offer.Attempt, Token: a.Offer.Token, PodResourceVersion: a.Pod.ResourceVersion,
 		TraceParent: a.Offer.TraceParent,
 	}
+	if kind == events.DecisionUnplaceable || kind == events.DecisionFailed {
+		d.StaleNomination = a.Pod.Status().NominatedNodeName
+	}
+	return d
 }
 
 // Lost records a race that an attempt has lost.

@@ -87,11 +87,25 @@ type PluginResult struct {
 	// Nominated (ActPostFilter) is the node that a plugin nominates for the pod, empty for none; Message is the text
 	// of the plugins. In this case there is neither refusal nor error.
 	Nominated, Message string
+	// Nomination (ActPostFilter) is what becomes of an earlier nomination of the pod without Nominated.
+	Nomination NominationFate
 	// Refusal is the refusal of a plugin, in its words; Err reports that a plugin has failed. With either,
 	// everything that plugins had reserved has been taken back.
 	Refusal *Refusal
 	Err     error
 }
+
+// NominationFate is what PostFilter plugins decide about an earlier nomination of a pod.
+type NominationFate uint8
+
+const (
+	// NominationUndecided: no plugin has decided about it.
+	NominationUndecided NominationFate = iota
+	// NominationKept: it stays, because a plugin has failed or has ended the search for help without a result.
+	NominationKept
+	// NominationCleared: a plugin has cleared it.
+	NominationCleared
+)
 
 // Refusal is a plugin's rejection of a pod or a node; Plugin may be empty.
 type Refusal struct {

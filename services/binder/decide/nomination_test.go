@@ -1,0 +1,141 @@
+package decide
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/binder/decide/effect"
+)
+
+func nominate(node string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Status.NominatedNodeName = node }
+}
+
+// A nomination that leads nowhere is cleared with the condition, in one patch, once, whoever wrote it.
+func TestStaleNominationIsCleared(t *testing.T) {
+	r := newRig(t, 1)
+	r.api.changePod("p0-uid", nominate("ghost"))
+	r.see()
+	d := unplaceable("p0", 1, "0/1 nodes are available: 1 full.")
+	d.StaleNomination, d.PodResourceVersion = "ghost", r.api.now().rv
+	r.receive(d)
+	if patch := run[effect.PatchCondition](r, delivered); !patch.ClearNomination || patch.NominatedNodeName != "" {
+		t.Fatalf("patch %+v does not clear the nomination", patch)
+	}
+	if name := r.api.now().pods["p0-uid"].Status().NominatedNodeName; name != "" {
+		t.Fatalf("nominated to %q", name)
+	}
+	d.Token = ledger.Token(2).String()
+	r.receive(d)
+	r.quiet("the facts do not show the patch yet")
+	r.see()
+	d.Token = ledger.Token(3).String()
+	r.receive(d)
+	r.quiet("it is cleared, and the condition has not changed")
+	r.wantDecisions(events.DecisionCondition, events.DecisionCondition, events.DecisionCondition)
+}
+
+// A nomination is cleared even if the condition shows already, and if the binder's facts are older than the decision.
+func TestStaleNominationAlone(t *testing.T) {
+	r := newRig(t, 1)
+	d := unplaceable("p0", 1, "0/1 nodes are available: 1 full.")
+	r.receive(d)
+	run[effect.PatchCondition](r, delivered)
+	r.see()
+	r.api.changePod("p0-uid", nominate("ghost")) // which this binder does not see yet
+	d.Token, d.StaleNomination, d.PodResourceVersion = ledger.Token(2).String(), "ghost", r.api.now().rv
+	r.receive(d)
+	if patch := run[effect.PatchCondition](r, delivered); !patch.ClearNomination {
+		t.Fatal("the nomination is not cleared")
+	}
+	r.see()
+	r.wait(time.Second)
+	r.quiet("afterwards")
+}
+
+// Left alone are: a name that the decision did not know, the name of a place that is held or reserved, and all names
+// if the decision is of a version that does not know about them.
+func TestNominationThatIsNotStale(t *testing.T) {
+	r := newRig(t, 1)
+	d := unplaceable("p0", 1, "0/1 nodes are available: 1 full.")
+	d.StaleNomination, d.PodResourceVersion = "ghost", r.api.now().rv
+	r.api.changePod("p0-uid", nominate("another"))
+	r.see()
+	r.receive(d)
+	if patch := run[effect.PatchCondition](r, delivered); patch.ClearNomination {
+		t.Fatal("a name was cleared that was written after the decision")
+	}
+	r.see()
+	d.Token, d.StaleNomination, d.Message = ledger.Token(2).String(), "", "0/1 nodes are available: 1 tainted."
+	r.receive(d)
+	if patch := run[effect.PatchCondition](r, delivered); patch.ClearNomination {
+		t.Fatal("a name was cleared by a decision that is not about it")
+	}
+	r.see()
+	d.Token, d.StaleNomination, d.Message = ledger.Token(3).String(), "another", "0/1 nodes are available: 1 gone."
+	r.reserve()
+	r.b.lines = nil // the bind, which is under way
+	r.receive(d)
+	r.quiet("the pod is being bound")
+}
+
+// A binder that starts clears the name of a place that was given up while the binder that had written it was down. The
+// end of the hold is in the log, and may arrive before the ledger and the facts show it.
+func TestNominationOfAPlaceThatEndedMeanwhile(t *testing.T) {
+	for _, order := range []string{"ledger first", "decision first", "the next attempt"} {
+		t.Run(order, func(t *testing.T) {
+			r := newPlanRig(t, 1)
+			plan := r.nominated(0, "v4")
+			performNext[effect.Nominate](r, delivered)
+			d := events.Decision{
+				Kind: events.DecisionWithdrawn, Pod: about("p0"), SchedulerName: "berth", Token: r.tokens.String(),
+				NodeUID: "n0-uid", NodeName: "n0", Message: "The place held for it on node n0 was given up.",
+				PodResourceVersion: 1, LedgerRevision: r.kv.revision + 1,
+			}
+			if order == "the next attempt" {
+				d = unplaceable("p0", 9, "0/2 nodes are available.")
+				d.StaleNomination, d.PodResourceVersion = "n0", r.api.now().rv
+			}
+			r.b.lines = nil
+			if order == "decision first" {
+				r.bootPlans(r.b)
+				r.receive(d)
+				r.quietAbout("p0-uid", "its hold is in the ledger")
+				r.abortPlan(plan)
+			} else {
+				r.abortPlan(plan)
+				r.bootPlans(r.b)
+				r.receive(d)
+			}
+			r.see()
+			if patch := performNext[effect.PatchCondition](r, delivered); !patch.ClearNomination {
+				t.Fatalf("%+v does not clear the nomination", patch)
+			}
+			r.see()
+			if name := r.api.now().pods["p0-uid"].Status().NominatedNodeName; name != "" {
+				t.Fatalf("nominated to %q, though nothing is held there", name)
+			}
+		})
+	}
+}
+
+// quietAbout requires that no write to a pod's status is pending.
+func (r *planRig) quietAbout(pod, why string) {
+	r.Helper()
+	for _, e := range r.b.lines {
+		switch e := e.(type) {
+		case effect.PatchCondition:
+			if e.Pod.UID == pod && e.ClearNomination {
+				r.Fatalf("%s: %+v is to be sent", why, e)
+			}
+		case effect.Nominate:
+			if e.Pod.UID == pod && e.NodeName == "" {
+				r.Fatalf("%s: %+v is to be sent", why, e)
+			}
+		}
+	}
+}
