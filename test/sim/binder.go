@@ -190,6 +190,8 @@ func (b *binder) perform(e effect.Effect) {
 		b.ask("condition", e.Op, func() effect.Answered { return b.w.patchCondition(e) })
 	case effect.RemoveGate:
 		b.ask("ungate", e.Op, func() effect.Answered { return b.w.removeGate(e) })
+	case effect.Announce:
+		b.ask("announce", e.Op, func() effect.Answered { return b.w.announce(e) })
 	case effect.Nominate:
 		b.ask("nominate", e.Op, func() effect.Answered { return b.w.nominate(e) })
 	case effect.ReadBudget:
@@ -334,6 +336,16 @@ func (w *world) nominate(e effect.Nominate) effect.Answered {
 		return effect.Answered{Result: effect.Gone}
 	}
 	return effect.Answered{Result: effect.Done, ResourceVersion: versionOf(p)}
+}
+
+// announce writes the node of a reservation into the pod's status, if the pod has not changed since.
+func (w *world) announce(e effect.Announce) effect.Answered {
+	p, ok := w.api.pod(e.Pod.UID)
+	if ok && versionOf(p) == e.ResourceVersion && p.Spec.NodeName == "" {
+		w.hit("announced")
+		return w.nominate(effect.Nominate{Pod: e.Pod, NodeName: e.NodeName})
+	}
+	return w.lostBind(effect.Bind{Pod: e.Pod, NodeName: e.NodeName}, bindConflict)
 }
 
 // readDoc reads a document linearizably.

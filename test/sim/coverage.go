@@ -39,7 +39,7 @@ func CoverageGoals() []string {
 		"queue resigned", "shard drained", "binder drained",
 		"queue takes over", "queue deposed: session lost", "writer found the log diverged",
 		"round opened by list", "round opened by repair", "facts told anew", "log not followed by its leader",
-		"bind: done", "bind: refused", "bind: moved",
+		"bind: done", "bind: refused", "bind: moved", "announced",
 		"evict: done", "evict: gone", "evict: throttled",
 		"victim evicted", "victim of a preemption evicted", "plan handed on", "fenced after a preemption",
 		"place of a move taken over", "place of a move taken by somebody more important", "victim of a move evicted",

@@ -36,6 +36,7 @@ func markAttempt(p *corev1.Pod, e effect.Bind) {
 
 // markFence is the change of a fence: an annotation, or a condition if that is refused.
 func (w *world) markFence(p *corev1.Pod, value string) bool {
+	p.Status.NominatedNodeName = ""
 	p.Status.Conditions = slices.DeleteFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == effect.ConditionAttempt
 	})

@@ -293,7 +293,7 @@ func (o *oracle) unowned() int {
 	return ledger.Partitions - held
 }
 
-// unfinished returns which of L1 to L6 is not fulfilled yet; nil if all are.
+// unfinished returns which of L1 to L9 is not fulfilled yet; nil if all are.
 func (o *oracle) unfinished() error {
 	switch n := o.unowned(); {
 	case n > 0:
@@ -321,6 +321,9 @@ func (o *oracle) unfinished() error {
 	o.checkWastedEvictions()
 	for _, p := range o.w.api.pods() {
 		c, explained := conditionOf(p)
+		if name := p.Status.NominatedNodeName; name != "" && p.Spec.NodeName == "" && p.DeletionTimestamp == nil {
+			return fmt.Errorf("L9: pod %s is nominated to %s, where nothing is held for it", p.Name, name)
+		}
 		switch {
 		case p.Spec.NodeName != "" || p.DeletionTimestamp != nil || len(p.Spec.SchedulingGates) > 0:
 		case unplaceable(p) && explained && c.Status == corev1.ConditionFalse:

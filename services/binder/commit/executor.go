@@ -31,7 +31,7 @@ const (
 type Lane int
 
 const (
-	// LaneBind posts Bindings.
+	// LaneBind posts Bindings, and announces those that have to wait.
 	LaneBind Lane = iota
 	// LaneClear makes room: evictions and fences, and what is read and written before them. A more important pod
 	// waits for each, so they queue behind nothing else. It has half as many workers as LaneBind, so that binds get
@@ -55,7 +55,7 @@ const (
 // LaneOf returns the lane of an effect. It reports false for effects that Now carries out.
 func LaneOf(e effect.Effect) (Lane, bool) {
 	switch e := e.(type) {
-	case effect.Bind:
+	case effect.Bind, effect.Announce:
 		return LaneBind, true
 	case effect.ReadPod, effect.FencePod, effect.Evict, effect.ReadBudget:
 		return LaneClear, true
@@ -237,6 +237,8 @@ func (x *Executor) carryOut(ctx context.Context, e effect.Effect) (effect.Input,
 	switch e := e.(type) {
 	case effect.Bind:
 		return x.bindings.carryOut(ctx, e), nil
+	case effect.Announce:
+		return x.bindings.announce(ctx, e), nil
 	case effect.ReadPod:
 		return x.pods.readPod(ctx, e), nil
 	case effect.FencePod:

@@ -17,8 +17,8 @@ import (
 type fenceMark interface {
 	// name describes the form in messages.
 	name() string
-	// patch returns the patch that writes the mark and deletes the attempt's condition, because that attempt has not
-	// placed the pod.
+	// patch returns the patch that writes the mark, and deletes the attempt's condition and the nomination, because that
+	// attempt has not placed the pod.
 	patch(e effect.FencePod) statusPatch
 	// value returns the value of a pod's mark; empty for none.
 	value(pod *corev1.Pod) string
@@ -30,10 +30,16 @@ type statusPatch struct {
 	Status   patchStatus `json:"status"`
 }
 
-// patchStatus lists conditions to merge into those of the pod, by type.
+// patchStatus lists conditions to merge into those of the pod, by type. NominatedNodeName is cleared if it is
+// noNomination, and left alone if it is nil.
 type patchStatus struct {
-	Conditions []patchedCondition `json:"conditions"`
+	Conditions        []patchedCondition `json:"conditions"`
+	NominatedNodeName json.RawMessage    `json:"nominatedNodeName,omitempty"`
 }
+
+// noNomination removes the nominated node of a pod: its reservation there ends. Source: handleBindingCycleError in
+// pkg/scheduler/schedule_one.go.
+var noNomination = json.RawMessage("null")
 
 // patchedCondition has no times, so that writing the same one twice changes nothing.
 type patchedCondition struct {
@@ -55,7 +61,7 @@ func (annotationMark) name() string { return "annotation " + effect.AnnotationFe
 func (annotationMark) patch(e effect.FencePod) statusPatch {
 	return statusPatch{
 		Metadata: patchMeta{UID: e.Pod.UID, Annotations: map[string]string{effect.AnnotationFence: e.Value}},
-		Status:   patchStatus{[]patchedCondition{noAttempt}},
+		Status:   patchStatus{[]patchedCondition{noAttempt}, noNomination},
 	}
 }
 
@@ -70,7 +76,7 @@ func (conditionMark) name() string { return "condition " + string(effect.Conditi
 func (conditionMark) patch(e effect.FencePod) statusPatch {
 	mark := patchedCondition{Type: effect.ConditionFence, Status: corev1.ConditionTrue, Message: e.Value}
 	return statusPatch{
-		Metadata: patchMeta{UID: e.Pod.UID}, Status: patchStatus{[]patchedCondition{noAttempt, mark}},
+		Metadata: patchMeta{UID: e.Pod.UID}, Status: patchStatus{[]patchedCondition{noAttempt, mark}, noNomination},
 	}
 }
 
@@ -93,7 +99,7 @@ func (b *bindings) nameAttempt(ctx context.Context, e effect.Bind) (version uint
 	}
 	body, err := json.Marshal(statusPatch{
 		Metadata: patchMeta{UID: e.Pod.UID, ResourceVersion: strconv.FormatUint(e.ResourceVersion, 10)},
-		Status:   patchStatus{[]patchedCondition{attempt}},
+		Status:   patchStatus{Conditions: []patchedCondition{attempt}},
 	})
 	if err != nil {
 		return 0, refusal("pod %s: %v", ref(e.Pod), err)

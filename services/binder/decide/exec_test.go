@@ -71,6 +71,8 @@ func unknown(e effect.Effect) effect.Input {
 		return effect.Answered{Op: e.Op, Result: effect.Unknown, Problem: "timeout"}
 	case effect.PatchCondition:
 		return effect.Answered{Op: e.Op, Result: effect.Unknown, Problem: "timeout"}
+	case effect.Announce:
+		return effect.Answered{Op: e.Op, Result: effect.Unknown, Problem: "timeout"}
 	case effect.Evict:
 		return effect.Answered{Op: e.Op, Result: effect.Unknown, Problem: "timeout"}
 	case effect.ReadDoc:
@@ -95,6 +97,8 @@ func (w *world) carryOut(b *member, e effect.Effect) (effect.Input, error) {
 		return w.amend(e)
 	case effect.FencePod:
 		return w.fence(e), nil
+	case effect.Announce:
+		return w.announce(e), nil
 	case effect.PatchCondition:
 		p := w.api.changePod(e.Pod.UID, func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{e.Condition}
@@ -241,6 +245,27 @@ func (w *world) fence(e effect.FencePod) effect.Input {
 		unchanged.ResourceVersion++
 		return effect.Answered{Op: e.Op, Result: effect.Done, Pod: &unchanged}
 	}
-	changed := w.api.changePod(e.Pod.UID, annotate(effect.AnnotationFence, e.Value))
+	changed := w.api.changePod(e.Pod.UID, func(p *corev1.Pod) {
+		annotate(effect.AnnotationFence, e.Value)(p)
+		p.Status.NominatedNodeName = ""
+	})
 	return effect.Answered{Op: e.Op, Result: effect.Done, Pod: changed}
+}
+
+// announce is a patch of the status with the bind's preconditions.
+func (w *world) announce(e effect.Announce) effect.Input {
+	p, ok := w.api.now().pods[e.Pod.UID]
+	answer := effect.Answered{Op: e.Op, Result: effect.Conflict, Pod: p}
+	switch {
+	case !ok:
+		answer.Result = effect.Gone
+	case p.NodeName == e.NodeName:
+		answer.Result = effect.AlreadyHere
+	case p.NodeName != "":
+		answer.Result = effect.Elsewhere
+	case p.ResourceVersion == e.ResourceVersion:
+		p = w.api.changePod(e.Pod.UID, func(p *corev1.Pod) { p.Status.NominatedNodeName = e.NodeName })
+		answer = effect.Answered{Op: e.Op, Result: effect.Done, ResourceVersion: p.ResourceVersion}
+	}
+	return answer
 }

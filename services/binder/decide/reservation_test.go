@@ -548,6 +548,7 @@ func TestVolumesAreWaitedFor(t *testing.T) {
 		return effect.Answered{Op: e.Op, Result: effect.Unknown, Problem: "no answer"}
 	})
 	r.wait(time.Second)
+	run[effect.Announce](r, delivered)
 	wait := func(e effect.Bind) effect.Input {
 		if e.Volumes == nil || e.Volumes.Picks[0].Claim != "c" {
 			t.Fatalf("volumes of the bind: %+v", e.Volumes)
@@ -582,6 +583,7 @@ func TestVolumesThatAreRefusedEndInAFence(t *testing.T) {
 func TestClaimIsNamedBeforeTheBind(t *testing.T) {
 	r := newRig(t, 1)
 	r.reserveWithClaim()
+	run[effect.Announce](r, delivered)
 	answer(r, func(e effect.Bind) effect.Input {
 		made := ledger.DevicePick{Claim: "made", ClaimUID: "u", ClaimRV: 77}
 		return effect.Answered{Op: e.Op, Result: effect.ClaimMade, Made: made}
@@ -603,6 +605,7 @@ func TestClaimIsNamedBeforeTheBind(t *testing.T) {
 func TestClaimOfAFencedReservationIsNotNamed(t *testing.T) {
 	r := newRig(t, 1)
 	entry := r.reserveWithClaim()
+	run[effect.Announce](r, delivered)
 	marked, err := txns.MarkFencing(r.doc(), entry.PodUID, entry.Token, ledger.FenceByPod)
 	if err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ type reservation struct {
 	unsure bool
 	// requested means that the pod's volumes and devices have been requested.
 	requested bool
+	announcement announcement
 	// read is the pod as read after a lost resourceVersion, before the document is read.
 	read *state.Pod
 }
@@ -113,7 +114,7 @@ func (r *reservation) takeTurn(env *environment, priority int32) {
 	switch {
 	case r.turn.lined:
 	case env.turns.free(env.Limits.Binds):
-		r.bind(env)
+		r.announceOrBind(env)
 	default:
 		env.turns.wait(r.key, &r.turn, priority, env.Now)
 	}
@@ -156,10 +157,13 @@ func (r *reservation) answered(env *environment, in effect.Input) {
 	r.step = idle
 	switch in := in.(type) {
 	case effect.Answered:
-		if s == binding {
+		switch s {
+		case binding:
 			env.turns.inFlight--
 			r.bindAnswered(env, in)
-		} else {
+		case announcing:
+			r.announced(env, in)
+		default:
 			r.followFence(env, r.fence.changeAnswered(env, in))
 		}
 	case effect.DocRead:
@@ -339,7 +343,7 @@ func (r *reservation) refresh(env *environment, read *state.Pod) {
 		reason, r.fence.causeOverride = "the pod's spec or labels changed since the decision", ledger.FenceByPod
 	case found.verdict == fit:
 		r.precondition = preconditionOf(read)
-		r.bind(env)
+		r.announceOrBind(env)
 		return
 	case found.verdict == unseen:
 		r.Pause(env.Now)

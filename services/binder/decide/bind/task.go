@@ -31,6 +31,8 @@ const (
 	idle step = iota
 	// binding means that the Binding is posted.
 	binding
+	// announcing means that the node is written into the pod's status before volumes and devices are prepared.
+	announcing
 	// naming means that the claim created for the pod's resources is written into the document.
 	naming
 	// checking means that the resourceVersion moved, the pod has been read, and the document is being read.

@@ -112,8 +112,8 @@ type Amend struct {
 	Idle bool
 }
 
-// FencePod makes a real change to the pod: it sets AnnotationFence, or ConditionFence, to Value, and deletes
-// ConditionAttempt, with UID as the precondition. Then it settles Claims, the reservation's device claims with the
+// FencePod makes a real change to the pod: it sets AnnotationFence, or ConditionFence, to Value, deletes
+// ConditionAttempt, and clears status.nominatedNodeName, with UID as the precondition. Then it settles Claims, the reservation's device claims with the
 // devices they were to get: none of them gets these any more, and what they have got is given back unless the pod
 // turns out to be bound to NodeName. It is answered by Answered: Done with Pod as changed, Gone (both with
 // ClaimVersion), Refused, Unknown.
@@ -154,6 +154,16 @@ type Nominate struct {
 	Pod events.PodRef
 	// NodeName is empty to clear the field.
 	NodeName string
+}
+
+// Announce writes status.nominatedNodeName of a pod that has a reservation on NodeName, before its volumes and devices
+// are prepared. UID and ResourceVersion are preconditions, as of a Bind, which is to follow. It is answered by Answered:
+// Done with ResourceVersion; Conflict, AlreadyHere, Elsewhere and Gone as after a Bind; Refused, Unknown.
+type Announce struct {
+	Op              OpID
+	Pod             events.PodRef
+	NodeName        string
+	ResourceVersion uint64
 }
 
 // ReadBudget reads a disruption budget. It is answered by Answered: Done with ResourceVersion, Gone, Unknown.
@@ -231,6 +241,7 @@ func (RemoveGate) effect()     {}
 func (Evict) effect()          {}
 func (Amend) effect()          {}
 func (Nominate) effect()       {}
+func (Announce) effect()       {}
 func (ReadBudget) effect()     {}
 func (Publish) effect()        {}
 func (Report) effect()         {}
