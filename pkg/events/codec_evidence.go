@@ -87,7 +87,7 @@ func encodeBasis(b *evidence.Basis, revision int64) *eventspb.Basis {
 		Moment: b.LookNumber, FactEpoch: b.FactEpoch, LeftAlone: ValidAll(b.LeftAlone), Avoided: ValidAll(b.Avoided),
 		Unlisted: b.Unlisted, Preferred: Valid(b.Preferred), Start: b.Start, HomeStart: b.HomeStart,
 		Alternative: b.Alternative, Way: uint32(b.Way), Whole: b.NoHomePreference,
-		Spared: ValidAll(b.Spared), AllNodes: b.AllNodes, Near: b.Near,
+		Spared: ValidAll(b.Spared), AllNodes: b.AllNodes, Near: b.Near, Nominations: b.Nominations,
 	}
 	for _, l := range b.Learned {
 		m.Learned = append(m.Learned, &eventspb.Learned{Ahead: l.Revision - revision, Key: Valid(l.Key)})
@@ -102,6 +102,7 @@ func decodeBasis(m *eventspb.Basis, revision int64) evidence.Basis {
 		Unlisted: m.GetUnlisted(), Preferred: m.GetPreferred(), Start: m.GetStart(), HomeStart: m.GetHomeStart(),
 		Alternative: m.GetAlternative(), Way: evidence.Way(m.GetWay()), NoHomePreference: m.GetWhole(),
 		Spared: m.GetSpared(), AllNodes: m.GetAllNodes(), Near: m.GetNear(),
+		Nominations: m.GetNominations(),
 	}
 	for _, l := range m.GetLearned() {
 		b.Learned = append(b.Learned, evidence.Learned{Revision: revision + l.GetAhead(), Key: l.GetKey()})

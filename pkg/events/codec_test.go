@@ -205,7 +205,7 @@ func drawBasis(t *rapid.T) evidence.Basis {
 		Preferred: Valid.Draw(t, "preferred"), Start: rapid.Int32().Draw(t, "start"),
 		HomeStart: rapid.Int32().Draw(t, "homeStart"), Alternative: rapid.Int32().Draw(t, "alternative"),
 		Way: evidence.Way(rapid.Uint8().Draw(t, "way")), NoHomePreference: rapid.Bool().Draw(t, "whole"),
-		Spared: names.Draw(t, "spared"),
+		Spared: names.Draw(t, "spared"), Nominations: rapid.Bool().Draw(t, "nominations"),
 	}
 }
 

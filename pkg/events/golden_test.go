@@ -85,6 +85,13 @@ var samples = map[string]any{
 			},
 		},
 	},
+	"decision-basis-nominations": events.Decision{
+		Kind: events.DecisionPlaced, Pod: events.PodRef{UID: "pod-9", Namespace: "shop", Name: "api"},
+		Actor: "scheduler-0-x7k2", Attempt: 1, Token: "00f1a2b3c4d5e6fa", FactSequence: 1310, LedgerRevision: 995,
+		NodeName: "node-3.example", Evidence: &evidence.Evidence{
+			LedgerRevision: 992, Order: 413, Basis: evidence.Basis{LookNumber: 500, FactEpoch: 4, Nominations: true},
+		},
+	},
 	"decision-held": events.Decision{
 		Kind: events.DecisionNominated, Pod: events.PodRef{UID: "pod-10", Namespace: "shop", Name: "api"},
 		Actor: "scheduler-0-x7k2", Attempt: 1, Token: "00f1a2b3c4d5e6fb", FactSequence: 1311, LedgerRevision: 997,

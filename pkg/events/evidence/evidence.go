@@ -80,6 +80,9 @@ type Basis struct {
 	// preference.
 	AllNodes bool
 	Near     int32
+	// Nominations: pods that no place was held or reserved for were nominated to nodes (status.nominatedNodeName), and
+	// held room there against this pod if they were at least as important.
+	Nominations bool
 }
 
 // MaxLeftAlone is how many nodes Basis.LeftAlone lists at most.

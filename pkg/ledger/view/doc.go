@@ -25,6 +25,9 @@
 // pod: it raises the minimum of the domains, and is a pod to follow. A decision by such a rule must not rely on a
 // hold.
 //
+// A pod that is only nominated to a node by its status, with no place held or reserved for it, counts nowhere:
+// whether it holds room depends on the pod that is placed, see View.Nominated.
+//
 // For example, a shard places pod p, of resourceVersion 50, on node n. There p counts on n first as staged, then as
 // reserved, then as bound. When the entry leaves n's document (T5), the document's high-water is at least the version
 // of the bind. A shard whose facts end at 49 counts p nowhere from then on, but does not use n either.

@@ -23,6 +23,7 @@ func (v *View) recount(uid string) {
 func (v *View) recountAs(uid string, fact *state.Pod) {
 	node, pod := v.place(uid, fact)
 	v.kept.note(uid, node, pod, v.ledger.Plans())
+	v.noteNominated(uid, node, fact)
 	v.tally.dropAdditional(uid)
 	v.tally.countOn(uid, node, pod)
 	if c, counted := v.tally.counted[uid]; counted && c.fact != (c.pod == fact) {
@@ -30,6 +31,16 @@ func (v *View) recountAs(uid string, fact *state.Pod) {
 		v.tally.counted[uid] = c
 	}
 	v.countAdditional(uid, node, pod)
+}
+
+// noteNominated notes whether the API view nominates a pod that counts nowhere.
+func (v *View) noteNominated(uid, node string, fact *state.Pod) {
+	if node == "" && fact != nil && fact.NodeName == "" && !fact.Deleting && !fact.Terminal &&
+		fact.Status().NominatedNodeName != "" {
+		v.nominated[uid] = fact
+		return
+	}
+	delete(v.nominated, uid)
 }
 
 // countAdditional counts every further reservation of an unbound pod on the node of that reservation's document: as

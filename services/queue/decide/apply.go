@@ -90,8 +90,25 @@ func (in FactsApplied) apply(c *Core, now waiting.Moment) {
 			}
 		}
 		c.backlog.changed(rule.PodChange(p), now)
+		if left, ok := leftNomination(p); ok {
+			c.backlog.changed(left, now)
+		}
 	}
 	c.forgetShown()
+}
+
+// leftNomination returns the change that other pods see when a waiting pod is no longer nominated to a node: as if it
+// had been deleted there, because it held room against pods that are no more important. Source:
+// updatePodInSchedulingQueue in pkg/scheduler/eventhandlers.go, which does not look at the node that a pod is bound to.
+func leftNomination(p state.PodChange) (rule.Change, bool) {
+	if p.Before == nil || p.After == nil || p.Before.NodeName != "" {
+		return rule.Change{}, false
+	}
+	was := p.Before.Status().NominatedNodeName
+	if was == "" || was == p.After.NodeName || p.After.NodeName == "" && was == p.After.Status().NominatedNodeName {
+		return rule.Change{}, false
+	}
+	return rule.PodChange(state.PodChange{Before: p.Before}), true
 }
 
 // nameOf returns the name of a changed object, which a deletion has only before.

@@ -145,7 +145,8 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 	}
 	c.search.Start = [2]int{int(b.Start), int(b.HomeStart)}
 	c.shard.HomeFirst = !b.NoHomePreference
-	c.search.Recorded = &search.Scope{Home: !b.AllNodes, Near: int64(b.Near), Swayed: d.Evidence.Usable == 0}
+	c.search.Recorded = &search.Scope{Home: !b.AllNodes, Near: int64(b.Near), Swayed: d.Evidence.Usable == 0,
+		Nominations: b.Nominations}
 	a := &attempt.Attempt{
 		Offer: work.Offer{Pod: d.Pod, Attempt: d.Attempt, Token: d.Token}, Pod: pod, Received: c.shard.Now,
 	}

@@ -23,7 +23,7 @@ type reservation struct {
 	// unsure means that one of them may have been carried out, though no answer confirmed it.
 	unsure bool
 	// requested means that the pod's volumes and devices have been requested.
-	requested bool
+	requested    bool
 	announcement announcement
 	// read is the pod as read after a lost resourceVersion, before the document is read.
 	read *state.Pod

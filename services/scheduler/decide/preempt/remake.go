@@ -47,7 +47,9 @@ func (p *Preemption) RemakeSearch(a *attempt.Attempt, profile *placement.Profile
 		return t.node.Node.Name, nil
 	}
 	p.budgets.stale = true
-	plan := n.preempt(s, engine.PreemptQuery{Pod: a.Pod, Seed: seed, Budgets: p.budgets.current()})
+	plan := n.preempt(s, engine.PreemptQuery{
+		Pod: a.Pod, Seed: seed, Budgets: p.budgets.current(), Opinions: n.search.SpareNominated(a.Pod, nil),
+	})
 	switch {
 	case plan.Err != nil:
 		return "", plan.Err

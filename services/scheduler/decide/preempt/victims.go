@@ -48,7 +48,7 @@ func (nm *nominator) seekVictims(s seeker) bool {
 // question is asked again about new candidates.
 func (nm *nominator) advisedPlan(s seeker, q engine.PreemptQuery) (preempt.Result, bool) {
 	a := s.Attempt
-	q.Opinions = a.Advice.Opinions
+	q.Opinions = nm.search.SpareNominated(s.pod, a.Advice.Opinions)
 	if !s.profile.AdvisedOnVictims(s.pod) {
 		return nm.preempt(s, q), true
 	}

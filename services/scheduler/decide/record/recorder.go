@@ -154,6 +154,7 @@ func (r *Recorder) Basis(profile *placement.Profile, avoided []string) evidence.
 	b := evidence.Basis{
 		LookNumber: r.moments, FactEpoch: r.Shard.Store.Position().Epoch, Learned: r.learnedAhead(),
 		Avoided: r.Shard.NamesOf(avoided), NoHomePreference: !r.Shard.HomeFirst,
+		Nominations: len(r.Shard.View.Nominated()) > 0,
 	}
 	if avoided := r.Shard.Gate.AvoidedNodes(); len(avoided) > 0 {
 		names := r.Shard.NamesOf(slices.Collect(maps.Keys(avoided)))

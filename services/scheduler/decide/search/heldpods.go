@@ -102,14 +102,20 @@ func (x *Searcher) requireWithoutHolds(
 	r.Feasible = slices.DeleteFunc(r.Feasible, func(s placement.Scored) bool { return !passed[s.Node.Node.UID] })
 	if r.FeasibleCount = len(r.Feasible); r.FeasibleCount == 0 {
 		r.DependsOnHolds = true
-		r.Diagnosis = x.diagnoseHeld(a, p, v, without.Nodes)
+		opinions := map[string]placement.Opinion{}
+		for i := range without.Nodes {
+			f := &without.Nodes[i]
+			opinions[f.Node.Node.Name] = placement.Opinion{Rejected: true, Plugin: f.Plugin, Reasons: f.Reasons}
+		}
+		r.Diagnosis = x.diagnoseRejected(a, p, v, opinions)
 	}
 	return r
 }
 
-// diagnoseHeld explains why no node is feasible: some would be, but fail without the held pods.
-func (x *Searcher) diagnoseHeld(
-	a *attempt.Attempt, p *placement.Profile, v claims.Supply, failed []placement.NodeReport,
+// diagnoseRejected explains why no node is feasible: some would be, but are rejected for reasons that the view does not
+// show, by node name. It adds the other opinions to them.
+func (x *Searcher) diagnoseRejected(
+	a *attempt.Attempt, p *placement.Profile, v claims.Supply, rejected map[string]placement.Opinion,
 ) placement.Diagnosis {
 	in := placement.Input{
 		Pod: a.Pod, Nodes: x.Shard.View.Nodes(), Objects: v.Lookups(x.Shard.View.Snapshot()), Everywhere: true,
@@ -126,10 +132,7 @@ func (x *Searcher) diagnoseHeld(
 	for _, uid := range x.Shard.Avoid.AvoidedBy(a.Pod, x.Shard.Now) {
 		in.Excluded[uid] = avoid.OwnerMessage
 	}
-	for i := range failed {
-		f := &failed[i]
-		in.Opinions[f.Node.Node.Name] = placement.Opinion{Rejected: true, Plugin: f.Plugin, Reasons: f.Reasons}
-	}
+	maps.Copy(in.Opinions, rejected)
 	return p.Evaluate(in).Diagnosis
 }
 

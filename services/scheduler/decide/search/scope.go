@@ -20,6 +20,8 @@ type Scope struct {
 	// Swayed: home nodes are also for pods to which terms of pods on nodes give points. Decisions of versions that did
 	// not record how many nodes were usable were made so.
 	Swayed bool
+	// Nominations: pods that are nominated to nodes held room there. Earlier versions did not count them.
+	Nominations bool
 }
 
 // scope returns the scope of a decision that is made now about a plain pod, according to the profile.

@@ -57,9 +57,16 @@ func (x *Searcher) Find(
 	a *attempt.Attempt, profile *placement.Profile, v claims.Supply, concern *guard.Concern, avoided []string,
 ) record.Evaluation {
 	onHold := x.heldPods(a.Pod, profile, concern)
+	nominated, err := x.takenFor(a.Pod, profile, v)
+	if err != nil {
+		return record.Evaluation{Result: placement.Result{Err: err}, Basis: x.Record.Basis(profile, avoided)}
+	}
 	done := x.Shard.UsePromises(v)
-	found := x.evaluate(profile, a, limits{avoided: avoided, whole: len(onHold) > 0})
+	found := x.evaluate(profile, a, limits{avoided: avoided, nominated: nominated, whole: len(onHold) > 0})
 	done()
+	if len(nominated.uids) > 0 && found.Err == nil && found.FeasibleCount == 0 && found.Diagnosis.NodesTotal() == 0 {
+		found.Diagnosis = x.diagnoseRejected(a, profile, v, nominated.opinions())
+	}
 	if len(onHold) == 0 {
 		return found
 	}
@@ -70,6 +77,8 @@ func (x *Searcher) Find(
 type limits struct {
 	// avoided are UIDs of nodes that the pod's workload avoids.
 	avoided []string
+	// nominated are the nodes where pods that are nominated to them leave no room.
+	nominated taken
 	// whole: all nodes that pass, instead of the best ones or of those that are tried first.
 	whole bool
 }
@@ -80,15 +89,20 @@ type limits struct {
 // depends on holds.
 func (x *Searcher) evaluate(profile *placement.Profile, a *attempt.Attempt, l limits) record.Evaluation {
 	basis := x.Record.Basis(profile, l.avoided)
-	q := engine.Query{Pod: a.Pod, Seed: attempt.Seed(a.Pod.UID, a.Offer.Attempt), HomeFirst: x.Shard.HomeFirst}
+	dropped := l.avoided
+	if len(l.nominated.uids) > 0 {
+		dropped = slices.Concat(dropped, l.nominated.uids)
+	}
+	q := engine.Query{Pod: a.Pod, Seed: attempt.Seed(a.Pod.UID, a.Offer.Attempt), HomeFirst: x.Shard.HomeFirst,
+		Everywhere: l.nominated.own}
 	if q.HomeFirst {
 		x.markHome()
 	}
 	if !x.Shard.NoEvidence {
 		q.Weigh = evidence.MaxCandidates
 	}
-	if len(l.avoided) > 0 {
-		q.Limit = placement.TopK + len(l.avoided)
+	if len(dropped) > 0 {
+		q.Limit = placement.TopK + len(dropped)
 	}
 	if profile.Extended(a.Pod) {
 		q = x.Extend(q, a)
@@ -98,7 +112,7 @@ func (x *Searcher) evaluate(profile *placement.Profile, a *attempt.Attempt, l li
 	} else if q.HomeFirst && !l.whole && plain(a.Pod) {
 		s := x.scope(profile)
 		basis.AllNodes, basis.Near = !s.Home, int32(s.Near)
-		if r, ok := x.atHome(profile, q, s, l.avoided); ok && r.FeasibleCount >= enoughHome(a.Pod) &&
+		if r, ok := x.atHome(profile, q, s, dropped); ok && r.FeasibleCount >= enoughHome(a.Pod) &&
 			(s.Swayed || !r.Swayed) {
 			return x.found(record.Evaluation{Result: r, Home: true, Basis: basis})
 		}
@@ -108,7 +122,7 @@ func (x *Searcher) evaluate(profile *placement.Profile, a *attempt.Attempt, l li
 	if l.whole {
 		q.Limit, q.Everywhere = -1, true
 	}
-	r := dropAvoided(l.avoided, x.Query(profile, q))
+	r := dropAvoided(dropped, x.Query(profile, q))
 	return x.found(record.Evaluation{Result: r, Basis: basis})
 }
 
