@@ -97,8 +97,10 @@ func (c *extendedCase) upstreamWith(
 	})
 	recorder := toolsevents.NewFakeRecorder(1)
 	factory := informers.NewSharedInformerFactory(client, 0)
-	if err := factory.Core().V1().Pods().Informer().GetIndexer().Add(c.pod); err != nil { // preemption looks it up
-		return attemptResult{}, err
+	for _, p := range append([]*corev1.Pod{c.pod}, c.waiting...) { // preemption and the nominator look them up
+		if err := factory.Core().V1().Pods().Informer().GetIndexer().Add(p); err != nil {
+			return attemptResult{}, err
+		}
 	}
 	sched, err := upstreamscheduler.New(ctx, client, factory, nil,
 		func(string) toolsevents.EventRecorderLogger { return recorder },
@@ -119,13 +121,20 @@ func (c *extendedCase) upstreamWith(
 	if err := c.fill(sched); err != nil {
 		return attemptResult{}, err
 	}
+	for _, p := range c.waiting {
+		sched.SchedulingQueue.Add(ctx, p.DeepCopy()) // which notes nominations
+	}
 	sched.NextPod = func(klog.Logger) (*framework.QueuedPodInfo, error) {
 		info, err := framework.NewPodInfo(c.pod.DeepCopy())
 		return &framework.QueuedPodInfo{PodInfo: info}, err
 	}
 	sched.FailureHandler = func(_ context.Context, _ framework.Framework, _ *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *fwk.NominatingInfo, _ time.Time) {
-		results <- attemptResultOf(status, nominating)
+		v := attemptResultOf(status, nominating)
+		if v.Field = c.pod.Status.NominatedNodeName; nominating.Mode() == fwk.ModeOverride {
+			v.Field = nominating.NominatedNodeName
+		}
+		results <- v
 	}
 	sched.ScheduleOne(ctx)
 	select {
@@ -267,6 +276,9 @@ func (d *shardDriver) attempt(c *extendedCase) (attemptResult, error) {
 	if decision.Kind == events.DecisionUnplaceable || decision.Kind == events.DecisionNominated {
 		v.Nominated = decision.NodeName
 	}
+	if v.Field = c.pod.Status.NominatedNodeName; v.Nominated != "" || v.Field == decision.StaleNomination {
+		v.Field = v.Nominated
+	}
 	return v.sorted(), nil
 }
 
@@ -352,7 +364,7 @@ func (d *shardDriver) bind(c *extendedCase, node string) error {
 		return err
 	}
 	const later = 1_000_000
-	sequence := uint64(len(c.nodes) + len(c.existing) + 2)
+	sequence := uint64(len(c.nodes) + len(c.existing) + len(c.waiting) + 2)
 	fact := events.SequencedFact{Sequence: sequence, Fact: events.Fact{
 		Kind: events.KindPod, Op: events.OpUpsert, UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name,
 		ResourceVersion: later, Progress: later, Object: raw,
@@ -407,7 +419,7 @@ func (c *extendedCase) facts() ([]events.SequencedFact, error) {
 			return nil, err
 		}
 	}
-	for _, p := range append(slices.Clone(c.existing), c.pod) {
+	for _, p := range append(slices.Concat(c.existing, c.waiting), c.pod) {
 		if err := apply(events.KindPod, p.DeepCopy()); err != nil {
 			return nil, err
 		}

@@ -69,8 +69,10 @@ func TestExtenders(t *testing.T) {
 
 // extendedCase is one decision with extenders.
 type extendedCase struct {
-	nodes     []*corev1.Node
-	existing  []*corev1.Pod
+	nodes    []*corev1.Node
+	existing []*corev1.Pod
+	// waiting are other pods that are not bound.
+	waiting   []*corev1.Pod
 	pod       *corev1.Pod
 	extenders []configv1.Extender // with the name of each in place of its address
 }
@@ -85,6 +87,8 @@ type attemptResult struct {
 	Binder bool
 	// Nominated is the node that it is nominated to: victims are evicted for it there, or a plugin nominated it.
 	Nominated string
+	// Field is the pod's nominatedNodeName after an attempt without a node.
+	Field string
 }
 
 func compareExtenders(t *testing.T, seed uint64, seen map[string]int) {
@@ -173,7 +177,7 @@ func (c *extendedCase) alignNode(theirs, ours string, tied []string, seen map[st
 
 func (c *extendedCase) String() string {
 	text, err := json.MarshalIndent(map[string]any{
-		"extenders": c.extenders, "pod": c.pod, "nodes": c.nodes, "standing": c.existing,
+		"extenders": c.extenders, "pod": c.pod, "nodes": c.nodes, "standing": c.existing, "waiting": c.waiting,
 	}, "", " ")
 	if err != nil {
 		return err.Error()

@@ -384,8 +384,10 @@ type Decision struct {
 	TellFailure     bool  `protobuf:"varint,30,opt,name=tell_failure,json=tellFailure,proto3" json:"tell_failure,omitempty"`
 	// Unix time; 0: not told.
 	NotAfterMillis int64 `protobuf:"varint,31,opt,name=not_after_millis,json=notAfterMillis,proto3" json:"not_after_millis,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Empty: none, or it stays.
+	StaleNomination string `protobuf:"bytes,36,opt,name=stale_nomination,json=staleNomination,proto3" json:"stale_nomination,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Decision) Reset() {
@@ -593,6 +595,13 @@ func (x *Decision) GetNotAfterMillis() int64 {
 	return 0
 }
 
+func (x *Decision) GetStaleNomination() string {
+	if x != nil {
+		return x.StaleNomination
+	}
+	return ""
+}
+
 // Evidence is what a shard's decision was computed from, and what it weighed.
 type Evidence struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -785,8 +794,10 @@ type Basis struct {
 	Whole       bool                   `protobuf:"varint,12,opt,name=whole,proto3" json:"whole,omitempty"`
 	Spared      []string               `protobuf:"bytes,13,rep,name=spared,proto3" json:"spared,omitempty"`
 	// Old members do not know these two, and write neither: they try home nodes first.
-	AllNodes      bool  `protobuf:"varint,14,opt,name=all_nodes,json=allNodes,proto3" json:"all_nodes,omitempty"`
-	Near          int32 `protobuf:"varint,15,opt,name=near,proto3" json:"near,omitempty"`
+	AllNodes bool  `protobuf:"varint,14,opt,name=all_nodes,json=allNodes,proto3" json:"all_nodes,omitempty"`
+	Near     int32 `protobuf:"varint,15,opt,name=near,proto3" json:"near,omitempty"`
+	// Old members do not know it: they count no nominations.
+	Nominations   bool `protobuf:"varint,16,opt,name=nominations,proto3" json:"nominations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -924,6 +935,13 @@ func (x *Basis) GetNear() int32 {
 		return x.Near
 	}
 	return 0
+}
+
+func (x *Basis) GetNominations() bool {
+	if x != nil {
+		return x.Nominations
+	}
+	return false
 }
 
 // Learned is one key of a revision of the ledger, or without a key all that it put.
@@ -1528,7 +1546,7 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\x06PodRef\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\x86\a\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xb1\a\n" +
 	"\bDecision\x12%\n" +
 	"\x0escheduler_name\x18\x01 \x01(\tR\rschedulerName\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x18\n" +
@@ -1557,7 +1575,8 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\x12retry_after_millis\x18\x1c \x01(\x03R\x10retryAfterMillis\x12)\n" +
 	"\x10youngest_seconds\x18\x1d \x01(\x03R\x0fyoungestSeconds\x12!\n" +
 	"\ftell_failure\x18\x1e \x01(\bR\vtellFailure\x12(\n" +
-	"\x10not_after_millis\x18\x1f \x01(\x03R\x0enotAfterMillisB\x17\n" +
+	"\x10not_after_millis\x18\x1f \x01(\x03R\x0enotAfterMillis\x12)\n" +
+	"\x10stale_nomination\x18$ \x01(\tR\x0fstaleNominationB\x17\n" +
 	"\x15_grace_period_secondsB\v\n" +
 	"\t_evidence\"\xc1\x04\n" +
 	"\bEvidence\x12\x16\n" +
@@ -1580,7 +1599,7 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\rwaited_micros\x18\x0e \x01(\x03R\fwaitedMicros\x12,\n" +
 	"\x05basis\x18\x0f \x01(\v2\x16.berth.events.v1.BasisR\x05basis\x12\x1a\n" +
 	"\bexamined\x18\x10 \x01(\x05R\bexamined\x12\x16\n" +
-	"\x06usable\x18\x11 \x01(\x05R\x06usable\"\xad\x03\n" +
+	"\x06usable\x18\x11 \x01(\x05R\x06usable\"\xcf\x03\n" +
 	"\x05Basis\x12\x16\n" +
 	"\x06moment\x18\x01 \x01(\x04R\x06moment\x12\x1d\n" +
 	"\n" +
@@ -1600,7 +1619,8 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\x05whole\x18\f \x01(\bR\x05whole\x12\x16\n" +
 	"\x06spared\x18\r \x03(\tR\x06spared\x12\x1b\n" +
 	"\tall_nodes\x18\x0e \x01(\bR\ballNodes\x12\x12\n" +
-	"\x04near\x18\x0f \x01(\x05R\x04near\"1\n" +
+	"\x04near\x18\x0f \x01(\x05R\x04near\x12 \n" +
+	"\vnominations\x18\x10 \x01(\bR\vnominations\"1\n" +
 	"\aLearned\x12\x14\n" +
 	"\x05ahead\x18\x01 \x01(\x12R\x05ahead\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\";\n" +

@@ -57,6 +57,10 @@ func nearWeb(p *corev1.Pod) {
 	}}
 }
 
+func nominatedTo(node string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Status.NominatedNodeName = node }
+}
+
 func tolerant(p *corev1.Pod) {
 	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 }
@@ -102,6 +106,26 @@ func TestParkedPodsWakeByPods(t *testing.T) {
 		{"a pod that waits leaves none", "NodeResourcesFit", nil, func(h *harness) {
 			h.add("c", 0)
 			h.remove("c")
+		}, false},
+		{"a nomination that ends leaves room", "NodeResourcesFit", nil, func(h *harness) {
+			h.put("c", nominatedTo("n"))
+			h.put("c", nominatedTo(""))
+		}, true},
+		{"so does one that moves on", "NodeResourcesFit", nil, func(h *harness) {
+			h.put("c", nominatedTo("n"))
+			h.put("c", nominatedTo("m"))
+		}, true},
+		{"so does a bind elsewhere", "NodeResourcesFit", nil, func(h *harness) {
+			h.put("c", nominatedTo("m"))
+			h.bind("c")
+		}, true},
+		{"a bind to the nominated node leaves none", "NodeResourcesFit", nil, func(h *harness) {
+			h.put("c", nominatedTo("n"))
+			h.bind("c")
+		}, false},
+		{"a nomination that begins leaves none", "NodeResourcesFit", nil, func(h *harness) {
+			h.put("c", func(*corev1.Pod) {})
+			h.put("c", nominatedTo("n"))
 		}, false},
 		{"a deleted pod does not untaint", "TaintToleration", nil, func(h *harness) { h.remove("other") }, false},
 		{"its own toleration", "TaintToleration", nil, func(h *harness) { h.put("a", tolerant) }, true},

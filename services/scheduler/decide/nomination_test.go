@@ -1,6 +1,9 @@
 package decide_test
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,7 +12,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
 )
 
 func nominatedTo(node string) func(*corev1.Pod) {
@@ -88,4 +93,140 @@ func TestNominationThatLeadsNowhere(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A pod that is nominated by its status alone holds room against pods that are no more important: these go elsewhere,
+// or wait with upstream's message.
+func TestNominationHoldsRoom(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		nominated func(*corev1.Pod)
+		priority  int32
+		nodes     []string
+		want      string
+		message   string
+	}{
+		{"a less important pod goes elsewhere", nominatedTo("n0"), 1, []string{"n0", "n1"}, "n1", ""},
+		{"and waits if there is no other node", nominatedTo("n0"), 1, []string{"n0"}, "",
+			"0/1 nodes are available: 1 Insufficient cpu."},
+		{"so does a pod that is as important", nominatedTo("n0"), 10, []string{"n0"}, "",
+			"0/1 nodes are available: 1 Insufficient cpu."},
+		{"a more important pod takes the room", nominatedTo("n0"), 11, []string{"n0"}, "n0", ""},
+		{"a missing node holds nothing", nominatedTo("ghost"), 1, []string{"n0"}, "n0", ""},
+		{"nor does a pod of another scheduler", func(p *corev1.Pod) {
+			p.Status.NominatedNodeName, p.Spec.SchedulerName = "n0", "another"
+		}, 1, []string{"n0"}, "n0", ""},
+		{"nor does one that is being deleted", func(p *corev1.Pod) {
+			p.Status.NominatedNodeName, p.DeletionTimestamp = "n0", &metav1.Time{}
+		}, 1, []string{"n0"}, "n0", ""},
+		{"a gated one does", func(p *corev1.Pod) {
+			p.Status.NominatedNodeName = "n0"
+			p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}}
+		}, 1, []string{"n0"}, "", "0/1 nodes are available: 1 Insufficient cpu."},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			st := newScenario(t, 1, 0, 0)
+			for _, node := range test.nodes {
+				st.addNode(node, 1)
+			}
+			st.addPod("q", important(10), test.nominated)
+			st.deliverAll()
+			st.pod("p", important(test.priority))
+			st.runUntilQuiet()
+			if len(st.s.decisions) != 1 {
+				t.Fatalf("%d decisions, want one", len(st.s.decisions))
+			}
+			d := st.s.decisions[0]
+			if d.NodeName != test.want || !strings.HasPrefix(d.Message, test.message) {
+				t.Errorf("%s on %q: %s; want %q", d.Kind, d.NodeName, d.Message, test.want)
+			}
+			if d.Kind == events.DecisionUnplaceable && !slices.Contains(d.Plugins, names.NodeResourcesFit) {
+				t.Errorf("waits for %v", d.Plugins)
+			}
+		})
+	}
+}
+
+// The nominated pod counts once: as nominated until it is reserved, and from then on where it is reserved. It may go
+// elsewhere.
+func TestNominatedPodCountsOnce(t *testing.T) {
+	st := newScenario(t, 1, 2, 2)
+	q := st.pod("q", important(10), nominatedTo("n0"))
+	st.runUntilQuiet()
+	if doc, _, ok := st.hold(q); !ok || doc.NodeName != "n0" {
+		t.Fatalf("the nominated pod is on %q, want n0", doc.NodeName)
+	}
+	st.pod("p", important(1))
+	st.pod("r", important(1))
+	st.pod("s", important(1))
+	st.runUntilQuiet()
+	on := map[string]int{}
+	for _, node := range st.reservations() {
+		on[node]++
+	}
+	if on["n0"] != 2 || on["n1"] != 2 {
+		t.Errorf("%v, want both nodes full", on)
+	}
+}
+
+// Two pods are nominated to a node with room for one of them: neither may take the other's room. The first that is
+// tried loses its nomination, and the other one gets the node. So it does with kube-scheduler.
+func TestNominationsThatContradictEachOther(t *testing.T) {
+	st := newScenario(t, 1, 1, 1)
+	p := st.pod("p", important(10), nominatedTo("n0"))
+	q := st.pod("q", important(10), nominatedTo("n0"))
+	st.runUntilQuiet()
+	d := st.s.decisions[0]
+	if d.Kind != events.DecisionUnplaceable || d.StaleNomination != "n0" {
+		t.Fatalf("%s, stale is %q; want that no pod takes the other's room", d.Kind, d.StaleNomination)
+	}
+	st.pods[d.Pod.UID].Status.NominatedNodeName = ""
+	st.publish(st.pods[d.Pod.UID])
+	st.deliverAll()
+	other := map[string]string{p: q, q: p}[d.Pod.UID]
+	st.offerAgain(other)
+	st.runUntilQuiet()
+	if doc, _, ok := st.hold(other); !ok || doc.NodeName != "n0" {
+		t.Errorf("the other pod has no place")
+	}
+}
+
+// No pod is evicted for a pod on a node where room is held for one that is as important.
+func TestNoVictimsBesideNominatedPods(t *testing.T) {
+	st := newScenario(t, 1, 2, 2)
+	st.running("a", "n0", important(1))
+	st.running("b", "n1", important(5))
+	st.running("c", "n1", important(5))
+	st.addPod("q", important(100), nominatedTo("n0"))
+	st.deliverAll()
+	p := st.pod("p", important(100))
+	st.runUntilQuiet()
+	if doc, e, ok := st.hold(p); !ok || e.State != ledger.Held || doc.NodeName != "n1" {
+		t.Errorf("%s on %q, want a place held on n1, where no pod is nominated", e.State, doc.NodeName)
+	}
+}
+
+// nominationsWorld plays pods of three priorities, half of which are nominated by others, on nodes that do not have room
+// for all of them.
+func nominationsWorld(t *testing.T, seed uint64) *world {
+	w := newWorld(t, seed, 2)
+	for i := range 6 {
+		w.addNode(fmt.Sprintf("n%d", i), 3)
+	}
+	for i := range 40 {
+		w.addPod(fmt.Sprintf("p%d", i), important(int32(w.rng.IntN(3))), func(p *corev1.Pod) {
+			if w.rng.IntN(2) == 0 {
+				p.Status.NominatedNodeName = fmt.Sprintf("n%d", w.rng.IntN(7))
+			}
+		})
+		if w.rng.IntN(4) == 0 {
+			w.offer()
+		}
+		for range w.rng.IntN(20) {
+			w.deliver()
+		}
+	}
+	w.offer()
+	w.settle()
+	return w
 }

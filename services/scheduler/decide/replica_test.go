@@ -57,6 +57,7 @@ func TestDecisionsAreMadeAgain(t *testing.T) {
 			m.play()
 			return m.world
 		},
+		"nominations": nominationsWorld,
 		"homes": homesWorld, "few homes": fewHomesWorld,
 	}
 	var all tally

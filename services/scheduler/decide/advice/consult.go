@@ -79,7 +79,7 @@ func NewConsults(life *lifecycle.Attempts, by *Plugins, p Plans, gates map[strin
 // Extend adds the answers of plugins and extenders to a query, or, without answers, removes its limit, as they must
 // be asked about all nodes.
 func (cs *Consults) Extend(q engine.Query, a *attempt.Attempt) engine.Query {
-	q.Everywhere = a.Advice.Everywhere
+	q.Everywhere = q.Everywhere || a.Advice.Everywhere
 	if a.Advice.Shown != nil && a.Advice.ShownFor != cs.shownFor {
 		a.Advice.Forget() // another attempt has been shown nodes since, and its pod may be on one of them
 	}
