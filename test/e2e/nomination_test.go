@@ -247,7 +247,8 @@ func TestNominationAgainstOthers(t *testing.T) {
 	s.unschedulable(ns, "second", "1 Insufficient cpu.")
 	s.must(s.client.CoreV1().Pods(ns).Delete(s.Context(), "nominated", metav1.DeleteOptions{}))
 	s.nodeOf(ns, "second")
-	s.must(s.client.CoreV1().Pods(ns).Delete(s.Context(), "second", metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}))
+	at := metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}
+	s.must(s.client.CoreV1().Pods(ns).Delete(s.Context(), "second", at))
 
 	s.create(newPod(ns, "again", "1", ofPriority("middle"), gated(nominationGate)))
 	s.nominate(ns, "again", "node-0")

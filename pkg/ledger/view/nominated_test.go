@@ -25,7 +25,9 @@ func TestNominatedPodsThatCountNowhere(t *testing.T) {
 	}
 	nominate := func(change func(p *corev1.Pod)) {
 		w.rv++
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "p", UID: types.UID(uidOf("p")), ResourceVersion: fmt.Sprint(w.rv)}}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "d", Name: "p", UID: types.UID(uidOf("p")), ResourceVersion: fmt.Sprint(w.rv),
+		}}
 		p.Status.NominatedNodeName = "node-a"
 		change(p)
 		raw, err := p.Marshal()

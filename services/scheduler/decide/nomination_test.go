@@ -206,8 +206,8 @@ func TestNoVictimsBesideNominatedPods(t *testing.T) {
 	}
 }
 
-// nominationsWorld plays pods of three priorities, half of which are nominated by others, on nodes that do not have room
-// for all of them.
+// nominationsWorld plays pods of three priorities, half of which are nominated by others, on nodes that do not have
+// room for all of them.
 func nominationsWorld(t *testing.T, seed uint64) *world {
 	w := newWorld(t, seed, 2)
 	for i := range 6 {

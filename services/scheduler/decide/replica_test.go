@@ -58,7 +58,7 @@ func TestDecisionsAreMadeAgain(t *testing.T) {
 			return m.world
 		},
 		"nominations": nominationsWorld,
-		"homes": homesWorld, "few homes": fewHomesWorld,
+		"homes":       homesWorld, "few homes": fewHomesWorld,
 	}
 	var all tally
 	for name, play := range scenarios {

@@ -18,8 +18,8 @@ func (s *Set) PostFilters() bool { return len(s.postFilter) > 0 }
 // having found nothing. Source: RunPostFilterPlugins in pkg/scheduler/framework/runtime/framework.go.
 //
 // It ends at the first plugin that succeeds, that rules out any help, or that fails; until then messages are
-// collected, and the last nomination counts, or the last removal of one. An error is reported to the user in the message, as the pod has its
-// verdict already.
+// collected, and the last nomination counts, or the last removal of one. An error is reported to the user in the
+// message, as the pod has its verdict already.
 func (s *Set) postFilterFor(ctx context.Context, p step.PluginRequest, answer *step.PluginResult) {
 	// The cycle stays the last one of its shard, and is not opened: nothing was reserved.
 	d, err := s.runtime.open.last(cycleKey{p.Shard, p.ID})

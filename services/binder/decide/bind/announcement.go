@@ -16,9 +16,10 @@ const maxAnnouncements = 3
 // are bound at once, and are not announced. Source: KEP-5278 (NominatedNodeNameForExpectation), bindingCycle in
 // pkg/scheduler/schedule_one.go, and PreBindPreFlight of the plugins VolumeBinding and DynamicResources.
 //
-// Order: the entry is Committed → announcement → first write to a claim → Binding. The announcement has the bind's
-// precondition, and the bind names the version that it returns: a fence in between makes one of the two fail. A crash
-// after it leaves a name that the next binder of the partition finds, and that the bind, or the fence, clears.
+// Order: the entry is Committed → announcement → first write to a claim → Binding. The announcement has the
+// precondition of the bind, and the bind names the version that it returns: a fence in between makes one of the two
+// fail. A crash after it leaves a name that the next binder of the partition finds, and that the bind, or the fence,
+// clears.
 type announcement struct {
 	// done means that it is written, or that it is not tried any more.
 	done  bool

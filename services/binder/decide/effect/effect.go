@@ -113,10 +113,10 @@ type Amend struct {
 }
 
 // FencePod makes a real change to the pod: it sets AnnotationFence, or ConditionFence, to Value, deletes
-// ConditionAttempt, and clears status.nominatedNodeName, with UID as the precondition. Then it settles Claims, the reservation's device claims with the
-// devices they were to get: none of them gets these any more, and what they have got is given back unless the pod
-// turns out to be bound to NodeName. It is answered by Answered: Done with Pod as changed, Gone (both with
-// ClaimVersion), Refused, Unknown.
+// ConditionAttempt, and clears status.nominatedNodeName, with UID as the precondition. Then it settles Claims, the
+// reservation's device claims with the devices they were to get: none of them gets these any more, and what they have
+// got is given back unless the pod turns out to be bound to NodeName. It is answered by Answered: Done with Pod as
+// changed, Gone (both with ClaimVersion), Refused, Unknown.
 type FencePod struct {
 	Op       OpID
 	Pod      events.PodRef
@@ -157,8 +157,8 @@ type Nominate struct {
 }
 
 // Announce writes status.nominatedNodeName of a pod that has a reservation on NodeName, before its volumes and devices
-// are prepared. UID and ResourceVersion are preconditions, as of a Bind, which is to follow. It is answered by Answered:
-// Done with ResourceVersion; Conflict, AlreadyHere, Elsewhere and Gone as after a Bind; Refused, Unknown.
+// are prepared. UID and ResourceVersion are preconditions, as of a Bind, which is to follow. It is answered by
+// Answered: Done with ResourceVersion; Conflict, AlreadyHere, Elsewhere and Gone as after a Bind; Refused, Unknown.
 type Announce struct {
 	Op              OpID
 	Pod             events.PodRef

@@ -132,7 +132,8 @@ type Answered struct {
 	// Pod is the pod as the API server returned it: after ReadPod and FencePod with Done, and with the results of
 	// Bind that say so.
 	Pod *state.Pod
-	// ResourceVersion is that of the pod after PatchCondition, Nominate and Announce, and that of the budget after ReadBudget.
+	// ResourceVersion is that of the pod after PatchCondition, Nominate and Announce, and that of the budget after
+	// ReadBudget.
 	ResourceVersion uint64
 	// ClaimVersion is the resourceVersion of device claims from which on facts show what a FencePod has changed in
 	// them; 0 for nothing.

@@ -86,8 +86,8 @@ func (t taken) opinions() map[string]placement.Opinion {
 	return opinions
 }
 
-// SpareNominated returns opinions to which is added that no pod is evicted for a pod on nodes where room is held against
-// it by nominations. The map that is given is not changed.
+// SpareNominated returns opinions to which is added that no pod is evicted for a pod on nodes where room is held
+// against it by nominations. The map that is given is not changed.
 func (x *Searcher) SpareNominated(
 	pod *state.Pod, opinions map[string]placement.Opinion,
 ) map[string]placement.Opinion {
