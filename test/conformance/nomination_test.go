@@ -51,7 +51,9 @@ func compareNominations(t *testing.T, seed uint64, seen map[string]int) {
 	c := newNominationCase(rng)
 	given, cfg := configv1.KubeSchedulerConfiguration{}, extendedProfile(nil)
 	if rng.IntN(4) == 0 {
-		cfg.Preemption.Enabled = false
+		cfg.Plugins = slices.DeleteFunc(cfg.Plugins, func(p placement.PluginConfig) bool {
+			return p.Name == names.DefaultPreemption
+		})
 		given.Profiles = []configv1.KubeSchedulerProfile{{Plugins: &configv1.Plugins{PostFilter: configv1.PluginSet{
 			Disabled: []configv1.Plugin{{Name: "*"}},
 		}}}}

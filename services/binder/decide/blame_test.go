@@ -86,7 +86,10 @@ func blamedFences() []blamed {
 		}, ledger.FenceByBind},
 		{"the bind of a pod with claims is refused", func(r *rig) {
 			r.rewrite(func(e *ledger.Entry) { e.Volumes = []ledger.VolumePick{{Claim: "c"}} })
-		}, refuse, ledger.FenceByClaims},
+		}, func(r *rig) {
+			run[effect.Announce](r, delivered)
+			refuse(r)
+		}, ledger.FenceByClaims},
 		{"its place is wanted", func(r *rig) {
 			r.rewrite(func(e *ledger.Entry) { e.Wanted = true })
 		}, func(r *rig) { run[effect.Bind](r, requestLost) }, ledger.FenceByWant},

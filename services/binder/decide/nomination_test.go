@@ -91,6 +91,7 @@ func TestNominationOfAPlaceThatEndedMeanwhile(t *testing.T) {
 			r := newPlanRig(t, 1)
 			plan := r.nominated(0, "v4")
 			performNext[effect.Nominate](r, delivered)
+			r.see()
 			d := events.Decision{
 				Kind: events.DecisionWithdrawn, Pod: about("p0"), SchedulerName: "berth", Token: r.tokens.String(),
 				NodeUID: "n0-uid", NodeName: "n0", Message: "The place held for it on node n0 was given up.",

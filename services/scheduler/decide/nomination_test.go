@@ -36,7 +36,11 @@ func TestNominationThatLeadsNowhere(t *testing.T) {
 	huge := func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}
 	}
-	withoutPreemption := func(c *placement.ProfileConfig) { c.Preemption.Enabled = false }
+	withoutPreemption := func(c *placement.ProfileConfig) {
+		c.Plugins = slices.DeleteFunc(c.Plugins, func(p placement.PluginConfig) bool {
+			return p.Name == names.DefaultPreemption
+		})
+	}
 	for _, test := range []struct {
 		name      string
 		nominated string
