@@ -113,6 +113,7 @@ func TestNominationOfAPlaceThatEndedMeanwhile(t *testing.T) {
 				r.receive(d)
 			}
 			r.see()
+			r.wait(time.Second)
 			if patch := performNext[effect.PatchCondition](r, delivered); !patch.ClearNomination {
 				t.Fatalf("%+v does not clear the nomination", patch)
 			}

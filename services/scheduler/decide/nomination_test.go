@@ -177,20 +177,18 @@ func TestNominatedPodCountsOnce(t *testing.T) {
 // tried loses its nomination, and the other one gets the node. So it does with kube-scheduler.
 func TestNominationsThatContradictEachOther(t *testing.T) {
 	st := newScenario(t, 1, 1, 1)
-	p := st.pod("p", important(10), nominatedTo("n0"))
-	q := st.pod("q", important(10), nominatedTo("n0"))
+	st.addPod("q", important(10), nominatedTo("n0"))
+	p, q := st.pod("p", important(10), nominatedTo("n0")), "pod-q"
 	st.runUntilQuiet()
-	d := st.s.decisions[0]
-	if d.Kind != events.DecisionUnplaceable || d.StaleNomination != "n0" {
+	if d := st.s.decisions[0]; d.Kind != events.DecisionUnplaceable || d.StaleNomination != "n0" {
 		t.Fatalf("%s, stale is %q; want that no pod takes the other's room", d.Kind, d.StaleNomination)
 	}
-	st.pods[d.Pod.UID].Status.NominatedNodeName = ""
-	st.publish(st.pods[d.Pod.UID])
+	st.pods[p].Status.NominatedNodeName = ""
+	st.publish(st.pods[p])
 	st.deliverAll()
-	other := map[string]string{p: q, q: p}[d.Pod.UID]
-	st.offerAgain(other)
+	st.offerAgain(q)
 	st.runUntilQuiet()
-	if doc, _, ok := st.hold(other); !ok || doc.NodeName != "n0" {
+	if doc, _, ok := st.hold(q); !ok || doc.NodeName != "n0" {
 		t.Errorf("the other pod has no place")
 	}
 }
