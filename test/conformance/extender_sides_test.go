@@ -97,10 +97,8 @@ func (c *extendedCase) upstreamWith(
 	})
 	recorder := toolsevents.NewFakeRecorder(1)
 	factory := informers.NewSharedInformerFactory(client, 0)
-	for _, p := range append([]*corev1.Pod{c.pod}, c.waiting...) { // preemption and the nominator look them up
-		if err := factory.Core().V1().Pods().Informer().GetIndexer().Add(p); err != nil {
-			return attemptResult{}, err
-		}
+	if err := c.list(factory); err != nil {
+		return attemptResult{}, err
 	}
 	sched, err := upstreamscheduler.New(ctx, client, factory, nil,
 		func(string) toolsevents.EventRecorderLogger { return recorder },
@@ -118,11 +116,8 @@ func (c *extendedCase) upstreamWith(
 			return attemptResult{}, ctx.Err()
 		}
 	}
-	if err := c.fill(sched); err != nil {
+	if err := c.fill(ctx, sched); err != nil {
 		return attemptResult{}, err
-	}
-	for _, p := range c.waiting {
-		sched.SchedulingQueue.Add(ctx, p.DeepCopy()) // which notes nominations
 	}
 	sched.NextPod = func(klog.Logger) (*framework.QueuedPodInfo, error) {
 		info, err := framework.NewPodInfo(c.pod.DeepCopy())
@@ -130,11 +125,7 @@ func (c *extendedCase) upstreamWith(
 	}
 	sched.FailureHandler = func(_ context.Context, _ framework.Framework, _ *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *fwk.NominatingInfo, _ time.Time) {
-		v := attemptResultOf(status, nominating)
-		if v.Field = c.pod.Status.NominatedNodeName; nominating.Mode() == fwk.ModeOverride {
-			v.Field = nominating.NominatedNodeName
-		}
-		results <- v
+		results <- c.fieldAfter(attemptResultOf(status, nominating), nominating)
 	}
 	sched.ScheduleOne(ctx)
 	select {
@@ -152,8 +143,29 @@ func (c *extendedCase) upstreamWith(
 	}
 }
 
-// fill has upstream's scheduler know the cluster.
-func (c *extendedCase) fill(sched *upstreamscheduler.Scheduler) error {
+// list has upstream's listers know the pods that wait: preemption and the nominator look them up.
+func (c *extendedCase) list(factory informers.SharedInformerFactory) error {
+	for _, p := range append([]*corev1.Pod{c.pod}, c.waiting...) {
+		if err := factory.Core().V1().Pods().Informer().GetIndexer().Add(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fieldAfter adds the pod's nominatedNodeName after an attempt without a node.
+func (c *extendedCase) fieldAfter(v attemptResult, nominating *fwk.NominatingInfo) attemptResult {
+	if v.Field = c.pod.Status.NominatedNodeName; nominating.Mode() == fwk.ModeOverride {
+		v.Field = nominating.NominatedNodeName
+	}
+	return v
+}
+
+// fill has upstream's scheduler know the cluster. The queue notes the nominations of the pods that it gets.
+func (c *extendedCase) fill(ctx context.Context, sched *upstreamscheduler.Scheduler) error {
+	for _, p := range c.waiting {
+		sched.SchedulingQueue.Add(ctx, p.DeepCopy())
+	}
 	for _, n := range c.nodes {
 		sched.Cache.AddNode(klog.Logger{}, n.DeepCopy())
 	}

@@ -20,7 +20,7 @@ import (
 
 // mostSpared is the share of cases, in percent, in which we evict no pod on a node where a pod as important is
 // nominated, and upstream does.
-const mostSpared = 15
+const mostSpared = 2
 
 // TestNominations: for a pod that may be nominated to a node, next to others that are, whoever wrote the names, we come
 // to the same result as upstream's scheduler, and the pod's nominatedNodeName is the same after the attempt.
@@ -157,13 +157,7 @@ func newNominationCase(rng *rand.Rand) *extendedCase {
 			p.Spec.NodeName, p.Spec.Priority = n.Name, priority()
 			p.Status.Phase = corev1.PodRunning
 			if chance(15) {
-				p.DeletionTimestamp = &metav1.Time{}
-				p.Finalizers = []string{"example.com/wait"}
-				if chance(70) {
-					p.Status.Conditions = []corev1.PodCondition{{
-						Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler,
-					}}
-				}
+				leave(p, chance(70))
 			}
 			c.existing = append(c.existing, p)
 		}
@@ -188,4 +182,15 @@ func newNominationCase(rng *rand.Rand) *extendedCase {
 		c.pod.Spec.PreemptionPolicy = ptr(corev1.PreemptNever)
 	}
 	return c
+}
+
+// leave makes a pod one that is being deleted, possibly because a scheduler has preempted it.
+func leave(p *corev1.Pod, preempted bool) {
+	p.DeletionTimestamp = &metav1.Time{}
+	p.Finalizers = []string{"example.com/wait"}
+	if preempted {
+		p.Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler,
+		}}
+	}
 }

@@ -132,7 +132,8 @@ func (w *condition) mustClear(s *Writer, d events.Decision, p *state.Pod) bool {
 // clearWith makes the nomination of a place that was given up wait for the patch in flight, which clears the name.
 func (w *condition) clearWith(s *Writer, d events.Decision) {
 	if m, ok := s.nominations[d.Pod.UID]; ok && m.op == 0 {
-		w.nomination, m.op, m.sent = m, w.op, ""
+		w.nomination = m
+		m.op, m.sent = w.op, ""
 	}
 }
 
@@ -255,7 +256,8 @@ func (w *condition) answered(s *Writer, in effect.Input) {
 	switch a.Result {
 	case effect.Done:
 		written := w.patch
-		w.written, w.writtenRV, w.cleared = &written, a.ResourceVersion, w.clears
+		w.written, w.writtenRV = &written, a.ResourceVersion
+		w.cleared = w.clears
 		w.settle(s, d, a.ResourceVersion, "")
 	case effect.Gone:
 		w.sent = nil

@@ -98,7 +98,8 @@ func (s *Writer) NominationsDueSince(since time.Time) (due []string) {
 // be versions that Kubernetes has yet to reach again.
 func (s *Writer) ForgetVersions() {
 	for _, w := range s.conditions {
-		w.written, w.writtenRV, w.cleared = nil, 0, false
+		w.written, w.writtenRV = nil, 0
+		w.cleared = false
 	}
 	for _, m := range s.nominations {
 		m.writtenRV = 0
