@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,20 +69,23 @@ func TestNominationThatLeadsNowhereIsCleared(t *testing.T) {
 	s.addNodes(nodeSpec{name: "node-0", capacity: "4"})
 	s.up(harness.UpConfig{Shards: 2, Binders: 2})
 	ns := s.namespace("stale")
-	s.priorityClass("high", 1000)
+	_, err := s.client.SchedulingV1().PriorityClasses().Create(t.Context(), &schedulingv1.PriorityClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "never"}, PreemptionPolicy: ptr.To(corev1.PreemptNever),
+	}, metav1.CreateOptions{})
+	s.must(err)
+	s.priorityClass("high", 1000) // admission knows the first class when it knows this one
 	s.create(newPod(ns, "filler", "3", ofPriority("high")))
 	s.nodeOf(ns, "filler")
 	w, err := harness.WatchPods(t.Context(), s.cluster.Rest, ns)
 	s.must(err)
 	defer w.Stop()
-	never := func(p *corev1.Pod) { p.Spec.PreemptionPolicy = ptr.To(corev1.PreemptNever) }
 	for _, test := range []struct {
 		pod, node, left string
 		option          podOption
 	}{
 		{"ghost", "ghost", "", func(*corev1.Pod) {}},
 		{"full", "node-0", "", func(*corev1.Pod) {}},
-		{"never", "node-0", "node-0", never},
+		{"never", "node-0", "node-0", ofPriority("never")},
 	} {
 		s.createNominated(newPod(ns, test.pod, "2", test.option), test.node)
 		versions := s.history(w, test.pod, func(p *corev1.Pod) bool {
