@@ -223,7 +223,7 @@ func TestNominationsHoldRoom(t *testing.T) {
 	for _, p := range pods {
 		s.removeGates(ns, p.Name, `[]`)
 	}
-	for _, p := range s.bound(ns, nodes*each, placedWithin) {
+	for _, p := range s.bound(ns, nodes*each, 5*placedWithin) {
 		if node, is := want[p.Name]; !is || p.Spec.NodeName != node {
 			t.Errorf("pod %s is bound to %s, want %q", p.Name, p.Spec.NodeName, node)
 		}
