@@ -104,8 +104,8 @@ func placementKey(spec *corev1.PodSpec) string {
 	return only.String()
 }
 
-// tolerates reports whether every taint that counts is tolerated. The zero logger drops everything; upstream also
-// compares numerically (Lt, Gt) here.
+// tolerates reports whether every taint that counts is tolerated. The comparison operators Gt and Lt count, as in the
+// rule of the shards (KEP-5471) and in upstream's descheduler. The zero logger drops everything.
 func tolerates(tolerations []corev1.Toleration, taints []corev1.Taint, counts func(*corev1.Taint) bool) bool {
 	_, untolerated := schedulingcorev1.FindMatchingUntoleratedTaint(klog.Logger{}, taints, tolerations, counts, true)
 	return !untolerated

@@ -31,6 +31,7 @@ const (
 	KindResourceClaim    Kind = "resourceclaim"
 	KindResourceSlice    Kind = "resourceslice"
 	KindDeviceClass      Kind = "deviceclass"
+	KindDeviceTaintRule  Kind = "devicetaintrule"
 )
 
 // Op names the effect of a Fact on the state of its kind. The numbers are part of the stored format.

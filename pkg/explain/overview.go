@@ -69,6 +69,7 @@ func NewOverview(queue *QueueAnswer, shards []ShardAnswer, factsEnd uint64, desc
 	if o.Queue.KubernetesLater != "" {
 		o.Warnings = append(o.Warnings, o.Queue.KubernetesLater)
 	}
+	o.Warnings = append(o.Warnings, o.Queue.FeatureGates...)
 	for _, f := range o.Queue.Anomalies.Findings {
 		o.Warnings = append(o.Warnings, fmt.Sprintf("%s: %s: %s", f.Rule, f.About, f.Detail))
 	}

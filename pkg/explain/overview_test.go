@@ -89,6 +89,17 @@ func TestOverviewOfALaterAPIServer(t *testing.T) {
 	}
 }
 
+func TestOverviewOfFeaturesThatAreNotFollowed(t *testing.T) {
+	a := statusOfQueue()
+	a.Status.FeatureGates = []string{"feature gate A is refused: x", "feature gate B is not followed: y"}
+	o := NewOverview(a, nil, 100, "")
+	for _, want := range a.Status.FeatureGates {
+		if !slices.Contains(o.Warnings, want) {
+			t.Errorf("warnings %q, want %q among them", o.Warnings, want)
+		}
+	}
+}
+
 func TestOverviewOfALaggard(t *testing.T) {
 	a := statusOfQueue()
 	a.FactSequence = 5

@@ -26,6 +26,9 @@ type QueueStatus struct {
 	// Kubernetes is the version of the API server, empty if the server does not report it; KubernetesLater
 	// describes the consequences of its being later than the queue's rules, and is empty if it is not.
 	Kubernetes, KubernetesLater string `json:",omitempty"`
+	// FeatureGates describes the feature gates of the API server that Berth does not follow, one line for each, with
+	// its effect.
+	FeatureGates []string `json:",omitempty"`
 }
 
 // MemberStatus is one live replica.

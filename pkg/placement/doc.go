@@ -31,6 +31,7 @@
 //   - preempt determines which pods would have to be evicted for a pod that fits nowhere.
 //   - engine gives the answers of Evaluate and preempt.Run from state that it keeps up to date.
 //   - config reads kube-scheduler's configuration file into profiles.
+//   - gates lists the feature gates of Kubernetes, and how each is treated.
 //
 // So two implementations give the same answer:
 //

@@ -15,13 +15,14 @@ import (
 )
 
 // TestDemand: what a pod takes, and what it counts as, agrees with component-helpers, with sidecars, resizes in
-// progress and infeasible ones, overhead and pod-level requests.
+// progress and infeasible ones, overhead, pod-level requests, and devices that take resources of the node.
 func TestDemand(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		obj := drawDemand(t)
 		pod := state.NewPod(obj)
 		options := podresource.PodResourcesOptions{
 			UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
+			UseDRANodeAllocatableResourceClaimStatus: true,
 		}
 		requests := podresource.PodRequests(obj, options)
 		want := resources.NewResources(requests)
@@ -85,6 +86,11 @@ func drawDemand(t *rapid.T) *corev1.Pod {
 	if rapid.IntRange(0, 2).Draw(t, "infeasible") == 0 {
 		obj.Status.Conditions = []corev1.PodCondition{{
 			Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible,
+		}}
+	}
+	if rapid.IntRange(0, 3).Draw(t, "takes of the node by devices") == 0 {
+		obj.Status.NodeAllocatableResourceClaimStatuses = []corev1.NodeAllocatableResourceClaimStatus{{
+			ResourceClaimName: "claim", Resources: list.Draw(t, "by devices"),
 		}}
 	}
 	return obj

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,6 +81,7 @@ var kinds = [...]events.Kind{
 	events.KindResourceClaim,
 	events.KindResourceSlice,
 	events.KindDeviceClass,
+	events.KindDeviceTaintRule,
 }
 
 // Kinds lists the kinds a Store holds.
@@ -139,6 +141,8 @@ func newAPIObject(k events.Kind) (APIObject, error) {
 		return &resourcev1.ResourceSlice{}, nil
 	case events.KindDeviceClass:
 		return &resourcev1.DeviceClass{}, nil
+	case events.KindDeviceTaintRule:
+		return &resourcev1beta2.DeviceTaintRule{}, nil
 	default:
 		_, err := kindIndex(k)
 		return nil, err

@@ -262,13 +262,14 @@ func (p *Pod) RequiredAntiAffinity() []corev1.PodAffinityTerm {
 	return p.Template.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 }
 
-// PodRequests is the formula of upstream's NodeInfo with the feature gates of 1.36
-// (pkg/scheduler/framework/types.go PodInfo.CalculateResource). missing holds the requests that a container without
-// a request counts with; nil means none.
+// PodRequests is the formula of upstream's NodeInfo (pkg/scheduler/framework/types.go PodInfo.CalculateResource). It
+// counts what devices take of the node by the pod's status (KEP-5517): a scheduler that gives such devices writes it
+// there. missing holds the requests that a container without a request counts with; nil means none.
 func PodRequests(obj *corev1.Pod, missing corev1.ResourceList) corev1.ResourceList {
 	return podresource.PodRequests(obj, podresource.PodResourcesOptions{
 		UseStatusResources: true,
 		InPlacePodLevelResourcesVerticalScalingEnabled: true,
+		UseDRANodeAllocatableResourceClaimStatus:       true,
 		NonMissingContainerRequests:                    missing,
 	})
 }

@@ -176,6 +176,7 @@ func checkParts(t *rapid.T, pod *state.Pod, want *corev1.Pod) {
 	}
 	requests := podresource.PodRequests(want, podresource.PodResourcesOptions{
 		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
+		UseDRANodeAllocatableResourceClaimStatus: true,
 	})
 	amounts := resources.NewResources(requests)
 	amounts.Pods = 1

@@ -75,6 +75,17 @@ func (s *tally) count(a answer) {
 	}
 }
 
+// reasonsWith counts the decisions that had a reason with this part, once for each such reason.
+func (s *tally) reasonsWith(part string) int {
+	count := 0
+	for reason, times := range s.reasons {
+		if strings.Contains(reason, part) {
+			count += times
+		}
+	}
+	return count
+}
+
 // String is a table of what the plugins did, in percent of the decisions.
 func (s *tally) String() string {
 	var b strings.Builder

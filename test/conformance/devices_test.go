@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/berth-scheduler/berth/pkg/placement/names"
@@ -33,12 +32,7 @@ func TestDevices(t *testing.T) {
 			names.DynamicResources, seen.placed, seen.total)
 	}
 	for _, part := range deviceReasons {
-		count := 0
-		for reason, times := range seen.reasons {
-			if strings.Contains(reason, part) {
-				count += times
-			}
-		}
+		count := seen.reasonsWith(part)
 		t.Logf("%.1f%% %s", seen.percent(count), part)
 		if count == 0 {
 			lacks(t, "no %q", part)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// exception is a case in which our answer differs from upstream's on purpose. All are
+// exception is a case in which our answer differs from upstream's on purpose. All but the last are
 // about InterPodAffinity; each has a test below that shows what both sides say.
 type exception string
 
@@ -30,10 +31,17 @@ const (
 	// lastOfItsKind: when the last pod that an affinity selects is deleted, a pod that matches its own affinity may
 	// be the first again; upstream's hint does not check that.
 	lastOfItsKind exception = "last of its kind"
+	// driverRequired: a driver that a pod waits for (preventPodSchedulingIfMissing) registers on a node without a limit,
+	// or is no longer required. Upstream's hints compare limits alone.
+	driverRequired exception = "driver required"
 )
 
 // exceptionOf names the exception that a change may fall under; empty for none.
 func exceptionOf(plugin string, c hintCase) exception {
+	if plugin == names.NodeVolumeLimits &&
+		(c.change.Kind == events.KindCSINode || c.change.Kind == events.KindCSIDriver) && driverAwaited(c.change) {
+		return driverRequired
+	}
 	old, after := c.change.Pods()
 	if plugin != names.InterPodAffinity || old == nil && after == nil {
 		return ""
@@ -60,6 +68,24 @@ func exceptionOf(plugin string, c hintCase) exception {
 		return lastOfItsKind
 	default:
 		return ""
+	}
+}
+
+// driverAwaited reports whether a change makes a driver known on a node, or no longer required there.
+func driverAwaited(e placementtest.Event) bool {
+	switch old := e.Old.(type) {
+	case *storagev1.CSIDriver:
+		now, ok := e.New.(*storagev1.CSIDriver)
+		required := func(b *bool) bool { return b != nil && *b }
+		return required(old.Spec.PreventPodSchedulingIfMissing) &&
+			(!ok || !required(now.Spec.PreventPodSchedulingIfMissing))
+	case *storagev1.CSINode:
+		now, ok := e.New.(*storagev1.CSINode)
+		return ok && slices.ContainsFunc(now.Spec.Drivers, func(d storagev1.CSINodeDriver) bool {
+			return !slices.ContainsFunc(old.Spec.Drivers, func(o storagev1.CSINodeDriver) bool { return o.Name == d.Name })
+		})
+	default:
+		return false
 	}
 }
 

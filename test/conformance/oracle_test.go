@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache"
-	resourceslicetracker "k8s.io/dynamic-resource-allocation/resourceslice/tracker"
 	"k8s.io/klog/v2"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -45,8 +44,7 @@ func newOracle(ctx context.Context, profile placement.ProfileConfig) (*oracle, e
 	}
 	state := newUpstreamState(ctx)
 	csiNodes := state.listers.Storage().V1().CSINodes().Lister()
-	tracker, err := resourceslicetracker.StartTracker(ctx,
-		resourceslicetracker.Options{SliceInformer: state.listers.Resource().V1().ResourceSlices()})
+	tracker, err := state.tracker(ctx)
 	if err != nil {
 		return nil, err
 	}

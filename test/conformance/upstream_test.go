@@ -36,6 +36,8 @@ type upstreamState struct {
 	version int
 	// classes is the second follower of device classes: the cache that maps extended resources to them.
 	classes *informer
+	// slices and rules are followed by the tracker that patches the taints of DeviceTaintRules onto slices.
+	slices, rules *informer
 }
 
 // informer delivers changes to one of upstream's caches, as an informer does.
@@ -90,6 +92,8 @@ func newUpstreamState(ctx context.Context) *upstreamState {
 		listers:  informers.NewSharedInformerFactory(fake.NewClientset(), 0),
 		claims:   &informer{},
 		classes:  &informer{},
+		slices:   &informer{},
+		rules:    &informer{},
 	}
 }
 
@@ -195,7 +199,11 @@ func (u *upstreamState) applyOther(e placementtest.Event) error {
 		}
 		return nil
 	case events.KindResourceSlice:
+		defer u.slices.deliverEvent(e)
 		informer = u.listers.Resource().V1().ResourceSlices().Informer()
+	case events.KindDeviceTaintRule:
+		defer u.rules.deliverEvent(e)
+		informer = u.listers.Resource().V1beta2().DeviceTaintRules().Informer()
 	case events.KindDeviceClass:
 		u.classes.deliverEvent(e)
 		informer = u.listers.Resource().V1().DeviceClasses().Informer()

@@ -31,6 +31,9 @@ const (
 // that may not list begins with a watch of everything there is, and one that may not watch
 // lists again and again.
 func name(rule rbacv1.PolicyRule) string {
+	if len(rule.NonResourceURLs) > 0 {
+		return strings.Join(rule.Verbs, "+") + " " + rule.NonResourceURLs[0]
+	}
 	text := strings.Join(rule.Verbs, "+") + " " + rule.Resources[0]
 	if rule.APIGroups[0] != "" {
 		text += "." + rule.APIGroups[0]
@@ -74,17 +77,16 @@ func (s *system) give(role string, rules []rbacv1.PolicyRule) {
 // inForce waits until the API server answers that way.
 func (s *system) inForce(account string, rule rbacv1.PolicyRule, allowed bool) {
 	s.Helper()
-	resource, sub, _ := strings.Cut(rule.Resources[0], "/")
-	attributes := &authorizationv1.ResourceAttributes{
-		Group: rule.APIGroups[0], Resource: resource, Subresource: sub, Verb: rule.Verbs[0],
-	}
-	if len(rule.ResourceNames) > 0 {
-		attributes.Name = rule.ResourceNames[0]
-		attributes.Namespace = attributes.Name // of a namespace, its own
-	}
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: "system:serviceaccount:" + namespace + ":" + account, ResourceAttributes: attributes,
+		User: "system:serviceaccount:" + namespace + ":" + account,
 	}}
+	if len(rule.NonResourceURLs) > 0 {
+		review.Spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{
+			Path: rule.NonResourceURLs[0], Verb: rule.Verbs[0],
+		}
+	} else {
+		review.Spec.ResourceAttributes = attributesOf(rule)
+	}
 	s.eventually(inForceWithin, fmt.Sprintf("%s: %s is %t", account, name(rule), allowed),
 		func(ctx context.Context) (string, error) {
 			got, err := s.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
@@ -93,6 +95,19 @@ func (s *system) inForce(account string, rule rbacv1.PolicyRule, allowed bool) {
 			}
 			return "the old answer", nil
 		})
+}
+
+// attributesOf names the resource of a rule.
+func attributesOf(rule rbacv1.PolicyRule) *authorizationv1.ResourceAttributes {
+	resource, sub, _ := strings.Cut(rule.Resources[0], "/")
+	attributes := &authorizationv1.ResourceAttributes{
+		Group: rule.APIGroups[0], Resource: resource, Subresource: sub, Verb: rule.Verbs[0],
+	}
+	if len(rule.ResourceNames) > 0 {
+		attributes.Name = rule.ResourceNames[0]
+		attributes.Namespace = attributes.Name // of a namespace, its own
+	}
+	return attributes
 }
 
 // TestNoPermissionOfTheQueueIsSpare: with all permissions facts of every kind arrive; without
@@ -107,10 +122,7 @@ func TestNoPermissionOfTheQueueIsSpare(t *testing.T) {
 	steps := queueSteps()
 	needs := map[string]bool{}
 	for _, rule := range rules {
-		resource := strings.SplitN(rule.Resources[0], "/", 2)[0]
-		if len(rule.ResourceNames) > 0 {
-			resource = "ready"
-		}
+		resource := stepOf(rule)
 		needs[resource] = true
 		one, ok := steps[resource]
 		if !ok {
@@ -133,6 +145,18 @@ func TestNoPermissionOfTheQueueIsSpare(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// stepOf names the step that a permission of the queue is for.
+func stepOf(rule rbacv1.PolicyRule) string {
+	switch {
+	case len(rule.NonResourceURLs) > 0:
+		return "gates"
+	case len(rule.ResourceNames) > 0:
+		return "ready"
+	default:
+		return strings.SplitN(rule.Resources[0], "/", 2)[0]
 	}
 }
 

@@ -6,12 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -26,13 +29,26 @@ func queueSteps() map[string]step {
 		queue := s.begin("queue", "queue-ready")
 		defer queue.Kill()
 		return s.within(within, "the queue is ready", queue.missing)
-	}}}
+	}}, "gates": {"the queue knows which feature gates the API server has on", (*system).gatesAreRead}}
 	for resource, create := range creators {
 		steps[resource] = step{"facts of " + resource + " arrive", func(s *system, within time.Duration) error {
 			return s.factsOf(create, within)
 		}}
 	}
 	return steps
+}
+
+// gatesAreRead starts a queue and waits until its log says that it has read the feature gates.
+func (s *system) gatesAreRead(within time.Duration) error {
+	queue := s.begin("queue", fmt.Sprintf("queue-gates-%d", time.Now().UnixNano()))
+	defer queue.Kill()
+	return s.within(within, "feature gates are read", func(context.Context) (string, error) {
+		log, err := os.ReadFile(queue.Log)
+		if err != nil || strings.Contains(string(log), "feature gates of the API server were read") {
+			return "", err
+		}
+		return "no line about them in the log", nil
+	})
 }
 
 // factsOf creates an object, starts a queue, and creates another: facts of the first take a
@@ -154,6 +170,18 @@ var creators = map[string]func(s *system, name string) (string, error){
 				Driver: "none.example.com", AllNodes: &all,
 				Pool:    resourcev1.ResourcePool{Name: name, ResourceSliceCount: 1},
 				Devices: []resourcev1.Device{{Name: "device"}},
+			},
+		}, metav1.CreateOptions{})
+		return uid(o, err)
+	},
+	"devicetaintrules": func(s *system, name string) (string, error) {
+		o, err := s.client.ResourceV1beta2().DeviceTaintRules().Create(s.Context(), &resourcev1beta2.DeviceTaintRule{
+			ObjectMeta: named(name),
+			Spec: resourcev1beta2.DeviceTaintRuleSpec{
+				DeviceSelector: &resourcev1beta2.DeviceTaintSelector{Driver: new("none.example.com")},
+				Taint: resourcev1beta2.DeviceTaint{
+					Key: "example.com/drain", Effect: resourcev1beta2.DeviceTaintEffectNoSchedule,
+				},
 			},
 		}, metav1.CreateOptions{})
 		return uid(o, err)

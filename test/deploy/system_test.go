@@ -49,6 +49,9 @@ type system struct {
 	berth string
 }
 
+// runtimeConfig makes the API server serve everything that a role has a right to: DeviceTaintRules are off by default.
+const runtimeConfig = "resource.k8s.io/v1beta2=true"
+
 // newSystem starts a cluster with the nodes of a file (relative to the repository, empty for
 // none).
 func newSystem(t *testing.T, nodes string) *system {
@@ -63,7 +66,7 @@ func newSystemIn(t *testing.T, dir, nodes string) *system {
 	if nodes != "" {
 		nodes = filepath.Join(programs.Root, filepath.FromSlash(nodes))
 	}
-	cfg := harness.ClusterConfig{Dir: filepath.Join(dir, "cluster"), Nodes: nodes}
+	cfg := harness.ClusterConfig{Dir: filepath.Join(dir, "cluster"), Nodes: nodes, RuntimeConfig: runtimeConfig}
 	var err error
 	s.cluster, err = programs.StartCluster(t.Context(), cfg)
 	s.must(err)

@@ -42,6 +42,7 @@ var watchedByQueue = []string{
 	"storage.k8s.io/storageclasses", "storage.k8s.io/csinodes", "storage.k8s.io/csidrivers",
 	"storage.k8s.io/csistoragecapacities", "storage.k8s.io/volumeattachments",
 	"resource.k8s.io/resourceclaims", "resource.k8s.io/resourceslices", "resource.k8s.io/deviceclasses",
+	"resource.k8s.io/devicetaintrules",
 }
 
 // rightsOf are all rights of each account, as "verb group/resource", except for one to read the namespace

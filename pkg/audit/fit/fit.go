@@ -18,11 +18,13 @@ import (
 // pod. A resource that is absent is 0.
 type Amounts map[string]int64
 
-// Requests returns what a pod requests of a node, by upstream's own arithmetic (KEP-753, KEP-1287, KEP-2837),
-// without the resources that are provided as devices (KEP-5004).
+// Requests returns what a pod requests of a node, by upstream's own arithmetic (KEP-753, KEP-1287, KEP-2837), with what
+// its devices take of the node by its status (KEP-5517) and without the resources that are provided as devices
+// (KEP-5004).
 func Requests(pod *corev1.Pod) Amounts {
 	list := resource.PodRequests(pod, resource.PodResourcesOptions{
 		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
+		UseDRANodeAllocatableResourceClaimStatus: true,
 	})
 	out := AmountsOf(list)
 	out[string(corev1.ResourcePods)] = 1
@@ -127,9 +129,9 @@ func UnfitReason(pod *corev1.Pod, node *corev1.Node) string {
 	return ""
 }
 
-// Untolerated returns the first taint that keeps a pod away. The comparison operators of tolerations are an alpha
-// feature upstream and disabled.
+// Untolerated returns the first taint that keeps a pod away. The comparison operators of tolerations count
+// (KEP-5471): an API server where they are off accepts no pod that has them.
 func Untolerated(pod *corev1.Pod, taints []corev1.Taint) (taint corev1.Taint, found bool) {
 	return schedulinghelpers.FindMatchingUntoleratedTaint(klog.Logger{}, taints, pod.Spec.Tolerations,
-		func(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }, false)
+		func(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }, true)
 }

@@ -30,7 +30,7 @@ type Demand struct {
 	fast    *plainSearch
 	devices *search
 	// index is nil until it is needed, see deviceIndex.
-	index    *Index // nil until it is needed, see known
+	index    *Index
 	compiled *cel.Cache
 	objects  rule.Objects
 	// outcomes caches results by node: they are expensive and needed more than once.
@@ -63,6 +63,8 @@ func (d *Demand) add(pod *state.Pod, o *state.Object, objects rule.Objects) (why
 	switch {
 	case allocation != nil && !resourceclaim.CanBeReserved(claim) && !c.reserved:
 		return "resourceclaim in use", nil
+	case allocation != nil && d.deviceIndex().isMapped(allocation):
+		return refusesMapped, nil
 	case allocation != nil && allocation.NodeSelector != nil:
 		if c.nodes, err = nodeaffinity.NewNodeSelector(allocation.NodeSelector); err != nil {
 			return "", err
@@ -143,6 +145,11 @@ func (d *Demand) findDevices(node *state.Node) (o outcome) {
 		}
 	}
 	o.allocations, o.Why = d.devices.allocate(node.Object, lacking)
+	for i := range o.allocations {
+		if d.index.isMapped(&o.allocations[i]) {
+			return outcome{Why: refusesMapped}
+		}
+	}
 	return o
 }
 

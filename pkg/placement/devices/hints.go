@@ -12,7 +12,8 @@ import (
 )
 
 // Events implements Plugin. A pod that was rejected for lack of devices waits for claims (devices become free),
-// slices (new devices), nodes and classes; one whose claim does not exist, for the claim or its own status.
+// slices (new devices), rules that no longer taint devices, nodes and classes; one whose claim does not exist, for the
+// claim or its own status.
 func (Plugin) Events() []rule.Event {
 	return []rule.Event{
 		{Kind: events.KindNode, Actions: rule.Add | rule.UpdateNodeLabel | rule.UpdateNodeAllocatable},
@@ -20,6 +21,8 @@ func (Plugin) Events() []rule.Event {
 		{Kind: events.KindPod, Actions: rule.UpdatePodGeneratedClaim},
 		{Kind: events.KindDeviceClass, Actions: rule.Add | rule.Update},
 		{Kind: events.KindResourceSlice, Actions: rule.Add | rule.Update},
+		// A new rule can only add taints. Upstream sees these changes as updates of slices.
+		{Kind: events.KindDeviceTaintRule, Actions: rule.Update | rule.Delete},
 	}
 }
 

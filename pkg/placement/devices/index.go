@@ -1,7 +1,6 @@
 package devices
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -45,6 +44,11 @@ type Index struct {
 	// promised holds the promises to a claim, by its UID.
 	promised map[string][]claimPromise
 	treatedAsGone
+	// tainted holds the DeviceTaintRules. mapped holds the slices with devices that take resources of their node, by
+	// UID, and listed those with devices that have lists of values as attributes.
+	tainted taintRules
+	mapped  map[types.UID]*resourcev1.ResourceSlice
+	listed  map[types.UID]struct{}
 	// verdicts holds the results of selectors for devices, by the text of all their expressions.
 	verdicts map[string]*verdicts
 }
@@ -89,6 +93,10 @@ func (x *Index) Fill(objects rule.Objects) {
 		shares: map[structured.DeviceID]map[structured.SharedDeviceID]*share{}, shared: map[poolKey]int{},
 		promised: map[string][]claimPromise{}, verdicts: map[string]*verdicts{},
 		treatedAsGone: treatedAsGone{left: map[string]bool{}, freed: map[string][]*resourcev1.AllocationResult{}},
+		mapped:        map[types.UID]*resourcev1.ResourceSlice{}, listed: map[types.UID]struct{}{},
+	}
+	for o := range objects.Objects(events.KindDeviceTaintRule) {
+		x.tainted.replace(nil, ruleOf(o))
 	}
 	for o := range objects.ObjectsOf(events.KindResourceClaim, "") {
 		if claim, ok := o.API.(*resourcev1.ResourceClaim); ok {
@@ -119,6 +127,14 @@ func (x *Index) Apply(c state.ObjectChange) {
 		}
 		if s, ok := sliceOf(c.After); ok {
 			x.addSlice(s)
+		}
+	case events.KindDeviceTaintRule:
+		x.tainted.replace(ruleOf(c.Before), ruleOf(c.After))
+		for _, n := range x.nodes {
+			for _, s := range n.slices {
+				s.tainted = x.tainted.touches(s.ResourceSlice)
+			}
+			n.sort()
 		}
 	}
 }
@@ -246,11 +262,17 @@ func (x *Index) consume(device structured.DeviceID, s *share) {
 
 // addSlice adds a slice. Devices that claims already have are marked as taken: claims may arrive before slices.
 func (x *Index) addSlice(s *resourcev1.ResourceSlice) {
+	if hasMappings(s) {
+		x.mapped[s.UID] = s
+	}
+	if hasLists(s) {
+		x.listed[s.UID] = struct{}{}
+	}
 	if isMultiNode(s) {
 		x.multiNode[s.UID] = struct{}{}
 		return
 	}
-	own := &nodeSlice{ResourceSlice: s}
+	own := &nodeSlice{ResourceSlice: s, tainted: x.tainted.touches(s)}
 	for i := range min(len(s.Spec.Devices), maxPlainDevices) {
 		if x.taken[structured.MakeDeviceID(s.Spec.Driver, s.Spec.Pool.Name, s.Spec.Devices[i].Name)] > 0 {
 			own.taken |= 1 << i
@@ -269,6 +291,9 @@ func (x *Index) addSlice(s *resourcev1.ResourceSlice) {
 // dropSlice removes a slice and the results of selectors for its devices. Allocations of its devices still count:
 // they are in claims.
 func (x *Index) dropSlice(s *resourcev1.ResourceSlice) {
+	x.tainted.forget(s)
+	delete(x.mapped, s.UID)
+	delete(x.listed, s.UID)
 	delete(x.multiNode, s.UID)
 	n := x.nodes[ptr.Deref(s.Spec.NodeName, "")]
 	if n == nil {
@@ -309,56 +334,6 @@ type treatedAsGone struct {
 	left map[string]bool
 	// freed holds the allocations and promises of claims, by UID, all of whose users have left.
 	freed map[string][]*resourcev1.AllocationResult
-}
-
-// String returns everything in the index, one sorted line per item, so that equal indexes print the same. Only
-// cached results of selectors are left out.
-func (x *Index) String() string {
-	lines := []string{fmt.Sprintf("%d wide slices", len(x.multiNode))}
-	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
-	for id := range x.allocated.AllocatedDevices {
-		add("device %s is taken", id)
-	}
-	for id := range x.allocated.AllocatedSharedDeviceIDs {
-		add("share %s is taken", id)
-	}
-	for id, amounts := range x.allocated.AggregatedCapacity {
-		add("device %s gives", id)
-		for name, q := range amounts {
-			add("device %s gives %s %s", id, q, name)
-		}
-	}
-	for pool, n := range x.shared {
-		add("pool %s/%s has %d shares", pool.driver, pool.pool, n)
-	}
-	for name, n := range x.nodes {
-		text := ""
-		for _, s := range n.slices {
-			text += fmt.Sprintf(" %s:%b", s.Name, s.taken)
-		}
-		add("node %s, plain %t, taken%s", name, x.isPlain(n), text)
-	}
-	for pool, list := range x.pools {
-		names := make([]string, len(list))
-		for i, s := range list {
-			names[i] = s.Name
-		}
-		slices.Sort(names)
-		add("pool %s/%s is %s", pool.driver, pool.pool, strings.Join(names, ", "))
-	}
-	for claim, list := range x.promised {
-		for _, p := range list {
-			add("claim %s is promised to %s, with devices %t", claim, p.podUID, p.allocation != nil)
-		}
-	}
-	for pod := range x.left {
-		add("pod %s has left", pod)
-	}
-	for claim := range x.freed {
-		add("claim %s is free", claim)
-	}
-	slices.Sort(lines)
-	return strings.Join(lines, "\n")
 }
 
 // maxVerdicts is the number of selector lists whose verdicts are kept: more than a cluster has classes. One list

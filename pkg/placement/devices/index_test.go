@@ -57,7 +57,7 @@ func TestDeviceIndexFollows(t *testing.T) {
 		index, promises := &Index{}, []promisedTo(nil)
 		index.Fill(w.store.Snapshot())
 		for step := range rapid.IntRange(1, 30).Draw(t, "steps") {
-			switch rapid.IntRange(0, 5).Draw(t, "what") {
+			switch rapid.IntRange(0, 6).Draw(t, "what") {
 			case 0, 1:
 				s := drawSlice(t, rapid.IntRange(0, 3).Draw(t, "slice"))
 				switch rapid.IntRange(0, 9).Draw(t, "reach") {
@@ -91,6 +91,8 @@ func TestDeviceIndexFollows(t *testing.T) {
 					index.Withdraw(promises[at].claim, promises[at].pod, promises[at].allocation)
 					promises = slices.Delete(promises, at, at+1)
 				}
+			case 6:
+				w.follow(t, index, events.KindDeviceTaintRule, drawTaintRule(t), rapid.IntRange(0, 3).Draw(t, "gone") == 0)
 			}
 			fresh := &Index{}
 			fresh.Fill(w.store.Snapshot())

@@ -89,6 +89,9 @@ func TestPlainDevicesAreTheAllocators(t *testing.T) {
 				}
 			}
 		}
+		for range rapid.IntRange(0, 2).Draw(t, "rules") {
+			w.apply(t, events.KindDeviceTaintRule, drawTaintRule(t))
+		}
 		claim := &resourcev1.ResourceClaim{ObjectMeta: objectMeta("claim")}
 		claim.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{
 			DeviceClassName: "c", AllocationMode: resourcev1.DeviceAllocationModeExactCount,

@@ -18,11 +18,11 @@ import (
 // Plugin keeps pods on nodes where the device claims that they name have their devices, or can get them. Continue
 // reading at Demand, which holds a pod's claims, sorted.
 //
-// What 1.36 enables by default is enabled: prioritized lists (KEP-4816), admin access (KEP-5018), partitionable
-// devices (KEP-4815), consumable capacity (KEP-5075), device taints (KEP-5055), extended resources that are
-// backed by devices (KEP-5004), and binding conditions (KEP-5007) to the extent that they need no clock: the
-// component that waits for them gives up in time and takes the devices back. DeviceTaintRules are disabled, as
-// they are by default. Source: plugins/dynamicresources.
+// Enabled are prioritized lists (KEP-4816), admin access (KEP-5018), partitionable devices (KEP-4815), consumable
+// capacity (KEP-5075), device taints and the rules that set them (KEP-5055), attributes with lists of values
+// (KEP-5491), extended resources that are backed by devices (KEP-5004), and binding conditions (KEP-5007) to the
+// extent that they need no clock: the component that waits for them gives up in time and takes the devices back.
+// Devices that use resources of the node (KEP-5517) are refused, see mapped. Source: plugins/dynamicresources.
 type Plugin struct {
 	// compiled caches the compiled expressions of classes and claims. It does not affect results.
 	compiled *cel.Cache
@@ -42,7 +42,8 @@ func New(args runtime.Object) (rule.Plugin, error) {
 
 // NewExpressions returns an empty cache of expressions, safe for concurrent use.
 func NewExpressions() *cel.Cache {
-	return cel.NewCache(compiledExpressions, cel.Features{EnableConsumableCapacity: true})
+	return cel.NewCache(compiledExpressions,
+		cel.Features{EnableConsumableCapacity: true, EnableListTypeAttributes: true})
 }
 
 // Name implements Plugin.
@@ -93,13 +94,14 @@ func (p Plugin) Compile(pod *state.Pod, objects rule.Objects) (rule.Compiled, er
 	if len(claims) == 0 && wish == nil {
 		return rule.Compiled{}, nil
 	}
-	d := &Demand{extended: wish, outcomes: map[*corev1.Node]outcome{}}
+	d := &Demand{
+		extended: wish, compiled: p.compiled, objects: objects, outcomes: map[*corev1.Node]outcome{},
+	}
 	for _, o := range claims {
 		if why, err := d.add(pod, o, objects); why != "" || err != nil {
 			return rule.Compiled{Rejection: why}, err
 		}
 	}
-	d.compiled, d.objects = p.compiled, objects
 	d.fast = d.plainSearch(p.compiled, objects)
 	c := rule.Compiled{Filter: d}
 	if d.prioritized() {

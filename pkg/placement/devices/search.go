@@ -15,11 +15,21 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 )
 
-// deviceFeatures are the features that 1.36 enables by default. They are part of the answer: with another set,
-// the allocator would leave out devices or requests that use a feature.
+// deviceFeatures are the features of the allocator, except for lists of values in attributes. They are part of the
+// answer: without one, the allocator would leave out devices or requests that use it. An API server where a feature is
+// off drops its fields from objects, and then the feature changes nothing.
 var deviceFeatures = structured.Features{
 	AdminAccess: true, PrioritizedList: true, PartitionableDevices: true, DeviceTaints: true,
 	DeviceBindingAndStatus: true, ConsumableCapacity: true,
+}
+
+// featuresFor returns the features for a search over the devices of an index. With lists of values (KEP-5491), another
+// implementation of the allocator is chosen, which is the newest: so it is used only where a device has a list. (The
+// plugin of 1.36.3 never turns the feature on for the allocator: there, constraints over lists are not satisfied.)
+func featuresFor(index *Index) structured.Features {
+	features := deviceFeatures
+	features.ListTypeAttributes = len(index.listed) > 0
+	return features
 }
 
 // search finds devices for claims with upstream's allocator, one node at a time. The allocator tries the devices
@@ -31,16 +41,16 @@ type search struct{ allocator structured.Allocator }
 // CannotAllocate is upstream's reason for a node without the devices.
 const CannotAllocate = "cannot allocate all claims"
 
-// newDeviceSearch returns a search over all devices. The allocator keeps a reference to the allocated state of
-// the index, so that the search is valid only until the index changes.
+// newDeviceSearch returns a search over all devices, with the taints of DeviceTaintRules. The allocator keeps a
+// reference to the allocated state of the index, so that the search is valid only until the index changes.
 func newDeviceSearch(compiled *cel.Cache, objects rule.Objects, index *Index) (*search, error) {
 	var slices []*resourcev1.ResourceSlice
 	for o := range objects.Objects(events.KindResourceSlice) {
 		if s, ok := o.API.(*resourcev1.ResourceSlice); ok {
-			slices = append(slices, s)
+			slices = append(slices, index.tainted.patch(s))
 		}
 	}
-	allocator, err := structured.NewAllocator(&steps{}, deviceFeatures, index.allocated,
+	allocator, err := structured.NewAllocator(&steps{}, featuresFor(index), index.allocated,
 		deviceClasses{objects}, slices, compiled)
 	if err != nil {
 		return nil, err

@@ -21,9 +21,11 @@ type nodeDevices struct {
 }
 
 // nodeSlice is a slice of one node; taken has one bit for each of its devices, if they are plain, in their order.
+// tainted reports whether a DeviceTaintRule adds a taint to one of them.
 type nodeSlice struct {
 	*resourcev1.ResourceSlice
-	taken uint32
+	taken   uint32
+	tainted bool
 }
 
 // pool returns the pool of the slice.
@@ -53,7 +55,7 @@ func (n *nodeDevices) sort() {
 	for i, s := range n.slices {
 		// Two slices of one pool, or a slice of an incomplete pool: the allocator decides.
 		again := i > 0 && n.slices[i-1].pool() == s.pool()
-		if again || s.Spec.Pool.ResourceSliceCount != 1 || ptr.Deref(s.Spec.PerDeviceNodeSelection, false) ||
+		if again || s.tainted || s.Spec.Pool.ResourceSliceCount != 1 || ptr.Deref(s.Spec.PerDeviceNodeSelection, false) ||
 			!plainDevices(s.Spec.Devices) {
 			n.plain = false
 			return
@@ -90,6 +92,18 @@ func plainDevices(devices []resourcev1.Device) bool {
 // isMultiNode reports whether a slice does not belong to a single node, or counts the consumption of devices.
 func isMultiNode(s *resourcev1.ResourceSlice) bool {
 	return ptr.Deref(s.Spec.NodeName, "") == "" || len(s.Spec.SharedCounters) > 0
+}
+
+// hasLists reports whether an attribute of a device of a slice has a list of values (KEP-5491).
+func hasLists(s *resourcev1.ResourceSlice) bool {
+	for i := range s.Spec.Devices {
+		for _, a := range s.Spec.Devices[i].Attributes {
+			if len(a.IntValues)+len(a.BoolValues)+len(a.StringValues)+len(a.VersionValues) > 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // sliceOf returns an object as a slice; false if it is none.

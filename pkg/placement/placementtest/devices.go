@@ -38,6 +38,7 @@ func (g *Generator) deviceClass(name string) *resourcev1.DeviceClass {
 		c.Spec.ExtendedResourceName = &resource
 		c.CreationTimestamp = metav1.Unix(int64(g.IntN(3)), 0)
 	}
+	g.listSelector(c)
 	return c
 }
 
@@ -125,6 +126,7 @@ func (g *Generator) device(name string) resourcev1.Device {
 	case n < 38:
 		d.BindingConditions, d.BindingFailureConditions = []string{"ready"}, []string{"broken"}
 	}
+	g.listAttributes(&d)
 	return d
 }
 
@@ -175,6 +177,7 @@ func (g *Generator) deviceClaim(c *Cluster) *resourcev1.ResourceClaim {
 		attribute := resourcev1.FullyQualifiedName(gpuDriver + "/numa")
 		claim.Spec.Devices.Constraints = []resourcev1.DeviceConstraint{{MatchAttribute: &attribute}}
 	}
+	g.listConstraint(claim)
 	if g.Chance(45) {
 		g.allocated(claim, c)
 	}
@@ -329,6 +332,9 @@ func (g *Generator) deviceClaimName(p *corev1.Pod, c *Cluster) string {
 
 // deviceEvent changes devices, claims or classes.
 func (g *Generator) deviceEvent(c *Cluster) Event {
+	if g.Size.Alpha && g.Chance(20) {
+		return g.taintRuleEvent(c)
+	}
 	kind := Pick(g, events.KindResourceClaim, events.KindResourceClaim, events.KindResourceSlice, events.KindDeviceClass)
 	existing := c.Others[kind]
 	if len(existing) > 0 && g.Chance(20) {

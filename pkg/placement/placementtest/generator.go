@@ -22,6 +22,9 @@ type Size struct {
 	Volumes int
 	// Devices is the percentage of pods with device claims; 0 for a cluster without any.
 	Devices int
+	// Alpha makes objects use features that 1.36 has off by default: see alpha.go. Without it no object does, as on an
+	// API server that drops or refuses their fields.
+	Alpha bool
 }
 
 // Small is the size that finds most differences: every rule has room to differ, and decisions are fast.
@@ -36,6 +39,8 @@ type Generator struct {
 	serial int
 	// promised holds the claims that a volume names.
 	promised map[string]bool
+	// required is the driver whose CSIDriver has preventPodSchedulingIfMissing; empty for none.
+	required string
 }
 
 // New returns a generator whose output depends only on the seed.

@@ -58,22 +58,26 @@ func (g *Generator) taints() []corev1.Taint {
 }
 
 func (g *Generator) taint() corev1.Taint {
-	return corev1.Taint{
+	t := corev1.Taint{
 		Key:   Pick(g, "dedicated", "gpu", corev1.TaintNodeUnschedulable),
 		Value: Pick(g, "", "x", "y"),
 		Effect: Pick(g, corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute, corev1.TaintEffectPreferNoSchedule,
 			corev1.TaintEffectPreferNoSchedule),
 	}
+	g.numericTaint(&t)
+	return t
 }
 
 func (g *Generator) toleration() corev1.Toleration {
-	return corev1.Toleration{
+	t := corev1.Toleration{
 		Key:      Pick(g, "", "dedicated", "gpu", corev1.TaintNodeUnschedulable),
-		Operator: Pick(g, "", corev1.TolerationOpEqual, corev1.TolerationOpExists, corev1.TolerationOpGt, "Nonsense"),
+		Operator: Pick(g, "", corev1.TolerationOpEqual, corev1.TolerationOpExists, "Nonsense", "Nonsense"),
 		Value:    Pick(g, "", "x", "y"),
 		Effect: Pick(g, "", corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute,
 			corev1.TaintEffectPreferNoSchedule),
 	}
+	g.numericToleration(&t)
+	return t
 }
 
 func (g *Generator) allocatable() corev1.ResourceList {

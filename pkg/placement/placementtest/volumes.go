@@ -75,6 +75,7 @@ func (g *Generator) volumes(c *Cluster) {
 			c.put(events.KindStorageClass, g.storageClass(name))
 		}
 	}
+	g.requireDriver(c)
 	c.put(events.KindCSIDriver, g.csiDriver(cappedDriver))
 	c.put(events.KindCSIDriver, g.csiDriver(diskDriver))
 	for range 6 + g.IntN(20) {
@@ -97,6 +98,7 @@ func (g *Generator) csiDriver(name string) *storagev1.CSIDriver {
 	if reportsCapacity || g.Chance(50) {
 		d.Spec.StorageCapacity = &reportsCapacity
 	}
+	g.maybeRequired(d)
 	return d
 }
 
@@ -406,7 +408,7 @@ func (g *Generator) volumeObject(k events.Kind, c *Cluster) state.APIObject {
 	case events.KindCSINode:
 		return g.csiNode(g.nodeName(c))
 	case events.KindCSIDriver:
-		return g.csiDriver(Pick(g, diskDriver, cappedDriver))
+		return g.csiDriver(Pick(g, g.csiDrivers()...))
 	case events.KindStorageCapacity:
 		return g.capacity()
 	default:

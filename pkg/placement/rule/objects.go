@@ -100,6 +100,7 @@ var supplyNames = map[events.Kind]string{
 	events.KindResourceClaim:    "resource.k8s.io/ResourceClaim",
 	events.KindResourceSlice:    "resource.k8s.io/ResourceSlice",
 	events.KindDeviceClass:      "resource.k8s.io/DeviceClass",
+	events.KindDeviceTaintRule:  "resource.k8s.io/DeviceTaintRule",
 }
 
 // supplyUpdate classifies a change of storage or devices. Rules compare the objects themselves in their hints.

@@ -9,7 +9,8 @@
 //     affinity of volumes.
 //   - VolumeRestrictions (restrictions.go): no other pod uses the same disk on the node, or the same
 //     ReadWriteOncePod claim anywhere.
-//   - NodeVolumeLimits (limits.go): the node can attach as many volumes of each CSI driver.
+//   - NodeVolumeLimits (limits.go): the node can attach as many volumes of each CSI driver, and has the drivers that
+//     must be registered (required.go).
 //
 // # The claims of a pod
 //

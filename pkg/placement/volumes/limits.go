@@ -13,7 +13,8 @@ import (
 )
 
 // Limits keeps nodes from having more volumes of a CSI driver than the driver reports as its limit in the CSINode
-// of the node. Source: plugins/nodevolumelimits, without VolumeLimitScaling (alpha, disabled).
+// of the node. It also keeps pods off nodes where a driver of theirs is not registered, if the CSIDriver has
+// preventPodSchedulingIfMissing (VolumeLimitScaling, KEP-5030). Source: plugins/nodevolumelimits.
 //
 // A volume counts once per node, however many pods there use it, and counts if it is attached even without such a
 // pod.
@@ -34,7 +35,9 @@ func (p Limits) Compile(pod *state.Pod, objects rule.Objects) (rule.Compiled, er
 	case len(wanted) == 0:
 		return rule.Compiled{}, nil
 	}
-	return rule.Compiled{Filter: limitFilter{"node(s) exceed max volume count", p, objects, wanted}}, nil
+	return rule.Compiled{Filter: limitFilter{
+		rule: p, objects: objects, wanted: wanted, required: p.required(pod, objects, wanted),
+	}}, nil
 }
 
 // counts reports whether the pod has any volume that may count: a claim, or an inline volume that a CSI driver
@@ -122,12 +125,21 @@ func (p Limits) ofClass(claim *corev1.PersistentVolumeClaim, objects rule.Object
 	return handle{driver, "unbound " + claim.Namespace + "/" + claim.Name}, driver != ""
 }
 
-// limitFilter is the rule for one pod; wanted are the volumes that it brings.
+// limitFilter is the rule for one pod: wanted are the volumes that it brings, and required the drivers that must be
+// registered on its node.
 type limitFilter struct {
-	rule.Reason
-	rule    Limits
-	objects rule.Objects
-	wanted  map[handle]bool
+	rule     Limits
+	objects  rule.Objects
+	wanted   map[handle]bool
+	required []driver
+}
+
+// Explain implements Filter. Upstream names any of the drivers that are missing, we the first by name.
+func (f limitFilter) Explain(n *state.NodeInfo) []string {
+	if name := f.missing(n.Node.Name); name != "" {
+		return []string{name + " CSI driver is not installed on the node"}
+	}
+	return []string{"node(s) exceed max volume count"}
 }
 
 // Check implements Filter. It counts the volumes of the pods on the node and the attached ones, and adds those
@@ -137,6 +149,9 @@ type limitFilter struct {
 // Example: a limit of 25 volumes; the pods on the node use 23, and one more is still attached although its pod is
 // gone. A pod with two volumes, one of which is among the 23, brings one: 24 + 1 <= 25, it passes.
 func (f limitFilter) Check(n *state.NodeInfo) rule.Code {
+	if f.missing(n.Node.Name) != "" {
+		return rule.Unschedulable
+	}
 	limits := f.limits(n.Node.Name)
 	if len(limits) == 0 {
 		return rule.Success
@@ -208,79 +223,4 @@ func (f limitFilter) addAttached(node string, there map[handle]bool) {
 			there[handle{a.Spec.Attacher, volume.Spec.CSI.VolumeHandle}] = true
 		}
 	}
-}
-
-// Events implements Plugin.
-func (Limits) Events() []rule.Event {
-	return []rule.Event{
-		{Kind: events.KindCSINode, Actions: rule.Add | rule.Update},
-		{Kind: events.KindPod, Actions: rule.Delete},
-		{Kind: events.KindVolumeClaim, Actions: rule.Add},
-		{Kind: events.KindVolumeAttachment, Actions: rule.Delete},
-	}
-}
-
-// Hint implements Plugin. Source: nodevolumelimits/csi.go isSchedulableAfter...
-func (p Limits) Hint(pod *state.Pod, c rule.Change) bool {
-	switch c.Kind {
-	case events.KindPod:
-		return rule.HeldPlace(c.OldPod) && p.counts(c.OldPod)
-	case events.KindVolumeClaim:
-		return usesClaim(pod, c.NewObject.Namespace, c.NewObject.Name)
-	case events.KindVolumeAttachment:
-		return p.detaches(pod, c.OldObject)
-	default:
-		return c.OldObject == nil || limitRose(c.OldObject, c.NewObject)
-	}
-}
-
-// detaches reports whether a volume that is no longer attached may have counted against the pod. For a pod with a
-// claim it is always true.
-func (p Limits) detaches(pod *state.Pod, gone *state.Object) bool {
-	attachment, ok := gone.API.(*storagev1.VolumeAttachment)
-	if !ok {
-		return true
-	}
-	for i := range pod.Template.Spec.Volumes {
-		v := &pod.Template.Spec.Volumes[i]
-		if v.PersistentVolumeClaim != nil {
-			return true
-		}
-		if !p.inTree.IsInlineMigratable(v) {
-			continue
-		}
-		csi, err := p.inTree.TranslateInTreeInlineVolumeToCSI(noLogger, v, pod.Namespace)
-		if err != nil || csi == nil || csi.Spec.CSI != nil && csi.Spec.CSI.Driver == attachment.Spec.Attacher {
-			return true
-		}
-	}
-	return false
-}
-
-// limitRose reports whether a node can have more volumes of some driver than before. A driver that is new on the
-// node counts if it reports a limit.
-func limitRose(before, after *state.Object) bool {
-	old, known := before.API.(*storagev1.CSINode)
-	now, knows := after.API.(*storagev1.CSINode)
-	if !known || !knows {
-		return true
-	}
-	was := map[string]int32{}
-	for _, d := range old.Spec.Drivers {
-		was[d.Name] = limitOf(d)
-	}
-	for _, d := range now.Spec.Drivers {
-		if limitOf(d) > was[d.Name] {
-			return true
-		}
-	}
-	return false
-}
-
-// limitOf returns 0 where there is no limit, as upstream's hint does.
-func limitOf(d storagev1.CSINodeDriver) int32 {
-	if d.Allocatable == nil || d.Allocatable.Count == nil {
-		return 0
-	}
-	return *d.Allocatable.Count
 }

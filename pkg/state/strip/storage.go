@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -55,6 +56,9 @@ func stripDevices(obj metav1.Object) {
 		}
 	case *resourcev1.ResourceSlice, *resourcev1.DeviceClass:
 		obj.SetAnnotations(nil)
+	case *resourcev1beta2.DeviceTaintRule:
+		obj.SetAnnotations(nil)
+		o.Status = resourcev1beta2.DeviceTaintRuleStatus{}
 	}
 }
 

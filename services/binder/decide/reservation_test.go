@@ -15,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/statetest"
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
@@ -231,6 +232,31 @@ func TestRecheckBeforeTheBind(t *testing.T) {
 				return
 			}
 			r.expectFence(tc.fence)
+		})
+	}
+}
+
+// The comparison operators of tolerations count as they do in the shards' rule: else the binder would take such a
+// decision back forever.
+func TestRecheckComparesNumbers(t *testing.T) {
+	for _, tc := range statetest.NumericTolerations() {
+		t.Run(tc.Name, func(t *testing.T) {
+			r := newRig(t, 1)
+			r.hold(r.b, false)
+			r.api.changePod("p0-uid", func(p *corev1.Pod) {
+				p.Generation++
+				p.Spec.Tolerations = []corev1.Toleration{tc.Toleration}
+			})
+			r.reserve()
+			r.api.changeNode("n0-uid", func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{tc.Taint} })
+			r.see()
+			r.hold(r.b, true)
+			if !tc.Tolerated {
+				r.expectFence("untolerated taint")
+				return
+			}
+			run[effect.Bind](r, delivered)
+			r.wantDecisions(events.DecisionBound)
 		})
 	}
 }

@@ -34,6 +34,7 @@ type Cluster struct {
 	host    string
 	// release is the version that the server last reported; nil before that.
 	release atomic.Pointer[Release]
+	gates   serverGates
 }
 
 // Connect makes the client, without a request to the server. It copies the configuration. Objects are transferred as

@@ -5,6 +5,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,7 +46,23 @@ var kinds = []watched{
 const (
 	storageVersion = "storage.k8s.io/v1"
 	deviceVersion  = "resource.k8s.io/v1"
+	// taintRuleVersion has rules that taint devices, if the API server has the feature on (DRADeviceTaintRules).
+	taintRuleVersion = "resource.k8s.io/v1beta2"
 )
+
+// taintRules is the resource of rules that taint devices.
+const taintRules = "devicetaintrules"
+
+// These are versions that show a feature, and that are not read: groups of pods in 1.36 and in 1.35, and earlier rules
+// for devices.
+const (
+	groupVersion        = "scheduling.k8s.io/v1alpha2"
+	oldGroupVersion     = "scheduling.k8s.io/v1alpha1"
+	oldTaintRuleVersion = "resource.k8s.io/v1alpha3"
+)
+
+// groups is the resource that both versions of groups of pods have.
+const groups = "workloads"
 
 // storageKinds are the kinds of the group for volumes. A kind that is not served is not watched.
 var storageKinds = []watched{
@@ -63,6 +80,11 @@ var deviceKinds = []watched{
 	{events.KindDeviceClass, "deviceclasses", &resourcev1.DeviceClass{}, resourceGroup},
 }
 
+// taintRuleKinds are the kinds of the group for devices that few API servers serve. It is no news if they are not.
+var taintRuleKinds = []watched{
+	{events.KindDeviceTaintRule, taintRules, &resourcev1beta2.DeviceTaintRule{}, taintRuleGroup},
+}
+
 // These return the clients of the groups.
 
 func coreGroup(c kubernetes.Interface) cache.Getter       { return c.CoreV1().RESTClient() }
@@ -71,6 +93,7 @@ func appsGroup(c kubernetes.Interface) cache.Getter       { return c.AppsV1().RE
 func policyGroup(c kubernetes.Interface) cache.Getter     { return c.PolicyV1().RESTClient() }
 func storageGroup(c kubernetes.Interface) cache.Getter    { return c.StorageV1().RESTClient() }
 func resourceGroup(c kubernetes.Interface) cache.Getter   { return c.ResourceV1().RESTClient() }
+func taintRuleGroup(c kubernetes.Interface) cache.Getter  { return c.ResourceV1beta2().RESTClient() }
 
 // listWatch lists and watches all objects of the kind, for a store.
 func (w watched) listWatch(client kubernetes.Interface, store *kindStore) cache.ListerWatcher {

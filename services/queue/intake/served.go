@@ -41,6 +41,35 @@ func (c *Cluster) served(ctx context.Context, logger klog.Logger) ([]watched, er
 				"resource", w.resource, "group", optional.group)
 		}
 	}
+	rules, err := c.servedOffByDefault(ctx)
+	c.gates.log(logger)
+	return append(list, rules...), err
+}
+
+// servedOffByDefault returns the kinds to watch among those that belong to features which are off by default, and notes
+// which such features the other kinds show. It logs nothing about kinds that are not served.
+func (c *Cluster) servedOffByDefault(ctx context.Context) ([]watched, error) {
+	has, err := c.resources(ctx, taintRuleVersion)
+	if err != nil {
+		return nil, err
+	}
+	var list []watched
+	for _, w := range taintRuleKinds {
+		if has[w.resource] {
+			list = append(list, w)
+		}
+	}
+	shown := map[string]map[string]bool{}
+	for _, version := range []string{oldTaintRuleVersion, groupVersion, oldGroupVersion} {
+		if shown[version], err = c.resources(ctx, version); err != nil {
+			return nil, err
+		}
+	}
+	hasGroups := shown[groupVersion][groups]
+	c.gates.serves(hasGroups, olderKinds{
+		taintRules: len(list) == 0 && shown[oldTaintRuleVersion][taintRules],
+		groups:     !hasGroups && shown[oldGroupVersion][groups],
+	})
 	return list, nil
 }
 

@@ -47,7 +47,8 @@ type kindStore struct {
 	kind  events.Kind
 	cause string
 	out   chan<- events.Fact
-	// strip removes from an object what facts do not need.
+	// notice, if not nil, is called with every object before strip, which removes from it what facts do not need.
+	notice func(object)
 	strip  func(metav1.Object)
 	logger klog.Logger
 	// tooLarge are the UIDs of objects that were logged as too large for the log in this round.
@@ -389,6 +390,9 @@ func (s *kindStore) read(obj any) (object, uint64, error) {
 	version, err := s.version(o.GetResourceVersion())
 	if err == nil && o.GetUID() == "" {
 		err = s.broken(fmt.Errorf("queue: %s %s/%s: no metadata.uid", s.kind, o.GetNamespace(), o.GetName()))
+	}
+	if s.notice != nil {
+		s.notice(o)
 	}
 	return o, version, err
 }

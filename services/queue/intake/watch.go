@@ -60,6 +60,7 @@ func (c *Cluster) Watch(ctx context.Context, r Round, out chan<- events.Fact) er
 	stores := r.stores(all, out, fail, ctx.Done())
 	for i, w := range kinds {
 		store, backoff := stores[i], reflectorBackoff
+		store.notice = func(o object) { c.gates.notice(o, r.Logger) }
 		options := cache.ReflectorOptions{Name: "queue/" + w.resource, Logger: &r.Logger, Backoff: &backoff}
 		reflector := cache.NewReflectorWithOptions(w.listWatch(c.client, store), w.example, reflected{store}, options)
 		group.Go(func() error {
@@ -70,6 +71,10 @@ func (c *Cluster) Watch(ctx context.Context, r Round, out chan<- events.Fact) er
 	group.Go(func() error { return c.sample(ctx, r, out) })
 	group.Go(func() error {
 		c.followRelease(ctx, r.Logger)
+		return nil
+	})
+	group.Go(func() error {
+		c.followGates(ctx, r.Logger)
 		return nil
 	})
 	if err := group.Wait(); err != nil {

@@ -65,7 +65,7 @@ func (b *book) place(pod *corev1.Pod) []string {
 	}
 	counts := func(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }
 	taint, found := schedulinghelpers.FindMatchingUntoleratedTaint(
-		klog.Logger{}, b.node.Spec.Taints, pod.Spec.Tolerations, counts, false)
+		klog.Logger{}, b.node.Spec.Taints, pod.Spec.Tolerations, counts, true)
 	if found {
 		findings = append(findings, fmt.Sprintf("%s stands on %s and does not tolerate %s",
 			name(pod), b.node.Name, taint.ToString()))

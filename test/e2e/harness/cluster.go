@@ -30,8 +30,8 @@ type ClusterConfig struct {
 	Nodes string
 	// NoKubelets leaves out the simulated kubelets: pods stay Pending after they were bound.
 	NoKubelets bool
-	// RuntimeConfig is the API server's flag of this name; empty for its defaults.
-	RuntimeConfig string
+	// RuntimeConfig and FeatureGates are the API server's flags of these names; empty for its defaults.
+	RuntimeConfig, FeatureGates string
 	// Sync lets the API server's etcd sync every write to disk.
 	Sync bool
 }
@@ -91,6 +91,9 @@ func (p Programs) StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster
 	}
 	if cfg.RuntimeConfig != "" {
 		args = append(args, "--runtime-config", cfg.RuntimeConfig)
+	}
+	if cfg.FeatureGates != "" {
+		args = append(args, "--feature-gates", cfg.FeatureGates)
 	}
 	if cfg.Sync {
 		args = append(args, "--fsync")

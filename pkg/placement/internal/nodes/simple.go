@@ -120,10 +120,10 @@ func toleratesUnschedulable(pod *state.Pod) bool {
 	return tolerates(pod.Template.Spec.Tolerations, &taint)
 }
 
-// tolerates calls upstream's own function, without the comparison operators (alpha, disabled). The logger that it
-// requires is empty: decisions do not log.
+// tolerates calls upstream's own function, with the comparison operators Gt and Lt (KEP-5471): an API server where
+// they are off accepts no pod that has them. The logger that it requires is empty: decisions do not log.
 func tolerates(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
-	return schedulingcorev1.TolerationsTolerateTaint(klog.Logger{}, tolerations, taint, false)
+	return schedulingcorev1.TolerationsTolerateTaint(klog.Logger{}, tolerations, taint, true)
 }
 
 // Name enforces spec.Name, which a pod that is still to be placed rarely has. Source: plugins/nodename.

@@ -174,16 +174,16 @@ var unschedulableTaint = corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect
 // cordoned reports whether the node is cordoned, for a pod that does not tolerate that.
 func cordoned(n *corev1.Node, p *corev1.Pod) bool {
 	return n.Spec.Unschedulable &&
-		!schedulinghelpers.TolerationsTolerateTaint(klog.Logger{}, p.Spec.Tolerations, &unschedulableTaint, false)
+		!schedulinghelpers.TolerationsTolerateTaint(klog.Logger{}, p.Spec.Tolerations, &unschedulableTaint, true)
 }
 
-// untoleratedTaint describes the taint that would keep the pod off the node now; empty for none. The comparison
-// operators of tolerations are an alpha feature upstream and disabled.
+// untoleratedTaint describes the taint that would keep the pod off the node now; empty for none. As in the shard's
+// rule, the comparison operators of tolerations count (KEP-5471).
 func untoleratedTaint(n *corev1.Node, p *corev1.Pod) string {
 	taint, found := schedulinghelpers.FindMatchingUntoleratedTaint(klog.Logger{}, n.Spec.Taints, p.Spec.Tolerations,
 		func(t *corev1.Taint) bool {
 			return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
-		}, false)
+		}, true)
 	if found {
 		return fmt.Sprintf("node %s has the untolerated taint %s", n.Name, taint.ToString())
 	}

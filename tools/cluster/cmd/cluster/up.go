@@ -66,6 +66,7 @@ func upCommand() *cobra.Command {
 	set.IntVar(&config.MaxMutatingRequests, "max-mutating-requests-inflight", 500, "the API server's flag of this name")
 	set.StringVar(&config.RuntimeConfig, "runtime-config", "",
 		"the API server's flag of this name, such as resource.k8s.io/v1=false to not serve resource claims")
+	set.StringVar(&config.FeatureGates, "feature-gates", "", "the API server's flag of this name")
 	return cmd
 }
 

@@ -40,6 +40,9 @@ type Config struct {
 	// RuntimeConfig selects the APIs that the API server serves, in the notation of its flag of this name, such as
 	// "resource.k8s.io/v1=false" (without the authorizer for nodes then); empty for its defaults.
 	RuntimeConfig string
+	// FeatureGates turns feature gates of the API server on or off, in the notation of its flag of this name, such as
+	// "GenericWorkload=true"; empty for its defaults.
+	FeatureGates string
 }
 
 const (
@@ -80,15 +83,26 @@ func (c Config) Validate() error {
 		return fmt.Errorf("requests in flight %d and %d: want positive numbers, or 0 for the default",
 			c.MaxRequests, c.MaxMutatingRequests)
 	}
-	for _, one := range strings.Split(c.RuntimeConfig, ",") {
-		if _, value, ok := strings.Cut(one, "="); c.RuntimeConfig != "" && (!ok || value != "true" && value != "false") {
-			return fmt.Errorf("runtime config %q: want group/version=true or =false, separated by commas", c.RuntimeConfig)
-		}
+	if !areSwitches(c.RuntimeConfig) {
+		return fmt.Errorf("runtime config %q: want group/version=true or =false, separated by commas", c.RuntimeConfig)
+	}
+	if !areSwitches(c.FeatureGates) {
+		return fmt.Errorf("feature gates %q: want gate=true or =false, separated by commas", c.FeatureGates)
 	}
 	if c.Stages != "" && !c.KWOK {
 		return fmt.Errorf("stages %q: want none without KWOK", c.Stages)
 	}
 	return nil
+}
+
+// areSwitches reports whether a list is empty, or gives each of its names true or false.
+func areSwitches(list string) bool {
+	for _, one := range strings.Split(list, ",") {
+		if _, value, ok := strings.Cut(one, "="); list != "" && (!ok || value != "true" && value != "false") {
+			return false
+		}
+	}
+	return true
 }
 
 // authorizers is the value of the API server's --authorization-mode flag. The one for nodes waits for

@@ -26,6 +26,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		`kubernetes "1.20"`:      {Controllers: "all", Kubernetes: "1.20"},
 		`config "a/v1"`:          {Controllers: "all", RuntimeConfig: "a/v1"},
 		`config "a/v1=off"`:      {Controllers: "all", RuntimeConfig: "a/v1=off"},
+		`gates "A=true,B"`:       {Controllers: "all", FeatureGates: "A=true,B"},
 	} {
 		if err := config.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want it to contain %q", err, want)

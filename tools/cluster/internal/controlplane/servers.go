@@ -105,6 +105,9 @@ func (p *plane) apiServerArgs(port int) []string {
 	if p.RuntimeConfig != "" {
 		args = append(args, "--runtime-config="+p.RuntimeConfig)
 	}
+	if p.FeatureGates != "" {
+		args = append(args, "--feature-gates="+p.FeatureGates)
+	}
 	return args
 }
 
