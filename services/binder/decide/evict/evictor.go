@@ -268,7 +268,8 @@ func (v *Evictor) AdvanceAll() {
 }
 
 // LongestGrace returns the longest time that holds of a document may take in addition to Overdue: the grace period of
-// the pods that leave for them, or what plugins may take.
+// the pods that leave for them, what plugins may take, or how long another controller may take to make a pod leave whose
+// eviction was requested.
 func (v *Evictor) LongestGrace(d ledger.NodeDoc) time.Duration {
 	var longest int64
 	for _, hold := range d.Entries {
@@ -279,6 +280,9 @@ func (v *Evictor) LongestGrace(d ledger.NodeDoc) time.Duration {
 			longest = max(longest, int64(txns.PreparedFor/time.Second))
 		}
 		for _, r := range v.removalsOf(hold.Plan) {
+			if longer, pending := r.pending(v); pending {
+				longest = max(longest, int64(longer/time.Second))
+			}
 			p, known, _ := v.Pod(r.claim.PodUID, r.claim.PodRV)
 			if !known || !p.Deleting {
 				continue

@@ -102,6 +102,8 @@ func (e *eviction) advance(v *Evictor) {
 		// The decision used later facts than this binder has, or the facts are being republished.
 	case !known || p.Deleting:
 		e.podLeft(v, known)
+	case p.Terminal && e.sent(v):
+		e.podLeft(v, known)
 	case p.Terminal:
 		e.remove(v)
 	case e.moves():
@@ -124,7 +126,13 @@ func (e *eviction) waits(v *Evictor) bool {
 	return v.Ledger.Revision() == 0 || v.Ledger.Revision() < e.order.LedgerRevision
 }
 
-// podLeft concludes an eviction whose pod is being deleted or gone. If the eviction was sent from here, its answer
+// sent reports whether an eviction was sent from here. A pod that has ended since ended because of it.
+func (e *eviction) sent(v *Evictor) bool {
+	r, ok := v.removals[e.key.Pod]
+	return ok && r.sent
+}
+
+// podLeft concludes an eviction whose pod is being deleted, has ended after the eviction was sent, or is gone. If the eviction was sent from here, its answer
 // decides whether it is the cause: the facts may be faster.
 func (e *eviction) podLeft(v *Evictor, known bool) {
 	r, ok := v.removals[e.key.Pod]
@@ -148,6 +156,7 @@ func (e *eviction) remove(v *Evictor) {
 	v.Emit(effect.Evict{
 		Op: e.op, Pod: e.order.Pod, GracePeriodSeconds: e.order.GracePeriodSeconds,
 		Strategy: e.order.Strategy, TraceParent: e.order.TraceParent,
+		Reason: e.order.Message, RequestedBy: requestedByDescheduler,
 	})
 }
 
@@ -196,8 +205,8 @@ func (e *eviction) claim(v *Evictor, p *state.Pod) {
 	}
 	doc := v.Ledger.Open(n.UID, n.Name, n.ResourceVersion)
 	change, err := txns.ClaimEviction(txns.SoleEviction{
-		Token: e.key.Token, Sender: v.ID, Victim: txns.NodeEntry{NodeUID: n.UID, Entry: victim}, Doc: doc,
-		Budgets: rooms, Facts: v.Base,
+		Token: e.key.Token, Sender: v.ID, Doc: doc, Budgets: rooms, Facts: v.Base,
+		Victim: txns.NodeEntry{NodeUID: n.UID, Entry: victim, Request: p.EvictsByRequest()},
 	})
 	var behind *txns.RefusedError
 	switch {

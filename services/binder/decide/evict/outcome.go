@@ -47,6 +47,17 @@ func (r *removal) conclude(v *Evictor, kind events.DecisionKind, message string)
 		e.finish(v, kind, message)
 		return
 	}
+	v.Publish(r.decision(v, kind, message))
+}
+
+// decision returns a decision about the victim: as an outcome of the order that requested its eviction, or else under
+// the plan's token.
+func (r *removal) decision(v *Evictor, kind events.DecisionKind, message string) events.Decision {
+	if e, ok := v.orderOf(r); ok {
+		d := e.order
+		d.Kind, d.Message = kind, message
+		return d
+	}
 	d := events.Decision{Kind: kind, Pod: r.ref(), Token: PlanToken(r.plan), NodeUID: r.nodeUID, Message: message}
 	if doc, owner, ok := v.Ledger.Plans().Owner(r.plan); ok {
 		d.SchedulerName = owner.SchedulerName
@@ -54,7 +65,7 @@ func (r *removal) conclude(v *Evictor, kind events.DecisionKind, message string)
 			d.NodeName = doc.NodeName
 		}
 	}
-	v.Publish(d)
+	return d
 }
 
 // preempted emits the event for a victim, in kube-scheduler's words.

@@ -1,0 +1,165 @@
+package evict
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// request is what a removal knows of a pod whose eviction can only be requested, because another controller answers
+// with something gentler (state.AnnotationRequestEvictOnly). Such a pod is read, but not dry-run, before its eviction is
+// sent: its budget may allow nothing at any time, and the request spends nothing.
+//
+// The eviction is sent once for each claim. A refusal that another controller may have caused
+// (effect.Answered.Intercepted), an answer that is lost, and a mark by another binder all begin a wait. It ends
+//
+//   - when the pod has left: the eviction is reported as carried out;
+//   - when the controller removes state.AnnotationEvictionInProgress, or the pod can be evicted like any other: the
+//     request was turned down;
+//   - when no controller has shown that it has taken the request on within Limits.RequestFor.
+//
+// The last two are refusals. While it waits, the claim stays Evicting, so that no other plan or order has the pod, and
+// the place for which it leaves is kept. Source: sigs.k8s.io/descheduler pkg/descheduler/evictions, the cache of
+// EvictionsInBackground. That one forgets at a restart that it has asked; here the claim in the ledger shows it.
+type request struct {
+	// read is the pod as it was last read; nil if it was not.
+	read *state.Pod
+	// made means that an eviction may have reached the API server. since is when the wait began, zero before it;
+	// taken means that the facts have since shown that a controller has taken the request on. over means that the
+	// wait has ended without success.
+	made, taken, over bool
+	since             time.Time
+}
+
+// annotations returns what the newest known version of the pod shows: whether its eviction can only be requested, and
+// whether a controller is carrying such a request out. A pod that its profile deletes is like any other. known is false
+// if the pod is not known.
+func (r *removal) annotations(v *Evictor) (only, inProgress, known bool) {
+	p, known, _ := v.Pod(r.claim.PodUID, r.claim.PodRV)
+	if read := r.request.read; read != nil && (!known || p.ResourceVersion < read.ResourceVersion) {
+		p, known = read, true
+	}
+	if !known {
+		return false, false, false
+	}
+	if r.ignoresBudgets(v) {
+		return false, false, true
+	}
+	only, inProgress = p.EvictionRequest()
+	return only, inProgress, true
+}
+
+// requestOnly reports whether the victim's eviction can only be requested.
+func (r *removal) requestOnly(v *Evictor) bool {
+	only, _, _ := r.annotations(v)
+	return only
+}
+
+// inProgress reports whether a controller is carrying out a request to evict the victim.
+func (r *removal) inProgress(v *Evictor) bool {
+	_, inProgress, _ := r.annotations(v)
+	return inProgress
+}
+
+// marked reports whether this binder sends the evictions of the claim.
+func (r *removal) marked(v *Evictor) bool {
+	return r.claim.State == ledger.Evicting && r.claim.Shard == v.ID
+}
+
+// requested reports whether the eviction was requested, as far as can be known, and the wait for it has not ended. An
+// eviction that another binder may have sent, for a pod that shows that it can be nothing but a request, is not sent
+// again, even if the order has ended.
+func (r *removal) requested(v *Evictor) bool {
+	return !r.podLeaving && !r.request.over && (!r.request.since.IsZero() || r.request.made && r.requestOnly(v))
+}
+
+// beginWait begins to wait for what comes of the request, and reports that.
+func (r *removal) beginWait(v *Evictor, why string) {
+	r.request.since, r.request.made, r.sent = v.Now, true, true
+	v.Publish(r.decision(v, events.DecisionEvictBackground, "the eviction was requested, and is waited for: "+why))
+	r.await(v)
+}
+
+// await ends the wait if nothing is to be waited for any more. It is called when the pod has changed, and in each round.
+func (r *removal) await(v *Evictor) {
+	if r.request.since.IsZero() {
+		r.beginWait(v, "whether it has been sent is not known")
+		return
+	}
+	only, inProgress, known := r.annotations(v)
+	r.request.taken = r.request.taken || inProgress
+	switch {
+	case known && !only:
+		r.endWait(v, "evictions of the pod are not requests any more")
+	case known && r.request.taken && !inProgress:
+		r.endWait(v, "the controller that had taken its eviction on has given it up")
+	case !r.request.taken && !v.Now.Before(r.requestEnds(v)):
+		r.endWait(v, fmt.Sprintf("no controller has taken its eviction on within %s", v.Limits.RequestFor))
+	}
+}
+
+// requestEnds returns until when a request waits that nobody takes on: Limits.RequestFor after the wait began, and not
+// longer after the end of the order, so that binders that take the claim over one after the other do not wait forever.
+func (r *removal) requestEnds(v *Evictor) time.Time {
+	ends := r.request.since.Add(v.Limits.RequestFor)
+	if last := r.claim.NotAfter.Add(v.Limits.RequestFor); !r.claim.NotAfter.IsZero() && last.Before(ends) {
+		return last
+	}
+	return ends
+}
+
+// endWait ends the wait as a refusal that is final for this claim, which is given back when no eviction can be under
+// way any more.
+func (r *removal) endWait(v *Evictor, why string) {
+	r.request.since, r.request.over = time.Time{}, true
+	r.failures, r.problem = r.maxTries(v), why
+	if !r.underWay(v) {
+		r.giveBack(v)
+	}
+}
+
+// pending reports whether a victim's eviction is a request that may still be carried out by another controller, as any
+// binder can see it in the claim and in the facts, and how much longer than other victims it may therefore stay.
+func (r *removal) pending(v *Evictor) (longer time.Duration, pending bool) {
+	if r.claim.State != ledger.Evicting {
+		return 0, false
+	}
+	switch only, inProgress, _ := r.annotations(v); {
+	case inProgress:
+		return forever, true
+	case only:
+		return v.Limits.RequestFor, true
+	}
+	return 0, false
+}
+
+// forever is longer than any wait for a pod: as long as a controller shows that it is carrying a request out, the
+// request does not end.
+const forever = 1 << 20 * time.Second
+
+// These are the values of the annotation requested-by: who asks for an eviction. The first is upstream's
+// (sigs.k8s.io/descheduler, deschedulerGlobalName), because tools look for it.
+const (
+	requestedByDescheduler = "sigs.k8s.io/descheduler"
+	requestedByPreemption  = "berth.dev/preemption"
+)
+
+// account returns the reason of an eviction, and who requests it. An order's message has the form of upstream's reason
+// already. A preemption has the reason that kube-scheduler gives in the condition DisruptionTarget, which the API
+// server's own condition replaces.
+func (r *removal) account(v *Evictor) (reason, requestedBy string) {
+	if e, ok := v.orderOf(r); ok {
+		return e.order.Message, requestedByDescheduler
+	}
+	if p, _, ok := preemptor(v.Base, r.plan); ok {
+		return fmt.Sprintf("%s: %s: preempting to accommodate higher priority pod %s (%s)",
+			preemptionReason, p.SchedulerName, p.Key(), p.UID), requestedByPreemption
+	}
+	if strategy := r.strategy(v); strategy == strategyMove || ledger.IsEviction(r.plan) {
+		return "triggered by an order of the descheduler: " + r.plan, requestedByDescheduler
+	}
+	return preemptionReason + ": plan " + r.plan, requestedByPreemption
+}
