@@ -102,7 +102,7 @@ func (e *eviction) advance(v *Evictor) {
 		// The decision used later facts than this binder has, or the facts are being republished.
 	case !known || p.Deleting:
 		e.podLeft(v, known)
-	case p.Terminal && e.sent(v):
+	case p.Terminal && e.awaited(v):
 		e.podLeft(v, known)
 	case p.Terminal:
 		e.remove(v)
@@ -126,14 +126,15 @@ func (e *eviction) waits(v *Evictor) bool {
 	return v.Ledger.Revision() == 0 || v.Ledger.Revision() < e.order.LedgerRevision
 }
 
-// sent reports whether an eviction was sent from here. A pod that has ended since ended because of it.
-func (e *eviction) sent(v *Evictor) bool {
+// awaited reports whether the pod's eviction was requested of another controller, which may end the pod instead of
+// deleting it: KubeVirt does so after a migration.
+func (e *eviction) awaited(v *Evictor) bool {
 	r, ok := v.removals[e.key.Pod]
-	return ok && r.sent
+	return ok && !r.request.since.IsZero()
 }
 
-// podLeft concludes an eviction whose pod is being deleted, has ended after the eviction was sent, or is gone. If the eviction was sent from here, its answer
-// decides whether it is the cause: the facts may be faster.
+// podLeft concludes an eviction whose pod is being deleted, has ended as requested, or is gone. If the eviction was sent
+// from here, its answer decides whether it is the cause: the facts may be faster.
 func (e *eviction) podLeft(v *Evictor, known bool) {
 	r, ok := v.removals[e.key.Pod]
 	switch {

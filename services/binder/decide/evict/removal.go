@@ -333,20 +333,6 @@ func (r *removal) evict(v *Evictor, s removalStep) {
 	v.Emit(out)
 }
 
-// strategyMove is the strategy of a move whose order is not known.
-const strategyMove = "move"
-
-// preemptionReason is the reason of the condition with which kube-scheduler deletes a victim.
-const preemptionReason = corev1.PodReasonPreemptionByScheduler
-
-// strategy returns the strategy of an eviction for which no requester is known.
-func (r *removal) strategy(v *Evictor) string {
-	if _, owner, ok := v.Ledger.Plans().Owner(r.plan); ok && owner.Role == ledger.RoleMove {
-		return strategyMove
-	}
-	return "preemption"
-}
-
 // answered hands an answer to the step that waits for it. If the claim has left the ledger meanwhile, one answer still
 // matters: an eviction that was carried out is reported.
 func (r *removal) answered(v *Evictor, in effect.Input) {
@@ -407,13 +393,13 @@ func (r *removal) podRead(v *Evictor, a effect.Answered) {
 	case !wanted || !v.MayAct(uid):
 	default:
 		r.request.read = a.Pod
-		r.clear(v)
+		r.stays(v)
 	}
 }
 
-// clear continues with a pod that stays, as it was read. One whose eviction can only be requested has no dry run; if the
+// stays continues with a pod that stays, as it was read. One whose eviction can only be requested has no dry run; if the
 // request may have been made, it is not made again.
-func (r *removal) clear(v *Evictor) {
+func (r *removal) stays(v *Evictor) {
 	switch only := r.requestOnly(v); {
 	case r.requested(v) && r.marked(v):
 		r.await(v)
