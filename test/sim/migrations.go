@@ -17,7 +17,7 @@ type requests map[string]bool
 
 // requestable makes some pods of a run about migrations those whose eviction can only be requested.
 func (c *cluster) requestable(w *world, p *corev1.Pod) {
-	if c.family == migrated && w.chance(60) {
+	if c.family == migrated && w.chance(90) {
 		annotate(p, state.AnnotationRequestEvictOnly, "yes")
 	}
 }

@@ -330,7 +330,7 @@ func (w *planWorld) checkBudget() error {
 	for uid, p := range v.pods {
 		if hasBudget(uid) && !p.Deleting {
 			running++
-			if b.Claimed(uid) && !p.EvictsByRequest() {
+			if i := b.ClaimIndex(uid); i >= 0 && !b.Claims[i].Regardless {
 				claimed++
 			}
 		}

@@ -54,6 +54,13 @@ func (r *planRig) requested(order events.Decision) effect.Evict {
 	return e
 }
 
+// migrated is the end of a migration: v0 is gone, which no eviction has taken from its budget.
+func (r *planRig) migrated() {
+	r.foreign, r.stopped = true, true
+	r.api.deletePod("v0-uid")
+	r.see()
+}
+
 // waited lets time pass in steps, and requires that nothing is sent.
 func (r *planRig) waited(d time.Duration) {
 	r.Helper()
@@ -86,8 +93,7 @@ func TestRequestIsMadeOnceAndWaitedFor(t *testing.T) {
 	if claim, ok := r.victim("v0-uid"); !ok || claim.State != ledger.Evicting {
 		t.Fatalf("the claim is %+v (%t)", claim, ok)
 	}
-	r.endPod(0)
-	r.see()
+	r.migrated()
 	r.wantDecisions(events.DecisionEvicted)
 	if n := r.calls["v0-uid"]; n != 1 {
 		t.Errorf("%d evictions were sent, want one", n)
@@ -183,8 +189,7 @@ func TestRequestWithoutAnswerIsNotRepeated(t *testing.T) {
 			r.wait(time.Second)
 			r.quiet("it waits")
 			r.wantDecisions(events.DecisionEvictBackground)
-			r.endPod(0)
-			r.see()
+			r.migrated()
 			r.wantDecisions(events.DecisionEvicted)
 		})
 	}
@@ -219,8 +224,7 @@ func TestRequestSurvivesBinders(t *testing.T) {
 			}
 			r.annotated(state.AnnotationEvictionInProgress, "v0")
 			r.settle(time.Hour)
-			r.endPod(0)
-			r.see()
+			r.migrated()
 			r.settle(time.Minute)
 			last := r.published[len(r.published)-1]
 			if n := r.calls["v0-uid"]; n > 1 || last.Kind != events.DecisionEvicted || last.Token != order.Token {
@@ -289,8 +293,7 @@ func TestPlanWaitsForARequest(t *testing.T) {
 				t.Fatal("the place was given up during the migration")
 			}
 			r.wantDecisions(events.DecisionEvictBackground)
-			r.endPod(0)
-			r.see()
+			r.migrated()
 			r.settle(time.Second)
 			if d := r.wantDecisions(events.DecisionEvicted)[0]; d.Token != ledger.Token(r.tokens).String() {
 				t.Errorf("reported %+v", d)

@@ -400,10 +400,10 @@ func (r *removal) podRead(v *Evictor, a effect.Answered) {
 // stays continues with a pod that stays, as it was read. One whose eviction can only be requested has no dry run; if the
 // request may have been made, it is not made again.
 func (r *removal) stays(v *Evictor) {
-	switch only := r.requestOnly(v); {
+	switch {
 	case r.requested(v) && r.marked(v):
 		r.await(v)
-	case r.covered(v) && !only:
+	case r.covered(v) && !r.requestOnly(v):
 		r.evict(v, dryRunning)
 	default:
 		r.cleared = true
