@@ -294,13 +294,3 @@ func TestPreemptionWaitsForAMigration(t *testing.T) {
 	}
 	s.audit()
 }
-
-// ofApp labels a pod.
-func ofApp(name string) podOption {
-	return func(p *corev1.Pod) {
-		if p.Labels == nil {
-			p.Labels = map[string]string{}
-		}
-		p.Labels["app"] = name
-	}
-}
