@@ -85,8 +85,8 @@ func (l *budgetLaws) checkSettled(c ledger.BudgetClaim, now ledger.BudgetDoc, ke
 
 // checkClaimable checks that, when disruptions are claimed, no more are claimed than the budget allowed at some moment
 // since the high-water mark (S6). Victims that may already have been leaving do not count: the status may or may not
-// include them, nor do claims that this revision makes regardless of the budget. Only versions whose status is about their own spec are used (observedGeneration); with others the
-// disruption controller has not answered yet.
+// include them. Nor do claims that this revision makes regardless of the budget. Only versions whose status is about
+// their own spec are used (observedGeneration); with others the disruption controller has not answered yet.
 func (l *budgetLaws) checkClaimable(old, now ledger.BudgetDoc, key string) {
 	history := l.evidence.budgets[now.UID]
 	if history == nil {

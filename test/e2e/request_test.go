@@ -26,8 +26,9 @@ import (
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
-// evacuator is a validating webhook for evictions that answers like KubeVirt's: it denies those of pods whose name begins
-// with "vm", because it migrates them. It records all evictions, and changes nothing: a test plays the controller.
+// evacuator is a validating webhook for evictions that answers like KubeVirt's: it denies those of pods whose name
+// begins with "vm", because it migrates them. It records all evictions, and changes nothing: a test plays the
+// controller.
 type evacuator struct {
 	*stack
 	mu struct {
@@ -157,7 +158,8 @@ func requesting(p *corev1.Pod) {
 func (s *stack) annotate(ns, name, key string) {
 	s.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:""}}}`, key)
-	_, err := s.client.CoreV1().Pods(ns).Patch(s.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := s.client.CoreV1().Pods(ns).Patch(
+		s.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	s.must(err)
 }
 
@@ -180,9 +182,9 @@ func (s *stack) allowsNothing(ns, app string, pods int32) {
 	})
 }
 
-// A pod whose eviction a webhook turns into a migration is requested once, although its budget allows nothing, and waited
-// for, across a restart of all of Berth. An ordinary pod behind such a budget is not tried. Every Eviction says why and
-// for whom it is created.
+// A pod whose eviction a webhook turns into a migration is requested once, although its budget allows nothing, and
+// waited for, across a restart of all of Berth. An ordinary pod behind such a budget is not tried. Every Eviction says
+// why and for whom it is created.
 func TestWebhookTurnsAMoveIntoAMigration(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, "")

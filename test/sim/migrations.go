@@ -11,8 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
-// requests is what the controller that migrates pods knows: which of them it was asked to migrate. A webhook answers the
-// evictions of such pods, and tells it.
+// requests is what the controller that migrates pods knows: which of them it was asked to migrate. A webhook answers
+// the evictions of such pods, and informs it.
 type requests map[string]bool
 
 // requestable makes some pods of a run about migrations those whose eviction can only be requested.

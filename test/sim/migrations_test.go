@@ -2,8 +2,8 @@ package sim
 
 import "testing"
 
-// TestMigrations plays runs in which a webhook turns evictions into migrations that take place, do not, or are given up,
-// while binders, shards and deschedulers come and go: S21, and all that holds of other runs.
+// TestMigrations plays runs in which a webhook turns evictions into migrations that take place, do not, or are given
+// up, while binders, shards and deschedulers come and go: S21, and all that holds of other runs.
 func TestMigrations(t *testing.T) {
 	const runs = 20
 	requests, done := 0, 0

@@ -79,7 +79,7 @@ func (p *planner) offer(c descheduling.Candidate, g *descheduling.Guard) (string
 	}
 	pod, owner := c.Pod, ownerOf(c.Pod.Pod)
 	if pod.InProgress {
-		return "", UnderWay // whoever has requested it
+		return "", UnderWay // by whichever client it was requested
 	}
 	if r := p.refuseByLimits(c); r != "" {
 		return "", r

@@ -1,8 +1,9 @@
 package plan
 
-// countRequested counts the pods that other controllers are making leave against upstream's limits, in every cycle until
-// they have left or stay (evictions.EvictPod of sigs.k8s.io/descheduler): those that show that a request to evict them
-// has been taken on, whoever made it, and those for which a binder waits. It looks at all pods if there is a limit.
+// countRequested counts the pods that other controllers are making leave against upstream's limits, in every cycle
+// until they have left or stay (evictions.EvictPod of sigs.k8s.io/descheduler): those that show that a request to evict
+// them has been taken on, by whichever client it was made, and those for which a binder waits. It looks at all pods if
+// there is a limit.
 func (p *planner) countRequested() {
 	if l := p.Policy.Limits; l.PerNode == nil && l.PerNamespace == nil && l.Total == nil {
 		return

@@ -71,19 +71,20 @@ func TestRequestsCountAgainstLimits(t *testing.T) {
 		}
 	}
 	nothing := func(*Input) {}
+	const other = "web from old to anywhere\nkept 1: eviction under way\n"
 	for name, tt := range map[string]struct {
 		limit  string
 		vm     func(*corev1.Pod)
 		before func(*Input)
 		want   string
 	}{
-		"no limit":    {"", migrating, nothing, "web from old to anywhere\nkept 1: eviction under way\n"},
+		"no limit":    {"", migrating, nothing, other},
 		"total":       {"maxNoOfPodsToEvictTotal: 1,", migrating, nothing, "total"},
 		"node":        {"maxNoOfPodsToEvictPerNode: 1,", migrating, nothing, "node"},
 		"namespace":   {"maxNoOfPodsToEvictPerNamespace: 1,", migrating, nothing, "namespace"},
-		"room":        {"maxNoOfPodsToEvictTotal: 2,", migrating, nothing, "web from old to anywhere\nkept 1: eviction under way\n"},
+		"room":        {"maxNoOfPodsToEvictTotal: 2,", migrating, nothing, other},
 		"waited for":  {"maxNoOfPodsToEvictTotal: 1,", byRequest, asked(time.Minute), "total"},
-		"an ordinary": {"", func(*corev1.Pod) {}, asked(time.Minute), "web from old to anywhere\nkept 1: eviction under way\n"},
+		"an ordinary": {"", func(*corev1.Pod) {}, asked(time.Minute), other},
 		"too long ago": {"maxNoOfPodsToEvictTotal: 1,", byRequest, asked(InFlight + time.Second),
 			"vm from old to anywhere\nkept 1: maximum number of evicted pods per a descheduling cycle reached\n"},
 	} {

@@ -106,8 +106,8 @@ func TestClaimRegardlessOfRoom(t *testing.T) {
 	}
 }
 
-// A victim whose eviction can only be requested is claimed from a budget that allows nothing. Its claim is marked, counts
-// for later claims, and gives no room to ordinary victims of the same plan.
+// A victim whose eviction can only be requested is claimed from a budget that allows nothing. Its claim is marked,
+// counts for later claims, and gives no room to ordinary victims of the same plan.
 func TestClaimOfARequest(t *testing.T) {
 	facts := seen{oneFact: oneFact{progress: 20}, budgets: 20}
 	pdb := ledger.BudgetDoc{UID: "b", Namespace: "ns", Name: "pdb"}
@@ -130,7 +130,8 @@ func TestClaimOfARequest(t *testing.T) {
 		t.Fatalf("%+v (%v), want one claim regardless of room", claimed, err)
 	}
 	beside := BudgetRoom{Doc: claimed[0], Allowed: 1}
-	if _, err := ClaimBudget(beside, facts, ledger.BudgetClaim{PodUID: "q", PodRV: 10, Plan: "y"}); !errors.As(err, &full) {
+	other := ledger.BudgetClaim{PodUID: "q", PodRV: 10, Plan: "y"}
+	if _, err := ClaimBudget(beside, facts, other); !errors.As(err, &full) {
 		t.Errorf("%v, want no room beside it", err)
 	}
 	both := []ledger.BudgetClaim{

@@ -409,8 +409,8 @@ func TestPreemptPrefers(t *testing.T) {
 	}
 }
 
-// TestPreemptRequests: a pod whose eviction can only be requested is a victim whatever its budget has left, unless it has
-// two. Ordinary pods stay, and of two pods that would do, the one that its budget allows goes.
+// TestPreemptRequests: a pod whose eviction can only be requested is a victim whatever its budget has left, unless it
+// has two. Ordinary pods stay, and of two pods that would do, the one that its budget allows goes.
 func TestPreemptRequests(t *testing.T) {
 	requested := func(p *corev1.Pod) { p.Annotations = map[string]string{state.AnnotationRequestEvictOnly: ""} }
 	const kept = "preemption: 0/3 nodes are available: 1 node(s) where disruption budgets keep the pods that would " +

@@ -145,8 +145,8 @@ func TestRequestThatIsTurnedDown(t *testing.T) {
 	}
 }
 
-// An answer that says nothing of a controller is a refusal also for a pod that is annotated, and the answer of a webhook
-// is one for a pod that is not.
+// An answer that says nothing of a controller is a refusal also for a pod that is annotated, and the answer of a
+// webhook is one for a pod that is not.
 func TestRefusalsThatAreNoRequests(t *testing.T) {
 	for name, tt := range map[string]struct {
 		pod    string
@@ -200,41 +200,52 @@ func TestRequestWithoutAnswerIsNotRepeated(t *testing.T) {
 func TestRequestSurvivesBinders(t *testing.T) {
 	for steps := range 6 {
 		for _, f := range []delivery{delivered, requestLost, answerLost} {
-			r := newRequestRig(t)
-			order := orderEvict("v0", 1)
-			order.NotAfter = r.b.now.Add(5 * time.Minute)
-			r.receive(order)
-			for i := 0; i < steps && len(r.b.lines) > 0; i++ {
-				fate := delivered
-				if _, is := r.b.lines[0].(effect.Evict); is {
-					fate = f
-				}
-				if err := r.performQuietly(r.b, 0, fate); err != nil {
-					t.Fatal(err)
-				}
-				r.see()
-			}
-			r.b.lines = nil // whatever was about to be sent is lost with the process
-			r.bootPlans(r.b)
-			r.see()
-			r.receive(order)
-			r.settle(30 * time.Second)
-			if n := r.calls["v0-uid"]; n > 1 {
-				t.Fatalf("after %d steps (fate %d): %d evictions were sent", steps, f, n)
-			}
-			r.annotated(state.AnnotationEvictionInProgress, "v0")
-			r.settle(time.Hour)
-			r.migrated()
-			r.settle(time.Minute)
-			last := r.published[len(r.published)-1]
-			if n := r.calls["v0-uid"]; n > 1 || last.Kind != events.DecisionEvicted || last.Token != order.Token {
-				t.Errorf("after %d steps (fate %d): %d evictions were sent, and the last report is %+v", steps, f, n, last)
-			}
-			if _, ok := r.victim("v0-uid"); ok {
-				t.Errorf("after %d steps (fate %d): the claim is still there", steps, f)
-			}
+			t.Run(fmt.Sprint(steps, " steps, fate ", f), func(t *testing.T) { newRequestRig(t).dieAfter(steps, f) })
 		}
 	}
+}
+
+// dieAfter has the binder die after so many effects, of which an eviction has the fate f, and the migration take place.
+func (r *planRig) dieAfter(steps int, f delivery) {
+	r.Helper()
+	order := orderEvict("v0", 1)
+	order.NotAfter = r.b.now.Add(5 * time.Minute)
+	r.receive(order)
+	for i := 0; i < steps && len(r.b.lines) > 0; i++ {
+		r.performFirst(f)
+	}
+	r.b.lines = nil // whatever was about to be sent is lost with the process
+	r.bootPlans(r.b)
+	r.see()
+	r.receive(order)
+	r.settle(30 * time.Second)
+	if n := r.calls["v0-uid"]; n > 1 {
+		r.Fatalf("%d evictions were sent", n)
+	}
+	r.annotated(state.AnnotationEvictionInProgress, "v0")
+	r.settle(time.Hour)
+	r.migrated()
+	r.settle(time.Minute)
+	last := r.published[len(r.published)-1]
+	if n := r.calls["v0-uid"]; n > 1 || last.Kind != events.DecisionEvicted || last.Token != order.Token {
+		r.Errorf("%d evictions were sent, and the last report is %+v", n, last)
+	}
+	if _, ok := r.victim("v0-uid"); ok {
+		r.Error("the claim is still there")
+	}
+}
+
+// performFirst carries out the first pending effect; an eviction has the fate f.
+func (r *planRig) performFirst(f delivery) {
+	r.Helper()
+	fate := delivered
+	if _, is := r.b.lines[0].(effect.Evict); is {
+		fate = f
+	}
+	if err := r.performQuietly(r.b, 0, fate); err != nil {
+		r.Fatal(err)
+	}
+	r.see()
 }
 
 // settle carries everything out while time passes.
@@ -318,21 +329,20 @@ func TestEvictionsAreAccountedFor(t *testing.T) {
 // settleUntilEviction carries everything out up to an eviction, whose annotations it checks.
 func (r *planRig) settleUntilEviction(pod, reason, by string) {
 	r.Helper()
-	for range 100 {
-		for len(r.b.lines) > 0 {
-			e, is := r.b.lines[0].(effect.Evict)
-			if is && e.Pod.Name == pod && !e.DryRun {
-				if !strings.HasPrefix(e.Reason, reason) || e.RequestedBy != by {
-					r.Fatalf("reason %q, requested by %q, want %q… and %q", e.Reason, e.RequestedBy, reason, by)
-				}
-				return
-			}
-			if err := r.performQuietly(r.b, 0, delivered); err != nil {
-				r.Fatal(err)
-			}
-			r.see()
+	for range 1000 {
+		if len(r.b.lines) == 0 {
+			r.wait(100 * time.Millisecond)
+			continue
 		}
-		r.wait(100 * time.Millisecond)
+		e, is := r.b.lines[0].(effect.Evict)
+		if !is || e.Pod.Name != pod || e.DryRun {
+			r.performFirst(delivered)
+			continue
+		}
+		if !strings.HasPrefix(e.Reason, reason) || e.RequestedBy != by {
+			r.Fatalf("reason %q, requested by %q, want %q… and %q", e.Reason, e.RequestedBy, reason, by)
+		}
+		return
 	}
 	r.Fatal("no eviction of " + pod)
 }

@@ -239,8 +239,8 @@ func (p *Promises) ApplyConflict(r ledger.TxnResult) error {
 }
 
 // Leftovers returns the T8 of places that are no longer of use: places for which an earlier leader requested no
-// eviction, whose eviction was refused, or whose eviction was requested too long ago and is not awaited. They are in the
-// order of their plans.
+// eviction, whose eviction was refused, or whose eviction was requested too long ago and is not awaited. They are in
+// the order of their plans.
 func (p *Promises) Leftovers(h *plan.History, now time.Time) []txns.Change {
 	var left []ledger.Entry
 	for d := range p.ledger.Docs() {

@@ -15,6 +15,13 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
+// These are the values of the annotation requested-by: who asks for an eviction. The first is upstream's
+// (sigs.k8s.io/descheduler, deschedulerGlobalName), because tools look for it.
+const (
+	requestedByDescheduler = "sigs.k8s.io/descheduler"
+	requestedByPreemption  = "berth.dev/preemption"
+)
+
 // eviction is one decision to evict, handled once per (pod UID, token). It claims the pod, and the disruption that
 // its eviction takes from budgets, in the ledger, unless a plan of that token has done so (a move). What follows is
 // that claim's removal, which reports the outcome.
@@ -133,8 +140,8 @@ func (e *eviction) awaited(v *Evictor) bool {
 	return ok && !r.request.since.IsZero()
 }
 
-// podLeft concludes an eviction whose pod is being deleted, has ended as requested, or is gone. If the eviction was sent
-// from here, its answer decides whether it is the cause: the facts may be faster.
+// podLeft concludes an eviction whose pod is being deleted, has ended as requested, or is gone. If the eviction was
+// sent from here, its answer decides whether it is the cause: the facts may be faster.
 func (e *eviction) podLeft(v *Evictor, known bool) {
 	r, ok := v.removals[e.key.Pod]
 	switch {

@@ -47,12 +47,12 @@ func (r *removal) conclude(v *Evictor, kind events.DecisionKind, message string)
 		e.finish(v, kind, message)
 		return
 	}
-	v.Publish(r.decision(v, kind, message))
+	v.Publish(decisionAbout(v, r, kind, message))
 }
 
-// decision returns a decision about the victim: as an outcome of the order that requested its eviction, or else under
-// the plan's token.
-func (r *removal) decision(v *Evictor, kind events.DecisionKind, message string) events.Decision {
+// decisionAbout returns a decision about the victim: as an outcome of the order that requested its eviction, or else
+// under the plan's token.
+func decisionAbout(v *Evictor, r *removal, kind events.DecisionKind, message string) events.Decision {
 	if e, ok := v.orderOf(r); ok {
 		d := e.order
 		d.Kind, d.Message = kind, message
@@ -79,4 +79,21 @@ func (r *removal) preempted(v *Evictor) {
 		Note:    fmt.Sprintf("Preempted by pod %s on node %s", p.UID, doc.NodeName),
 		Related: events.PodRef{UID: p.UID, Namespace: p.Namespace, Name: p.Name},
 	})
+}
+
+// accountFor returns the reason of an eviction, and who requests it. An order's message has the form of upstream's
+// reason already. A preemption has the reason that kube-scheduler gives in the condition DisruptionTarget, which the
+// API server's own condition replaces.
+func accountFor(v *Evictor, r *removal) (reason, requestedBy string) {
+	if e, ok := v.orderOf(r); ok {
+		return e.order.Message, requestedByDescheduler
+	}
+	if p, _, ok := preemptor(v.Base, r.plan); ok {
+		return fmt.Sprintf("%s: %s: preempting to accommodate higher priority pod %s (%s)",
+			preemptionReason, p.SchedulerName, p.Key(), p.UID), requestedByPreemption
+	}
+	if strategy := strategyOf(v, r); strategy == strategyMove || ledger.IsEviction(r.plan) {
+		return "triggered by an order of the descheduler: " + r.plan, requestedByDescheduler
+	}
+	return preemptionReason + ": plan " + r.plan, requestedByPreemption
 }

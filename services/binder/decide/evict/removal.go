@@ -99,7 +99,7 @@ func newRemoval(v *Evictor, nodeUID string, claim ledger.Entry) *removal {
 		nodeUID: nodeUID, plan: claim.Plan, claim: claim, since: v.Now, Pacing: basis.Pacing{Retry: v.Limits.Retry},
 	}
 	if claim.State == ledger.Evicting && claim.Shard != v.ID {
-		r.inherit(v)
+		inherit(v, r)
 	}
 	return r
 }
@@ -123,12 +123,12 @@ func (r *removal) follow(v *Evictor, now ledger.Entry) {
 	case before.State != ledger.Evicting && now.State == ledger.Evicting && now.Shard == v.ID:
 		r.cleared, r.request = known.cleared, known.request // this binder's own mark: nothing has been sent
 	default:
-		r.inherit(v)
+		inherit(v, r)
 	}
 }
 
 // inherit assumes that another binder has sent the eviction, and that it may still arrive.
-func (r *removal) inherit(v *Evictor) {
+func inherit(v *Evictor, r *removal) {
 	r.sent, r.unansweredAt = true, v.Now
 	r.request.made = true
 }
@@ -210,8 +210,8 @@ func (r *removal) continueEvicting(v *Evictor, wanted bool) {
 		r.confirm(v)
 	case r.ignoresBudgets(v) && !r.conditionWritten:
 		r.writeCondition(v)
-	case r.inProgress(v):
-		r.beginWait(v, "another client has requested it")
+	case inProgress(v, r):
+		beginWait(v, r, "another client has requested it")
 	default:
 		r.send(v)
 	}
@@ -314,14 +314,14 @@ func (r *removal) send(v *Evictor) {
 // eviction has a NotAfter: a dry run changes nothing, however late it is.
 func (r *removal) evict(v *Evictor, s removalStep) {
 	out := effect.Evict{
-		Op: r.begin(v, s), Pod: r.ref(), DryRun: s == dryRunning, Delete: r.ignoresBudgets(v), Strategy: r.strategy(v),
+		Op: r.begin(v, s), Pod: r.ref(), DryRun: s == dryRunning, Delete: r.ignoresBudgets(v), Strategy: strategyOf(v, r),
 	}
 	if s == sending {
 		vouched, _ := v.documents.Vouched(r.nodeUID)
 		out.NotAfter = vouched.Add(v.Limits.EvictWithin + v.Limits.Call)
 	}
-	out.Request = r.requestOnly(v)
-	out.Reason, out.RequestedBy = r.account(v)
+	out.Request = requestOnly(v, r)
+	out.Reason, out.RequestedBy = accountFor(v, r)
 	if p, _, ok := preemptor(v.Base, r.plan); ok {
 		out.Preemptor = p.UID
 	}
@@ -331,6 +331,20 @@ func (r *removal) evict(v *Evictor, s removalStep) {
 		out.TraceParent = e.order.TraceParent
 	}
 	v.Emit(out)
+}
+
+// strategyMove is the strategy of a move whose order is not known.
+const strategyMove = "move"
+
+// preemptionReason is the reason of the condition with which kube-scheduler deletes a victim.
+const preemptionReason = corev1.PodReasonPreemptionByScheduler
+
+// strategyOf returns the strategy of an eviction for which no requester is known.
+func strategyOf(v *Evictor, r *removal) string {
+	if _, owner, ok := v.Ledger.Plans().Owner(r.plan); ok && owner.Role == ledger.RoleMove {
+		return strategyMove
+	}
+	return "preemption"
 }
 
 // answered hands an answer to the step that waits for it. If the claim has left the ledger meanwhile, one answer still
@@ -393,17 +407,17 @@ func (r *removal) podRead(v *Evictor, a effect.Answered) {
 	case !wanted || !v.MayAct(uid):
 	default:
 		r.request.read = a.Pod
-		r.stays(v)
+		stays(v, r)
 	}
 }
 
-// stays continues with a pod that stays, as it was read. One whose eviction can only be requested has no dry run; if the
-// request may have been made, it is not made again.
-func (r *removal) stays(v *Evictor) {
+// stays continues with a pod that stays, as it was read. One whose eviction can only be requested has no dry run. If
+// the request may have been made, it is not made again.
+func stays(v *Evictor, r *removal) {
 	switch {
-	case r.requested(v) && r.marked(v):
+	case r.requested(v) && marked(v, r):
 		r.await(v)
-	case r.covered(v) && !r.requestOnly(v):
+	case r.covered(v) && !requestOnly(v, r):
 		r.evict(v, dryRunning)
 	default:
 		r.cleared = true
@@ -444,8 +458,8 @@ func (r *removal) evicted(v *Evictor, a effect.Answered) {
 		r.reportDone(v)
 	case a.Result == effect.Gone:
 		r.podLeaving = true
-	case a.Intercepted && r.requestOnly(v):
-		r.beginWait(v, a.Problem)
+	case a.Intercepted && requestOnly(v, r):
+		beginWait(v, r, a.Problem)
 	case a.Result == effect.Unknown:
 		r.unansweredAt = v.Now
 		r.request.made = true
