@@ -12,7 +12,9 @@ import (
 )
 
 // byRequest makes a pod one whose eviction can only be requested.
-func byRequest(p *corev1.Pod) { p.Annotations = map[string]string{state.AnnotationRequestEvictOnly: ""} }
+func byRequest(p *corev1.Pod) {
+	p.Annotations = map[string]string{state.AnnotationRequestEvictOnly: ""}
+}
 
 // A pod whose eviction can only be requested is a victim although its budget allows nothing, and its claim is marked.
 func TestRequestBehindABudget(t *testing.T) {
