@@ -85,8 +85,8 @@ func (l *budgetLaws) checkSettled(c ledger.BudgetClaim, now ledger.BudgetDoc, ke
 
 // checkClaimable checks that, when disruptions are claimed, no more are claimed than the budget allowed at some moment
 // since the high-water mark (S6). Victims that may already have been leaving do not count: the status may or may not
-// include them. Only versions whose status is about their own spec are used (observedGeneration); with others the
-// disruption controller has not answered yet.
+// include them. Nor do claims that this revision makes regardless of the budget. Only versions whose status is about
+// their own spec are used (observedGeneration); with others the disruption controller has not answered yet.
 func (l *budgetLaws) checkClaimable(old, now ledger.BudgetDoc, key string) {
 	history := l.evidence.budgets[now.UID]
 	if history == nil {
@@ -96,6 +96,9 @@ func (l *budgetLaws) checkClaimable(old, now ledger.BudgetDoc, key string) {
 	}
 	latest, open := l.evidence.timeline.upperBound(l.found.revision), 0
 	for _, c := range now.Claims {
+		if c.Regardless && !old.Claimed(c.PodUID) {
+			continue
+		}
 		if pod := l.evidence.pods[c.PodUID]; pod == nil || !pod.leaving.possibleBy(latest) && !pod.ended.possibleBy(latest) {
 			open++
 		}

@@ -22,6 +22,10 @@ type Pod struct {
 	// a source other than the API server.
 	Mirror, Static bool
 
+	// ByRequest and InProgress report what AnnotationRequestEvictOnly and AnnotationEvictionInProgress of package state
+	// say: see state.Pod.EvictionRequest.
+	ByRequest, InProgress bool
+
 	// accepted reports that its eviction has been accepted in this run, or requested in an earlier one.
 	accepted bool
 }
@@ -50,8 +54,13 @@ func newPod(p *state.Pod, n *Node) *Pod {
 			pod.Mirror = true
 		case annotationSource:
 			pod.Static = value != sourceAPI
+		case state.AnnotationRequestEvictOnly:
+			pod.ByRequest = true
+		case state.AnnotationEvictionInProgress:
+			pod.InProgress = true
 		}
 	})
+	pod.InProgress = pod.InProgress && pod.ByRequest
 	return pod
 }
 

@@ -72,7 +72,7 @@ var decisionKinds = map[DecisionKind]bool{
 	DecisionBound: true, DecisionReleased: true, DecisionCondition: true, DecisionEvicted: true,
 	DecisionEvictRefused: true, DecisionQuarantined: true, DecisionUngate: true, DecisionRejected: true,
 	DecisionNominated: true, DecisionWithdrawn: true, DecisionLost: true, DecisionReturned: true,
-	DecisionHeldBack: true, DecisionFenceRefused: true,
+	DecisionHeldBack: true, DecisionFenceRefused: true, DecisionEvictBackground: true,
 }
 
 // Known reports whether this version knows the kind; see Kind.Known.

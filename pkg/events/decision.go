@@ -49,6 +49,11 @@ const (
 	// DecisionEvicted and DecisionEvictRefused report the outcome of a DecisionEvict.
 	DecisionEvicted      DecisionKind = "evicted"
 	DecisionEvictRefused DecisionKind = "evict-refused"
+	// DecisionEvictBackground: the API server refused the eviction of a pod that is annotated
+	// (state.AnnotationRequestEvictOnly), because another controller makes the pod leave in its own way. The binder
+	// waits, and reports one of the outcomes above later. Message is the API server's. It is reported again by a
+	// binder that takes the wait over.
+	DecisionEvictBackground DecisionKind = "evict-background"
 	// DecisionUngate: the queue asks the binder to remove QuotaGate from a pod.
 	DecisionUngate DecisionKind = "ungate"
 	// DecisionQuarantined: the queue stopped offering a pod whose attempts repeatedly end without an answer, or

@@ -60,6 +60,9 @@ type Eviction struct {
 	Asked time.Time
 	// Done is when the pod was evicted; zero if it was not, or not yet.
 	Done time.Time `json:",omitzero"`
+	// Background is when the eviction became a request that another controller answers (events.DecisionEvictBackground);
+	// zero if it did not.
+	Background time.Time `json:",omitzero"`
 	// Failed explains why the pod was not evicted.
 	Failed string `json:",omitempty"`
 	// Landing is the node on which its replacement was expected; Replacements are the pods that its controller has
@@ -230,6 +233,8 @@ func (s *Story) addDecision(r eventlog.Record, d *events.Decision) {
 		s.Evicted = &Eviction{
 			By: "descheduler, strategy " + d.Strategy, Reason: d.Message, Asked: r.Time, Landing: d.Landing,
 		}
+	case events.DecisionEvictBackground:
+		s.ensureEviction(r).Background = r.Time
 	case events.DecisionEvicted:
 		s.ensureEviction(r).Done = r.Time
 	case events.DecisionEvictRefused:

@@ -127,6 +127,9 @@ func (p *page) eviction(e *Eviction) {
 	if e.Reason != "" {
 		p.line("  %s", e.Reason)
 	}
+	if !e.Background.IsZero() && e.Done.IsZero() && e.Failed == "" {
+		p.line("  requested: another controller makes it leave, or gives the request up")
+	}
 	if e.Failed != "" && e.Done.IsZero() {
 		p.line("  refused: %s", e.Failed)
 	}

@@ -53,8 +53,8 @@ type BudgetClaim struct {
 	PodRV  uint64
 	// Plan is the plan that made the claim.
 	Plan string
-	// Regardless means that the claim was made whether the budget had room or not (BudgetRoom.Exceed). It counts
-	// like any other claim; it shows an audit that exceeding the budget was requested.
+	// Regardless means that the claim was made whether the budget had room or not (BudgetRoom.Exceed,
+	// NodeEntry.Request). It counts like any other claim; it shows an audit that exceeding the budget was requested.
 	Regardless bool
 	Later      string
 }

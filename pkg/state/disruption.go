@@ -31,3 +31,29 @@ func SparesUnready(pdb *policyv1.PodDisruptionBudget) bool {
 	}
 	return pdb.Status.DesiredHealthy > 0 && pdb.Status.CurrentHealthy >= pdb.Status.DesiredHealthy
 }
+
+// Annotations of pods whose eviction another controller turns into something gentler, such as a live migration
+// (sigs.k8s.io/descheduler pkg/descheduler/evictions, KEP-1397 there). Their values do not matter.
+const (
+	// AnnotationRequestEvictOnly means that an eviction of the pod is only a request: the API server refuses it, and
+	// the controller that set the annotation makes the pod leave later, or not.
+	AnnotationRequestEvictOnly = "descheduler.alpha.kubernetes.io/request-evict-only"
+	// AnnotationEvictionInProgress means that the controller has taken such a request on.
+	AnnotationEvictionInProgress = "descheduler.alpha.kubernetes.io/eviction-in-progress"
+)
+
+// EvictionRequest reports whether the pod's annotations say that its eviction can only be requested and, if so,
+// whether a controller is carrying such a request out. It decodes the pod's packed data, like Annotation.
+func (p *Pod) EvictionRequest() (only, inProgress bool) {
+	p.EachAnnotation(func(name, _ string) {
+		only = only || name == AnnotationRequestEvictOnly
+		inProgress = inProgress || name == AnnotationEvictionInProgress
+	})
+	return only, only && inProgress
+}
+
+// EvictsByRequest reports whether the pod's eviction can only be requested; see EvictionRequest.
+func (p *Pod) EvictsByRequest() bool {
+	only, _ := p.EvictionRequest()
+	return only
+}

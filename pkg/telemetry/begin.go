@@ -26,7 +26,7 @@ var (
 	bindResults   = []string{"done", "already-here", "elsewhere", "gone", "moved", "throttled", "refused", "unknown"}
 	claimStatuses = []string{"success", "failure"}
 	evictCauses   = []string{"preemption", "descheduling"}
-	evictResults  = []string{"done", "throttled", "refused", "gone", "unknown"}
+	evictResults  = []string{"done", "throttled", "refused", "gone", "unknown", "background"}
 	moveReasons   = []string{"backlog", "silent", "gone", "even"}
 	notices       = []string{"quarantined", "quarantine-ended", "spared", "doubted", "avoided"}
 	rejections    = []string{"OutOfcpu", "OutOfmemory", "Other"}

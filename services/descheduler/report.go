@@ -17,15 +17,21 @@ import (
 const (
 	resultSuccess = "success"
 	resultError   = "error"
+	// resultBackground is an eviction that another controller carries out; its success is counted when the pod has left.
+	resultBackground = "background"
 )
 
-// observeSettled counts the outcome of an eviction that this process requested. So an eviction counts once, whichever
+// observeSettled counts the outcome of an eviction that this process requested, or that another controller has taken it
+// on. So an eviction counts once, whichever
 // replica leads when its outcome arrives. The outcome is the binder's; a request is no success yet. It is called by
 // intake, on the goroutine that reads the decisions.
 func observeSettled(profile string, outcome events.Decision) {
 	result := resultError
-	if outcome.Kind == events.DecisionEvicted {
+	switch outcome.Kind {
+	case events.DecisionEvicted:
 		result = resultSuccess
+	case events.DecisionEvictBackground:
+		result = resultBackground
 	}
 	telemetry.PodEvicted(telemetry.Eviction{
 		Result: result, Strategy: outcome.Strategy, Profile: profile,

@@ -42,6 +42,7 @@ const (
 	lateLimit    = 10 * time.Second
 	// evictWithin is shorter than the difference, by more than the drift of the clocks in that time.
 	evictWithin  = time.Second
+	requestFor   = 6 * time.Second
 	overdue      = 15 * time.Second
 	planPause    = 2 * time.Second
 	keepPlace    = 5 * time.Second
@@ -53,7 +54,7 @@ func limits() basis.Limits {
 	l.Binds, l.BindDeadline, l.Idle = 2, bindDeadline, idleDocument
 	l.Retry.Cap = time.Second
 	l.EvictionHang, l.Overdue, l.PlanPause, l.EvictionMemory = evictionHang, overdue, planPause, 30*time.Second
-	l.EvictWithin = evictWithin
+	l.EvictWithin, l.RequestFor = evictWithin, requestFor
 	l.KeepPlace = keepPlace
 	l.Collect, l.CollectEvery = collectAfter, collectAfter/2
 	l.Devices.Deadline = bindDeadline

@@ -203,6 +203,7 @@ func (c *cluster) addPod(w *world) {
 			defer w.api.put(events.KindResourceClaim, claim)
 		}
 	}
+	c.requestable(w, p)
 	if c.rules {
 		kindsOfPods[w.rng.IntN(len(kindsOfPods))](p)
 	}
@@ -232,7 +233,7 @@ func (c *cluster) act(w *world) error {
 	case c.full() && w.chance(90):
 		c.contest(w, p)
 		return nil
-	case c.family == moved && w.chance(95):
+	case c.movesOnly() && w.chance(95):
 		c.scale(w, p)
 		return nil
 	case c.family == restarted && w.chance(70):
@@ -350,6 +351,7 @@ func (c *cluster) kubelets(w *world, percent int) {
 	}
 	c.replace(w, percent)
 	c.podGC(w, percent)
+	c.migrate(w, percent)
 	for _, p := range w.api.pods() {
 		switch {
 		case p.Spec.NodeName == "":

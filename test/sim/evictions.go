@@ -150,6 +150,9 @@ type evicted struct {
 func (w *world) evict(e effect.Evict) effect.Answered {
 	p, runs := w.api.pod(e.Pod.UID)
 	runs = runs && p.DeletionTimestamp == nil && p.Spec.NodeName != "" && p.Status.Phase != corev1.PodSucceeded
+	if runs && byRequest(p) && !e.Delete {
+		return w.request(e, p)
+	}
 	r := w.api.evict(e)
 	w.hit("evict: " + r.String())
 	if runs && r == effect.Done && !e.DryRun {

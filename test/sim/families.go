@@ -51,6 +51,9 @@ const (
 	storeReplaced family = "anew"
 	// sized: some pods are as large as documents and transactions can be, or larger.
 	sized family = "sized"
+	// migrated: moved, and a webhook turns the evictions of most pods into migrations. It has no share: TestMigrations
+	// plays it.
+	migrated family = "migrated"
 )
 
 // families are the shares of a hundred seeds; the rest are ordinary.
@@ -97,7 +100,7 @@ func (c *cluster) drawWorkload(w *world) {
 	case c.family == restarted:
 		c.rules, c.churning, c.ranked = false, false, false
 		c.nodesFirst, c.podsFirst = 4, 2
-	case c.family == moved:
+	case c.movesOnly():
 		c.rules, c.churning, c.ranked = false, false, w.chance(50)
 		c.nodesFirst, c.podsFirst, c.replicas = 4, 0, 4+w.rng.IntN(2)
 	case c.family == claimed, c.family == equipped:
@@ -168,10 +171,13 @@ func (c *cluster) scale(w *world, p *corev1.Pod) {
 }
 
 // moves: there is a descheduler.
-func (c *cluster) moves() bool { return c.family == moved || c.strict }
+func (c *cluster) moves() bool { return c.movesOnly() || c.strict }
+
+// movesOnly: the run is about what the descheduler moves.
+func (c *cluster) movesOnly() bool { return c.family == moved || c.family == migrated }
 
 // fewArrivals: pods come only as the family has it.
-func (c *cluster) fewArrivals() bool { return c.family == moved || c.family == restarted }
+func (c *cluster) fewArrivals() bool { return c.movesOnly() || c.family == restarted }
 
 // own makes a pod one of a controller's.
 func own(p *corev1.Pod, controller int) {
@@ -193,6 +199,7 @@ func (c *cluster) replace(w *world, percent int) {
 	for ; missing > 0 && w.chance(percent); missing-- {
 		p := c.newPod(1)
 		own(p, 0)
+		c.requestable(w, p)
 		w.api.put(events.KindPod, p)
 	}
 }
@@ -261,6 +268,7 @@ var adverseEvents = map[family]map[string][]adverseEvent{
 	},
 	succession: {"T3": {{65, changing}}},
 	moved:      {"T12": {{45, outnumbered}, {60, evictorCrashes}}},
+	migrated:   {"evict-mark": {{20, evictorCrashes}}, "evict-claim": {{20, evictorCrashes}}},
 	massive:    {"T2": {{20, preemptorDeleted}}, "evict-mark": {{30, preemptorDeleted}, {20, evictorCrashes}}},
 	ordinary:   {"T11": {{40, observedLate}}},
 	registered: {"T1": {{35, returns}}, "T15": {{25, returns}}},

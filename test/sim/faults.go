@@ -184,7 +184,7 @@ func (p *proc) stall(slow, blind int) {
 // time or its node is no longer eligible. A complete fence happens before the first binder continues.
 func (w *world) stallAfterRefusal(p *proc, podUID, nodeUID string) {
 	percent := 20
-	if w.cluster.full() || w.cluster.family == moved {
+	if w.cluster.full() || w.cluster.movesOnly() {
 		percent = 2 // other things are to happen here
 	}
 	if !w.fault(percent, "binder stalled after a refused bind") {

@@ -43,6 +43,8 @@ type oracle struct {
 	gone []evicted
 	// closed are the nodes that were closed when a member began, with their resourceVersions.
 	closed map[string]map[string]uint64
+	// asked are the pods whose eviction was requested, with the plan that has the claim.
+	asked map[string]string
 	// places are kept for the replacements of pods that are moved, by token.
 	places map[ledger.Token]keptPlace
 }
@@ -67,7 +69,7 @@ type committed struct {
 
 func newOracle(w *world) (*oracle, error) {
 	o := &oracle{w: w, truth: replica.NewView(), boundAt: map[string]uint64{}, closed: map[string]map[string]uint64{},
-		places: map[ledger.Token]keptPlace{}, promised: newPromises(), rooms: newRooms(),
+		asked: map[string]string{}, places: map[ledger.Token]keptPlace{}, promised: newPromises(), rooms: newRooms(),
 		resized: map[string]bool{}, since: map[uint64]uint64{},
 		committedAt: map[ledger.Token]timePoint{}, markedAt: map[ledger.Token]timePoint{}}
 	return o, o.truth.Reset(nil, w.store.Revision())
@@ -91,6 +93,7 @@ func (w *world) observe(c *committed) {
 		return
 	}
 	o.followDisplaced()
+	o.forgetRequests()
 	for _, d := range changes.Docs {
 		if d.After.NodeUID != "" {
 			o.checkDoc(d)

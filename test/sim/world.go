@@ -39,8 +39,9 @@ type Report struct {
 	// Steps is how many there were, Virtual how long they took in the world's own time.
 	Steps   int
 	Virtual time.Duration
-	// Bound counts the pods that were bound.
-	Bound int
+	// Bound counts the pods that were bound, Requests the evictions that a webhook answered, and Migrated the migrations
+	// that followed.
+	Bound, Requests, Migrated int
 }
 
 // errBroken is wrapped by every error that reports a broken promise.
@@ -86,6 +87,7 @@ type environment struct {
 	store  *mem.Store
 	leases leases
 	log    *memlog.Log
+	requests
 }
 
 // members are the processes.
@@ -208,7 +210,9 @@ func newWorld(ctx context.Context, o Options) (*world, error) {
 			trace: o.Trace, report: Report{Hits: map[string]int{}}, refused: map[string]ledger.NodeDoc{},
 		},
 	}
-	w.environment = environment{api: newAPI(), store: mem.New(), leases: leases{map[int64]time.Duration{}}}
+	w.environment = environment{
+		api: newAPI(), store: mem.New(), leases: leases{map[int64]time.Duration{}}, requests: requests{},
+	}
 	// The log of every other seed has frames.
 	w.log = memlog.New(memlog.Options{
 		Frames: o.Seed%2 == 1, Now: func() time.Time { return base.Add(w.now) },
@@ -243,7 +247,7 @@ func newWorld(ctx context.Context, o Options) (*world, error) {
 		for n := range deschedulers {
 			w.deschedulers = append(w.deschedulers, &descheduler{proc: proc{w: w, role: "descheduler", n: n}})
 		}
-		if w.policy, err = movesOld(w.cluster.family == moved || w.chance(50)); err != nil {
+		if w.policy, err = movesOld(w.cluster.movesOnly() || w.chance(50)); err != nil {
 			return nil, err
 		}
 	}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/descheduling"
 	"github.com/berth-scheduler/berth/pkg/placement/preempt"
-	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // budgets holds the disruption budgets with what the plan takes from them.
@@ -25,14 +24,16 @@ func newBudgets(in *Input) *budgets {
 }
 
 // refuse returns the budgets that an eviction of the pod is charged to, or why it would be refused: the eviction
-// API does not evict a pod that more than one budget covers.
-func (b *budgets) refuse(pod *state.Pod) (uids []string, r descheduling.Refusal) {
-	charged := b.Charged(pod)
+// API does not evict a pod that more than one budget covers. A pod whose eviction can only be requested is requested
+// whatever its budget has left, and takes from it like any other.
+func (b *budgets) refuse(pod *descheduling.Pod) (uids []string, r descheduling.Refusal) {
+	charged := b.Charged(pod.Pod)
 	if len(charged) > 1 {
 		return nil, ManyBudgets
 	}
 	for _, c := range charged {
-		if c.Left-b.taken[c.UID] <= 0 || b.taken[c.UID] > 0 && int(b.taken[c.UID]) >= b.limit(c.UID) {
+		spent := c.Left-b.taken[c.UID] <= 0 || b.taken[c.UID] > 0 && int(b.taken[c.UID]) >= b.limit(c.UID)
+		if spent && !pod.ByRequest {
 			return nil, NoBudget
 		}
 		uids = append(uids, c.UID)

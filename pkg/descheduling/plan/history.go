@@ -32,9 +32,14 @@ type stage uint8
 
 const (
 	requested stage = iota + 1
+	// background: another controller makes the pod leave (events.DecisionEvictBackground).
+	background
 	evicted
 	refused
 )
+
+// open reports whether an eviction has been requested and has had no outcome.
+func (s stage) open() bool { return s == requested || s == background }
 
 // request is the newest eviction that was requested for one pod.
 type request struct {
@@ -188,6 +193,8 @@ func stageOf(k events.DecisionKind) stage {
 	switch k {
 	case events.DecisionEvict:
 		return requested
+	case events.DecisionEvictBackground:
+		return background
 	case events.DecisionEvicted:
 		return evicted
 	case events.DecisionEvictRefused:
@@ -224,9 +231,9 @@ func (h *History) refuse(uid string, now time.Time) descheduling.Refusal {
 	a, known := h.requests[uid]
 	u := h.unkept[uid]
 	switch {
-	case known && a.stage == requested && now.Sub(a.since) < InFlight:
+	case known && a.stage.open() && now.Sub(a.since) < InFlight:
 		return UnderWay
-	case known && a.stage != requested && now.Sub(a.at) < backoff(a.refusals):
+	case known && !a.stage.open() && now.Sub(a.at) < backoff(a.refusals):
 		return CoolingDown
 	case u.times > 0 && now.Sub(u.since) < backoff(u.times):
 		return Unkeepable
@@ -250,7 +257,7 @@ func (h *History) underWay(owner ownerID, now time.Time, exists func(uid string)
 // awaitingOutcome reports whether evictions of an owner's pods have been requested whose outcome is not known yet.
 func (h *History) awaitingOutcome(owner ownerID, now time.Time) bool {
 	for uid := range h.ofOwner[owner] {
-		if a := h.requests[uid]; a.stage == requested && now.Sub(a.since) < InFlight {
+		if a := h.requests[uid]; a.stage.open() && now.Sub(a.since) < InFlight {
 			return true
 		}
 	}
@@ -261,6 +268,13 @@ func (h *History) awaitingOutcome(owner ownerID, now time.Time) bool {
 func (h *History) InProgress(uid string, attempt int32, now time.Time) bool {
 	a, known := h.requests[uid]
 	return known && a.attempt == attempt && a.stage != refused && now.Sub(a.since) < InFlight
+}
+
+// InBackground reports whether an eviction of the pod, by UID, was requested of another controller, and has had no
+// outcome within the time that such a request is valid.
+func (h *History) InBackground(uid string, now time.Time) bool {
+	a := h.requests[uid]
+	return a.stage == background && now.Sub(a.since) < InFlight
 }
 
 // ReturnReported reports whether it has been recorded that a pod came back (DecisionReturned).

@@ -46,6 +46,7 @@ func Make(in Input) Plan {
 		Input: in, limits: descheduling.NewLimits(in.Policy.Limits),
 		budgets: newBudgets(&in), owners: newOwners(&in),
 	}
+	p.countRequested()
 	back := p.owners.findReturned()
 	out := descheduling.Run(descheduling.Input{
 		Cluster: in.Cluster, Policy: in.Policy, Usage: in.Usage, Now: in.Now, Kept: in.Kept, Timed: in.Timed,
@@ -77,6 +78,9 @@ func (p *planner) offer(c descheduling.Candidate, g *descheduling.Guard) (string
 		return "", p.remove(c)
 	}
 	pod, owner := c.Pod, ownerOf(c.Pod.Pod)
+	if pod.InProgress {
+		return "", UnderWay // by whichever client it was requested
+	}
 	if r := p.refuseByLimits(c); r != "" {
 		return "", r
 	}
@@ -90,7 +94,7 @@ func (p *planner) offer(c descheduling.Candidate, g *descheduling.Guard) (string
 		p.History.owners[owner].moved(pod.NodeName, made) {
 		return "", MovedLately
 	}
-	budgets, r := p.budgets.refuse(pod.Pod)
+	budgets, r := p.budgets.refuse(pod)
 	if r != "" {
 		return "", r
 	}

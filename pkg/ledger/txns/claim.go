@@ -11,6 +11,10 @@ import (
 type NodeEntry struct {
 	NodeUID string
 	Entry   ledger.Entry
+	// Request means that the entry is a victim whose eviction can only be requested (state.Pod.EvictsByRequest). It is
+	// claimed from its budgets whether they have room or not, and the claims are marked Regardless: the API server
+	// checks the budgets when the request arrives, and another controller makes the pod leave.
+	Request bool
 }
 
 // ClaimVictim adds the claim of a running pod as a victim of a plan to its node's document. It copies the victim's
@@ -67,7 +71,9 @@ func (s *docSet) claim(victims []NodeEntry, plan string, rooms []BudgetRoom, fac
 			return nil, err
 		}
 		for _, uid := range slices.Compact(slices.Sorted(slices.Values(v.Entry.Budgets))) {
-			claims[uid] = append(claims[uid], ledger.BudgetClaim{PodUID: v.Entry.PodUID, PodRV: v.Entry.PodRV, Plan: plan})
+			claims[uid] = append(claims[uid], ledger.BudgetClaim{
+				PodUID: v.Entry.PodUID, PodRV: v.Entry.PodRV, Plan: plan, Regardless: v.Request,
+			})
 		}
 	}
 	var out, shared []ledger.BudgetDoc

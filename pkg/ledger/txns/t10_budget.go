@@ -101,7 +101,7 @@ func reflected(c ledger.BudgetClaim, facts ClaimFacts) (rv uint64, done bool) {
 
 // ClaimBudget is the first half of T10 (budget claim): it adds claims to a budget's document, all or none.
 // *BudgetError if there is no room, *RefusedError if the facts are too old or a victim is claimed from this budget
-// already.
+// already. Claims that are Regardless need no room, but take it from later ones.
 //
 // It is part of T2 and T12, which also claim the victim in its node's document. That claim shows whether an
 // eviction may be under way; without it no member could know when to drop the budget claim. A crash after it leaves
@@ -112,10 +112,10 @@ func ClaimBudget(r BudgetRoom, facts ClaimFacts, claims ...ledger.BudgetClaim) (
 	if !known {
 		return ledger.BudgetDoc{}, r.unknown(step, facts)
 	}
-	if free < len(claims) && !r.Exceed {
+	if wanted := needingRoom(claims); free < wanted && !r.Exceed {
 		return ledger.BudgetDoc{}, &BudgetError{
 			UID: r.Doc.UID, Namespace: r.Doc.Namespace, Name: r.Doc.Name,
-			Allowed: r.Allowed, Claimed: int(r.Allowed) - free, Wanted: len(claims),
+			Allowed: r.Allowed, Claimed: int(r.Allowed) - free, Wanted: wanted,
 		}
 	}
 	b := r.Doc.Clone()
@@ -126,13 +126,23 @@ func ClaimBudget(r BudgetRoom, facts ClaimFacts, claims ...ledger.BudgetClaim) (
 		if b.Claimed(c.PodUID) {
 			return ledger.BudgetDoc{}, &RefusedError{Step: step, PodUID: c.PodUID, Reason: "it is claimed from budget " + b.UID}
 		}
-		c.Regardless = r.Exceed
+		c.Regardless = c.Regardless || r.Exceed
 		b.Claims = append(b.Claims, c)
 	}
 	if err := b.CheckRoom(); err != nil {
 		return ledger.BudgetDoc{}, err
 	}
 	return b, nil
+}
+
+// needingRoom counts the claims that are only made if the budget has room.
+func needingRoom(claims []ledger.BudgetClaim) (n int) {
+	for _, c := range claims {
+		if !c.Regardless {
+			n++
+		}
+	}
+	return n
 }
 
 // unknown refuses a claim because too little is known of the budget.

@@ -105,3 +105,43 @@ func TestClaimRegardlessOfRoom(t *testing.T) {
 		t.Errorf("%+v (%v), want an ordinary claim", c, err)
 	}
 }
+
+// A victim whose eviction can only be requested is claimed from a budget that allows nothing. Its claim is marked,
+// counts for later claims, and gives no room to ordinary victims of the same plan.
+func TestClaimOfARequest(t *testing.T) {
+	facts := seen{oneFact: oneFact{progress: 20}, budgets: 20}
+	pdb := ledger.BudgetDoc{UID: "b", Namespace: "ns", Name: "pdb"}
+	evict := func(allowed int32, request bool) ([]ledger.BudgetDoc, error) {
+		c, err := ClaimEviction(SoleEviction{
+			Token: 1, Sender: "binder", Doc: ledger.NodeDoc{NodeUID: "n", NodeName: "n"}, Facts: facts,
+			Budgets: []BudgetRoom{{Doc: pdb, Allowed: allowed}},
+			Victim: NodeEntry{NodeUID: "n", Request: request, Entry: ledger.Entry{
+				PodUID: "p", Namespace: "ns", Name: "p", PodRV: 10, Budgets: []string{"b"},
+			}},
+		})
+		return c.Budgets, err
+	}
+	var full *BudgetError
+	if _, err := evict(0, false); !errors.As(err, &full) {
+		t.Errorf("an ordinary pod: %v, want no room", err)
+	}
+	claimed, err := evict(0, true)
+	if err != nil || len(claimed) != 1 || len(claimed[0].Claims) != 1 || !claimed[0].Claims[0].Regardless {
+		t.Fatalf("%+v (%v), want one claim regardless of room", claimed, err)
+	}
+	beside := BudgetRoom{Doc: claimed[0], Allowed: 1}
+	other := ledger.BudgetClaim{PodUID: "q", PodRV: 10, Plan: "y"}
+	if _, err := ClaimBudget(beside, facts, other); !errors.As(err, &full) {
+		t.Errorf("%v, want no room beside it", err)
+	}
+	both := []ledger.BudgetClaim{
+		{PodUID: "p", PodRV: 10, Plan: "x", Regardless: true}, {PodUID: "q", PodRV: 10, Plan: "x"},
+	}
+	if _, err := ClaimBudget(BudgetRoom{Doc: pdb}, facts, both...); !errors.As(err, &full) || full.Wanted != 1 {
+		t.Errorf("%v, want no room for the ordinary one", err)
+	}
+	b, err := ClaimBudget(BudgetRoom{Doc: pdb, Allowed: 1}, facts, both...)
+	if err != nil || len(b.Claims) != 2 || !b.Claims[0].Regardless || b.Claims[1].Regardless {
+		t.Errorf("%+v (%v), want both claims, the first marked", b, err)
+	}
+}

@@ -73,8 +73,8 @@ type Keeper struct {
 	Pod  *state.Pod
 }
 
-// BudgetUse is how many disruptions to take from one budget. It can exceed what is left only where budgets are not
-// respected.
+// BudgetUse is how many disruptions to take from one budget. It can exceed what is left where budgets are not
+// respected, and by victims whose eviction can only be requested.
 type BudgetUse struct {
 	Budget      *Budget
 	Disruptions int32
@@ -393,7 +393,9 @@ func (x *Search) potentialVictims(n *state.NodeInfo) (pods, kept []placement.Pla
 }
 
 // budgetProtects reports whether a budget protects a pod whichever other pods are evicted. The eviction API
-// always refuses pods with more than one budget. It records in Covered that budgets affected the result.
+// always refuses pods with more than one budget. A pod whose eviction can only be requested is not protected by a
+// budget that has nothing left: the controller that answers the request makes it leave without a disruption. It
+// records in Covered that budgets affected the result.
 func (x *Search) budgetProtects(p *state.Pod) bool {
 	if x.Budgets == nil || x.Rules.PDB != placement.PDBRespect || evictionIsFree(p) {
 		return false
@@ -404,7 +406,7 @@ func (x *Search) budgetProtects(p *state.Pod) bool {
 		return true
 	}
 	spent := func(i int) bool { return x.Budgets.all[i].Left <= 0 }
-	return covering == 1 && slices.ContainsFunc(x.Budgets.charged(p), spent)
+	return covering == 1 && slices.ContainsFunc(x.Budgets.charged(p), spent) && !p.EvictsByRequest()
 }
 
 // split sorts pods by how their eviction affects budgets; each group keeps the given order, the most important
@@ -432,17 +434,23 @@ func (x *Search) split(pods []placement.PlacedPod) (exceeding, others, leaving [
 	return exceeding, others, leaving
 }
 
-// ration returns as many of the pods as the budgets allow, the least important ones; pods is not changed.
+// ration returns as many of the pods as the budgets allow, the least important ones, and all whose eviction can only
+// be requested; pods is not changed.
 func (x *Search) ration(pods []placement.PlacedPod) []placement.PlacedPod {
 	left := x.left()
 	var allowed []placement.PlacedPod
 	sorted := slices.SortedFunc(slices.Values(pods), ByImportance)
 	for _, s := range slices.Backward(sorted) {
-		if x.charge(left, s.Pod) {
+		if x.charge(left, s.Pod) || x.unlimited(s.Pod) {
 			allowed = append(allowed, s)
 		}
 	}
 	return allowed
+}
+
+// unlimited reports whether a pod is a victim whatever its only budget has left; see budgetProtects.
+func (x *Search) unlimited(p *state.Pod) bool {
+	return len(x.Budgets.Covering(p)) < 2 && p.EvictsByRequest()
 }
 
 // left returns how many disruptions each budget allows, for a count that changes it; nil without budgets.

@@ -408,3 +408,44 @@ func TestPreemptPrefers(t *testing.T) {
 		t.Errorf("a reservation: %s", planned(r))
 	}
 }
+
+// TestPreemptRequests: a pod whose eviction can only be requested is a victim whatever its budget has left, unless it
+// has two. Ordinary pods stay, and of two pods that would do, the one that its budget allows goes.
+func TestPreemptRequests(t *testing.T) {
+	requested := func(p *corev1.Pod) { p.Annotations = map[string]string{state.AnnotationRequestEvictOnly: ""} }
+	const kept = "preemption: 0/3 nodes are available: 1 node(s) where disruption budgets keep the pods that would " +
+		"have to go, 2 Preemption is not helpful for scheduling."
+	for name, tt := range map[string]struct {
+		scene *scene
+		want  string
+	}{
+		"ordinary":  {newScene().cordon("a2", "b1").pod("a1", "vm", 10, "2").budget("vm", 0), kept},
+		"requested": {newScene().cordon("a2", "b1").pod("a1", "vm", 10, "2", requested).budget("vm", 0), "a1: vm; vm-0 1"},
+		"two budgets": {
+			newScene().cordon("a2", "b1").pod("a1", "vm", 10, "2", requested).budget("vm", 0).budget("vm", 0), kept,
+		},
+		"another will do": {
+			newScene().cordon("a2", "b1").pod("a1", "vm", 10, "1", requested).pod("a1", "web", 10, "1").budget("vm", 0),
+			"a1: web",
+		},
+		"both": {
+			newScene().cordon("a2", "b1").pod("a1", "vm", 10, "1", requested).pod("a1", "vm2", 20, "1", relabelled("vm")).
+				budget("vm", 0),
+			kept,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cpu := "2"
+			if name == "another will do" {
+				cpu = "1"
+			}
+			got := planned(tt.scene.preempt(t, 100, cpu))
+			if tt.want == kept {
+				got, _, _ = strings.Cut(got, "\n")
+			}
+			if got != tt.want {
+				t.Errorf("%s, want %s", got, tt.want)
+			}
+		})
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -274,18 +275,42 @@ func TestConditionGoesToTheStatus(t *testing.T) {
 	}
 }
 
+// denied is what a webhook answers with a code, as the API server passes it on (k8s.io/apiserver
+// pkg/admission/plugin/webhook/errors ToStatusErr).
+func denied(code int32, message string) *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: code,
+		Message: `admission webhook "w.example.com" denied the request: ` + message,
+	}}
+}
+
+// budgetSpent is what the eviction API answers for a budget that allows nothing.
+func budgetSpent() *apierrors.StatusError {
+	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes,
+		metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: "needs 1 healthy pods and has 1 currently"})
+	return err
+}
+
 func TestEvictionOutcomes(t *testing.T) {
 	grace := int64(3)
 	for _, tc := range []struct {
-		name string
-		err  *apierrors.StatusError
-		want effect.Result
+		name        string
+		err         *apierrors.StatusError
+		want        effect.Result
+		intercepted bool
 	}{
-		{"created", nil, effect.Done},
-		{"budget", apierrors.NewTooManyRequests("budget", 10), effect.Throttled},
-		{"two budgets", apierrors.NewInternalError(errors.New("more than one PDB")), effect.Unknown},
-		{"conflict of a pod that is there", apierrors.NewConflict(theRes, "p", errors.New("no")), effect.Refused},
-		{"forbidden", apierrors.NewForbidden(theRes, "p", errors.New("no")), effect.Refused},
+		{"created", nil, effect.Done, false},
+		{"too many requests", apierrors.NewTooManyRequests("try again later", 10), effect.Throttled, false},
+		{"budget", budgetSpent(), effect.Throttled, true},
+		{"two budgets", apierrors.NewInternalError(errors.New("more than one PDB")), effect.Unknown, false},
+		{"conflict of a pod that is there", apierrors.NewConflict(theRes, "p", errors.New("no")), effect.Refused, false},
+		{"forbidden", apierrors.NewForbidden(theRes, "p", errors.New("no")), effect.Refused, false},
+		{"KubeVirt", denied(429, `Eviction triggered evacuation of VMI "ns/vm"`), effect.Throttled, true},
+		{"drain cleaner", denied(500, "The pod will be rolled by the Strimzi Cluster Operator"), effect.Refused, true},
+		{"policy", denied(403, "no evictions in this namespace"), effect.Refused, false},
+		{"webhook without a code", denied(400, "no"), effect.Refused, false},
+		{"webhook that fails", apierrors.NewInternalError(errors.New("failed calling webhook")), effect.Unknown, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var calls atomic.Int32
@@ -302,9 +327,12 @@ func TestEvictionOutcomes(t *testing.T) {
 				}
 				write(w, http.StatusCreated, success)
 			})
-			a := r.evictions.evict(t.Context(), effect.Evict{Pod: thePod, DryRun: true, GracePeriodSeconds: &grace})
-			if a.Result != tc.want || calls.Load() != 1 {
-				t.Fatalf("answer %+v after %d calls, want %s after one", a, calls.Load(), tc.want)
+			a := r.evictions.evict(t.Context(), effect.Evict{
+				Pod: thePod, DryRun: true, GracePeriodSeconds: &grace, Reason: "why", RequestedBy: "who",
+			})
+			if a.Result != tc.want || a.Intercepted != tc.intercepted || calls.Load() != 1 {
+				t.Fatalf("answer %+v after %d calls, want %s (intercepted %t) after one",
+					a, calls.Load(), tc.want, tc.intercepted)
 			}
 		})
 	}
@@ -321,6 +349,9 @@ func checkEviction(t *testing.T, req *http.Request, grace int64) {
 	o := e.DeleteOptions
 	if *o.Preconditions.UID != "uid" || len(o.DryRun) != 1 || *o.GracePeriodSeconds != grace {
 		t.Errorf("delete options %+v", o)
+	}
+	if want := map[string]string{"reason": "why", "requested-by": "who"}; !maps.Equal(e.Annotations, want) {
+		t.Errorf("annotations %v, want %v", e.Annotations, want)
 	}
 }
 

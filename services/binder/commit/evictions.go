@@ -2,8 +2,11 @@ package commit
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
@@ -54,15 +57,16 @@ func (v *evictions) evict(ctx context.Context, e effect.Evict) effect.Answered {
 	answer := v.postEviction(ctx, e)
 	answer.Op = e.Op
 	done(answer)
-	observeEviction(e, answer.Result)
+	observeEviction(e, answer)
 	v.logger.Info("eviction",
 		"pod", ref(e.Pod), "dryRun", e.DryRun, "delete", e.Delete,
-		"result", answer.Result.String(), telemetry.KeyError, answer.Problem)
+		"result", answer.Result.String(), "intercepted", answer.Intercepted, telemetry.KeyError, answer.Problem)
 	return answer
 }
 
 // postEviction sends one request: to the eviction subresource, which checks the budgets, or a deletion, which does not.
-// Both have the UID as a precondition. After a conflict, and if the pod is not found, it reads the pod.
+// Both have the UID as a precondition. After a conflict, and if the pod is not found, it reads the pod. The Eviction
+// has the annotations of sigs.k8s.io/descheduler (pkg/descheduler/evictions evictPod).
 func (v *evictions) postEviction(ctx context.Context, e effect.Evict) effect.Answered {
 	uid := types.UID(e.Pod.UID)
 	options := metav1.DeleteOptions{
@@ -80,20 +84,73 @@ func (v *evictions) postEviction(ctx context.Context, e effect.Evict) effect.Ans
 		err = pods.Delete(ectx, e.Pod.Name, options)
 	} else {
 		err = pods.EvictV1(ectx, &policyv1.Eviction{
-			ObjectMeta: metav1.ObjectMeta{Namespace: e.Pod.Namespace, Name: e.Pod.Name}, DeleteOptions: &options,
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: e.Pod.Namespace, Name: e.Pod.Name, Annotations: evictionAnnotations(e),
+			},
+			DeleteOptions: &options,
 		})
 	}
 	switch {
 	case err == nil:
 		return effect.Answered{Result: effect.Done}
 	case apierrors.IsTooManyRequests(err):
-		return effect.Answered{Result: effect.Throttled, Problem: err.Error()}
+		return effect.Answered{Result: effect.Throttled, Problem: err.Error(), Intercepted: intercepted(err)}
+	case deniedByWebhook(err):
+		return effect.Answered{Result: effect.Refused, Problem: err.Error(), Intercepted: intercepted(err)}
 	case apierrors.IsConflict(err):
 		return v.goneOr(ctx, e.Pod, effect.Refused, err)
 	case apierrors.IsNotFound(err):
 		return v.goneOr(ctx, e.Pod, effect.Unknown, err)
 	}
 	return failed(err)
+}
+
+// evictionAnnotations returns the annotations of an Eviction; nil if it has neither reason nor requester.
+func evictionAnnotations(e effect.Evict) map[string]string {
+	if e.Reason == "" && e.RequestedBy == "" {
+		return nil
+	}
+	return map[string]string{"reason": e.Reason, "requested-by": e.RequestedBy}
+}
+
+// evacuation is a part of the message with which KubeVirt's webhook refuses an eviction after it has begun to migrate
+// the virtual machine. sigs.k8s.io/descheduler recognises the answer by it (EvictionInBackgroundErrorText).
+const evacuation = "Eviction triggered evacuation"
+
+// intercepted reports whether a refusal is one with which a controller takes the eviction on. A webhook names the
+// evacuation (KubeVirt), or denies the request as a failure (Strimzi's drain cleaner answers 500); one that denies it
+// as forbidden or invalid applies a policy. Or the webhook lets the request pass, and relies on a disruption budget
+// that allows nothing (the drain cleaner's legacy mode, and older versions of KubeVirt). A 429 without these causes is
+// the API server's own load.
+func intercepted(err error) bool {
+	status, ok := statusOf(err)
+	switch {
+	case !ok:
+		return false
+	case deniedByWebhook(err):
+		return status.Code == http.StatusTooManyRequests || status.Code >= http.StatusInternalServerError
+	case status.Code != http.StatusTooManyRequests:
+		return false
+	}
+	return strings.Contains(status.Message, evacuation) || apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause)
+}
+
+// deniedByWebhook reports whether an admission webhook has denied a request, with whatever code: then nothing of it
+// has been carried out. A webhook that cannot be reached has another message. The form of the message is
+// apiserver's (pkg/admission/plugin/webhook/errors ToStatusErr).
+func deniedByWebhook(err error) bool {
+	status, ok := statusOf(err)
+	return ok && strings.HasPrefix(status.Message, "admission webhook ") &&
+		strings.Contains(status.Message, " denied the request")
+}
+
+// statusOf returns the API server's answer to a request that failed; false if there was none.
+func statusOf(err error) (metav1.Status, bool) {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return metav1.Status{}, false
+	}
+	return status.Status(), true
 }
 
 // readBudget reads a disruption budget from the API server with a quorum read.

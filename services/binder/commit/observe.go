@@ -41,8 +41,9 @@ func observeBind(e effect.Bind, r effect.Result, took time.Duration) {
 	telemetry.ExtensionPoint("Bind", status, e.SchedulerName, took)
 }
 
-// observeEviction counts an eviction by its cause: preemption if For names a preemptor, else descheduling.
-func observeEviction(e effect.Evict, r effect.Result) {
+// observeEviction counts an eviction by its cause: preemption if For names a preemptor, else descheduling. One that
+// another controller may have taken on has upstream's result for that.
+func observeEviction(e effect.Evict, a effect.Answered) {
 	if e.DryRun {
 		return
 	}
@@ -50,7 +51,11 @@ func observeEviction(e effect.Evict, r effect.Result) {
 	if e.Preemptor != "" {
 		cause = "preemption"
 	}
-	telemetry.EvictionSent(cause, r.String())
+	result := a.Result.String()
+	if a.Intercepted && e.Request {
+		result = "background"
+	}
+	telemetry.EvictionSent(cause, result)
 }
 
 // span starts a span in the pod's trace, as a child of the span that decided, and returns the function that ends it.

@@ -247,7 +247,7 @@ func (c *Core) decisionSeen(d events.Decision) {
 		c.evictor.Settled(key, d.Kind == events.DecisionEvictRefused)
 	case events.DecisionReturned:
 		c.returned(d)
-	case events.DecisionBound, events.DecisionReleased:
+	case events.DecisionBound, events.DecisionReleased, events.DecisionEvictBackground:
 		// The facts and the ledger show it with more authority.
 	}
 }

@@ -64,7 +64,7 @@ func (a *agent) victim(i int) (txns.NodeEntry, bool) {
 	if hasBudget(uid) {
 		e.Budgets = []string{pdbUID}
 	}
-	return txns.NodeEntry{NodeUID: p.NodeName + "-uid", Entry: e}, true
+	return txns.NodeEntry{NodeUID: p.NodeName + "-uid", Entry: e, Request: p.EvictsByRequest()}, true
 }
 
 func (a *agent) rooms() []txns.BudgetRoom {

@@ -330,7 +330,7 @@ func (w *planWorld) checkBudget() error {
 	for uid, p := range v.pods {
 		if hasBudget(uid) && !p.Deleting {
 			running++
-			if b.Claimed(uid) {
+			if i := b.ClaimIndex(uid); i >= 0 && !b.Claims[i].Regardless {
 				claimed++
 			}
 		}
@@ -347,12 +347,15 @@ func (w *planWorld) checkBudget() error {
 	return nil
 }
 
-// evict is the eviction API: check, take from the budget, delete.
+// evict is the eviction API: check, take from the budget, delete. A pod that is annotated has a webhook, which refuses
+// every eviction of it, and its dry run.
 func (w *planWorld) evict(e effect.Evict) (effect.Result, error) {
 	p, ok := w.api.now().pods[e.Pod.UID]
 	switch {
 	case !ok:
 		return effect.Gone, nil
+	case p.EvictsByRequest() && !e.Delete:
+		return effect.Throttled, nil
 	case p.Deleting:
 		return effect.Done, nil
 	case p.Terminal:
@@ -516,7 +519,10 @@ func (w *planWorld) carryOutPlan(e effect.Effect) (effect.Input, error) {
 		return effect.DocRead{Op: e.Op, Doc: &docs[0]}, nil
 	case effect.Evict:
 		r, err := w.evict(e)
-		return effect.Answered{Op: e.Op, Result: r, Problem: r.String()}, err
+		p, known := w.api.now().pods[e.Pod.UID]
+		return effect.Answered{
+			Op: e.Op, Result: r, Problem: r.String(), Intercepted: r == effect.Throttled && known && p.EvictsByRequest(),
+		}, err
 	case effect.ReadBudget:
 		return effect.Answered{Op: e.Op, Result: effect.Done, ResourceVersion: w.api.now().budget.rv}, nil
 	case effect.Bind:

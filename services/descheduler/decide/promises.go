@@ -140,7 +140,7 @@ func (p *Promises) BuildMove(e *Eviction) (txns.Change, descheduling.Refusal, er
 	}
 	move := txns.Relocation{
 		Placeholder: txns.NodeEntry{NodeUID: at.Node.UID, Entry: placeholder(at, token, d.Actor)},
-		Victim:      txns.NodeEntry{NodeUID: d.NodeUID, Entry: victim},
+		Victim:      txns.NodeEntry{NodeUID: d.NodeUID, Entry: victim, Request: at.Pod.EvictsByRequest()},
 		Docs: []ledger.NodeDoc{
 			p.doc(at.Node.UID, at.Node.Name).Cover(ledger.KindNode, at.Node.ResourceVersion),
 			p.doc(d.NodeUID, d.NodeName),
@@ -239,13 +239,13 @@ func (p *Promises) ApplyConflict(r ledger.TxnResult) error {
 }
 
 // Leftovers returns the T8 of places that are no longer of use: places for which an earlier leader requested no
-// eviction, whose eviction was refused, or whose eviction was requested too long ago. They are in the order of their
-// plans.
+// eviction, whose eviction was refused, or whose eviction was requested too long ago and is not awaited. They are in
+// the order of their plans.
 func (p *Promises) Leftovers(h *plan.History, now time.Time) []txns.Change {
 	var left []ledger.Entry
 	for d := range p.ledger.Docs() {
 		for _, e := range d.Entries {
-			if e.Role == ledger.RoleMove && !inProgress(e, h, now) {
+			if e.Role == ledger.RoleMove && !inProgress(e, h, now) && !p.awaited(e) {
 				left = append(left, e)
 			}
 		}
@@ -264,6 +264,14 @@ func (p *Promises) Leftovers(h *plan.History, now time.Time) []txns.Change {
 func inProgress(e ledger.Entry, h *plan.History, now time.Time) bool {
 	last := h.Next(e.PodUID) - 1
 	return e.Token == token(e.PodUID, last) && h.InProgress(e.PodUID, last, now)
+}
+
+// awaited reports whether the pod of a move may still leave because its eviction was requested of another controller.
+// The binder that waits ends the move; until then the place is kept, however long a migration takes.
+func (p *Promises) awaited(e ledger.Entry) bool {
+	_, victim, ok := p.ledger.Plans().Victim(e.PodUID)
+	pod, known := p.view.Pod(e.PodUID)
+	return ok && known && victim.Plan == e.Plan && victim.State == ledger.Evicting && pod.EvictsByRequest()
 }
 
 // abort builds the T8 of a plan: it removes the placeholder, and the claim on the victim with what it takes from

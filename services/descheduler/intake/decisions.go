@@ -90,14 +90,16 @@ func (r *Reader) decode(records []eventlog.Record) {
 func concerns(subject string) bool {
 	kind := events.DecisionKind(subject[strings.LastIndexByte(subject, '.')+1:])
 	switch kind {
-	case events.DecisionEvict, events.DecisionEvicted, events.DecisionEvictRefused, events.DecisionReturned:
+	case events.DecisionEvict, events.DecisionEvicted, events.DecisionEvictRefused, events.DecisionEvictBackground,
+		events.DecisionReturned:
 		return true
 	default:
 		return false
 	}
 }
 
-// settled is the outcome of an eviction that this process requested.
+// settled is the outcome of an eviction that this process requested, or the report that another controller carries it
+// out.
 type settled struct {
 	profile string
 	outcome events.Decision
@@ -121,7 +123,9 @@ func (r *Reader) recall(ds []events.SequencedDecision, records []eventlog.Record
 			continue
 		}
 		if m, ok := r.mu.mine[d.Pod.UID]; ok && m.attempt == d.Attempt {
-			delete(r.mu.mine, d.Pod.UID)
+			if d.Kind != events.DecisionEvictBackground {
+				delete(r.mu.mine, d.Pod.UID)
+			}
 			ended = append(ended, settled{m.profile, d.Decision})
 		}
 	}

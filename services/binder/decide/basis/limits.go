@@ -53,6 +53,9 @@ type EvictionLimits struct {
 	// may be begun after this binder has last read its claim from the ledger. EvictWithin and Limits.Call are part of
 	// EvictionHang, which another binder counts from when it has taken the claim over.
 	EvictionHang, EvictWithin time.Duration
+	// RequestFor is how long the binder waits for a controller to take on the eviction of a pod that can only be
+	// requested (state.AnnotationRequestEvictOnly).
+	RequestFor time.Duration
 }
 
 // RefusalLimits are the limits for fences whose write the API server refuses.
@@ -90,6 +93,8 @@ const (
 	// evictWithin leaves changeCall for the call. A claim whose eviction is refused for longer than this, for
 	// instance by a budget, is read from the ledger once in that time.
 	evictWithin = txns.EvictFor - changeCall
+	// requestFor is upstream's assumedEvictionRequestTimeoutSeconds (sigs.k8s.io/descheduler evictions.go).
+	requestFor = 10 * time.Minute
 )
 
 // DefaultKeepPlace and DefaultCollect are the defaults of Leftovers.KeepPlace and Leftovers.Collect.
@@ -171,6 +176,7 @@ func DefaultLimits() Limits {
 			PlanPause:      30 * time.Second,
 			EvictionHang:   evictionHang,
 			EvictWithin:    evictWithin,
+			RequestFor:     requestFor,
 		},
 		Leftovers: Leftovers{
 			Overdue:      10 * time.Minute,

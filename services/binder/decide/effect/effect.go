@@ -178,12 +178,16 @@ type Evict struct {
 	Op     OpID
 	Pod    events.PodRef
 	DryRun bool
-	// Delete means that the pod is deleted, without a check of budgets.
-	Delete bool
+	// Delete means that the pod is deleted, without a check of budgets. Request means that the eviction can only be
+	// requested (state.Pod.EvictsByRequest).
+	Delete, Request bool
 	// GracePeriodSeconds overrides the pod's own grace period when not nil.
 	GracePeriodSeconds *int64
 	// Strategy and TraceParent are those of the decision that requested the eviction.
 	Strategy, TraceParent string
+	// Reason and RequestedBy are the annotations of the Eviction that show to webhooks and to the API server's audit
+	// log why it is created, and for whom. A deletion has none.
+	Reason, RequestedBy string
 	// Preemptor is the UID of the pod that needs the place, empty if none is known.
 	Preemptor string
 	// NotAfter is when the call must have ended, by this binder's clock; zero for a dry run and for a pod that has

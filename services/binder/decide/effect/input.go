@@ -144,6 +144,10 @@ type Answered struct {
 	// Failed means that the result is Unknown because of an error of the API server itself (500), for instance when
 	// it cannot reach a webhook. Possibly nothing happens, however often the call is repeated.
 	Failed bool
+	// Intercepted means that an eviction was refused in a way in which another controller takes it on: a webhook has
+	// said so, or denied it as a failure, or a disruption budget allows nothing. Whether one does depends on the pod
+	// (state.Pod.EvictsByRequest).
+	Intercepted bool
 	// Made is the claim that exists after a Bind with ClaimMade, with UID and resourceVersion.
 	Made ledger.DevicePick
 	// Problem is a sentence for people; empty when Done.

@@ -30,6 +30,9 @@
 // read and dry-run, if a budget covers it, and evicted as in step 4. A move keeps a place (T12), and its eviction is
 // ordered like a single one, but belongs to a plan (move.go).
 //
+// A pod whose eviction can only be requested, because another controller answers with a migration or the like, has no
+// dry run, is sent its eviction once, and is waited for (request).
+//
 // # What is certain
 //
 //   - Nothing is sent before the mark is in the ledger, so that an abort (T8) knows which claims it may drop.

@@ -267,30 +267,6 @@ func (v *Evictor) AdvanceAll() {
 	}
 }
 
-// LongestGrace returns the longest time that holds of a document may take in addition to Overdue: the grace period of
-// the pods that leave for them, or what plugins may take.
-func (v *Evictor) LongestGrace(d ledger.NodeDoc) time.Duration {
-	var longest int64
-	for _, hold := range d.Entries {
-		if hold.Plan == "" || hold.Role == ledger.RoleVictim {
-			continue
-		}
-		if txns.IsPrepared(hold.Plan) {
-			longest = max(longest, int64(txns.PreparedFor/time.Second))
-		}
-		for _, r := range v.removalsOf(hold.Plan) {
-			p, known, _ := v.Pod(r.claim.PodUID, r.claim.PodRV)
-			if !known || !p.Deleting {
-				continue
-			}
-			if grace := p.Object().DeletionGracePeriodSeconds; grace != nil {
-				longest = max(longest, *grace)
-			}
-		}
-	}
-	return time.Duration(longest) * time.Second
-}
-
 // Moot reports whether an eviction that waits for a worker must not be begun any more.
 func (v *Evictor) Moot(op effect.OpID) bool {
 	w, is := v.Waiting(op).(work)

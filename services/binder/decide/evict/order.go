@@ -15,6 +15,13 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
+// These are the values of the annotation requested-by: who asks for an eviction. The first is upstream's
+// (sigs.k8s.io/descheduler, deschedulerGlobalName), because tools look for it.
+const (
+	requestedByDescheduler = "sigs.k8s.io/descheduler"
+	requestedByPreemption  = "berth.dev/preemption"
+)
+
 // eviction is one decision to evict, handled once per (pod UID, token). It claims the pod, and the disruption that
 // its eviction takes from budgets, in the ledger, unless a plan of that token has done so (a move). What follows is
 // that claim's removal, which reports the outcome.
@@ -102,6 +109,8 @@ func (e *eviction) advance(v *Evictor) {
 		// The decision used later facts than this binder has, or the facts are being republished.
 	case !known || p.Deleting:
 		e.podLeft(v, known)
+	case p.Terminal && e.awaited(v):
+		e.podLeft(v, known)
 	case p.Terminal:
 		e.remove(v)
 	case e.moves():
@@ -124,8 +133,15 @@ func (e *eviction) waits(v *Evictor) bool {
 	return v.Ledger.Revision() == 0 || v.Ledger.Revision() < e.order.LedgerRevision
 }
 
-// podLeft concludes an eviction whose pod is being deleted or gone. If the eviction was sent from here, its answer
-// decides whether it is the cause: the facts may be faster.
+// awaited reports whether the pod's eviction was requested of another controller, which may end the pod instead of
+// deleting it: KubeVirt does so after a migration.
+func (e *eviction) awaited(v *Evictor) bool {
+	r, ok := v.removals[e.key.Pod]
+	return ok && !r.request.since.IsZero()
+}
+
+// podLeft concludes an eviction whose pod is being deleted, has ended as requested, or is gone. If the eviction was
+// sent from here, its answer decides whether it is the cause: the facts may be faster.
 func (e *eviction) podLeft(v *Evictor, known bool) {
 	r, ok := v.removals[e.key.Pod]
 	switch {
@@ -148,6 +164,7 @@ func (e *eviction) remove(v *Evictor) {
 	v.Emit(effect.Evict{
 		Op: e.op, Pod: e.order.Pod, GracePeriodSeconds: e.order.GracePeriodSeconds,
 		Strategy: e.order.Strategy, TraceParent: e.order.TraceParent,
+		Reason: e.order.Message, RequestedBy: requestedByDescheduler,
 	})
 }
 
@@ -196,8 +213,8 @@ func (e *eviction) claim(v *Evictor, p *state.Pod) {
 	}
 	doc := v.Ledger.Open(n.UID, n.Name, n.ResourceVersion)
 	change, err := txns.ClaimEviction(txns.SoleEviction{
-		Token: e.key.Token, Sender: v.ID, Victim: txns.NodeEntry{NodeUID: n.UID, Entry: victim}, Doc: doc,
-		Budgets: rooms, Facts: v.Base,
+		Token: e.key.Token, Sender: v.ID, Doc: doc, Budgets: rooms, Facts: v.Base,
+		Victim: txns.NodeEntry{NodeUID: n.UID, Entry: victim, Request: p.EvictsByRequest()},
 	})
 	var behind *txns.RefusedError
 	switch {

@@ -47,6 +47,17 @@ func (r *removal) conclude(v *Evictor, kind events.DecisionKind, message string)
 		e.finish(v, kind, message)
 		return
 	}
+	v.Publish(decisionAbout(v, r, kind, message))
+}
+
+// decisionAbout returns a decision about the victim: as an outcome of the order that requested its eviction, or else
+// under the plan's token.
+func decisionAbout(v *Evictor, r *removal, kind events.DecisionKind, message string) events.Decision {
+	if e, ok := v.orderOf(r); ok {
+		d := e.order
+		d.Kind, d.Message = kind, message
+		return d
+	}
 	d := events.Decision{Kind: kind, Pod: r.ref(), Token: PlanToken(r.plan), NodeUID: r.nodeUID, Message: message}
 	if doc, owner, ok := v.Ledger.Plans().Owner(r.plan); ok {
 		d.SchedulerName = owner.SchedulerName
@@ -54,7 +65,7 @@ func (r *removal) conclude(v *Evictor, kind events.DecisionKind, message string)
 			d.NodeName = doc.NodeName
 		}
 	}
-	v.Publish(d)
+	return d
 }
 
 // preempted emits the event for a victim, in kube-scheduler's words.
@@ -68,4 +79,21 @@ func (r *removal) preempted(v *Evictor) {
 		Note:    fmt.Sprintf("Preempted by pod %s on node %s", p.UID, doc.NodeName),
 		Related: events.PodRef{UID: p.UID, Namespace: p.Namespace, Name: p.Name},
 	})
+}
+
+// accountFor returns the reason of an eviction, and who requests it. An order's message has the form of upstream's
+// reason already. A preemption has the reason that kube-scheduler gives in the condition DisruptionTarget, which the
+// API server's own condition replaces.
+func accountFor(v *Evictor, r *removal) (reason, requestedBy string) {
+	if e, ok := v.orderOf(r); ok {
+		return e.order.Message, requestedByDescheduler
+	}
+	if p, _, ok := preemptor(v.Base, r.plan); ok {
+		return fmt.Sprintf("%s: %s: preempting to accommodate higher priority pod %s (%s)",
+			preemptionReason, p.SchedulerName, p.Key(), p.UID), requestedByPreemption
+	}
+	if strategy := strategyOf(v, r); strategy == strategyMove || ledger.IsEviction(r.plan) {
+		return "triggered by an order of the descheduler: " + r.plan, requestedByDescheduler
+	}
+	return preemptionReason + ": plan " + r.plan, requestedByPreemption
 }

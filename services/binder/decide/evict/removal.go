@@ -89,6 +89,7 @@ type attempts struct {
 	// them have been read.
 	budgetRV    uint64
 	budgetsRead int
+	request     request
 }
 
 // newRemoval begins with a claim as found. If another binder was responsible for sending its evictions, it is not
@@ -98,7 +99,7 @@ func newRemoval(v *Evictor, nodeUID string, claim ledger.Entry) *removal {
 		nodeUID: nodeUID, plan: claim.Plan, claim: claim, since: v.Now, Pacing: basis.Pacing{Retry: v.Limits.Retry},
 	}
 	if claim.State == ledger.Evicting && claim.Shard != v.ID {
-		r.sent, r.unansweredAt = true, v.Now
+		inherit(v, r)
 	}
 	return r
 }
@@ -120,10 +121,16 @@ func (r *removal) follow(v *Evictor, now ledger.Entry) {
 			v.refused(r, known.problem)
 		}
 	case before.State != ledger.Evicting && now.State == ledger.Evicting && now.Shard == v.ID:
-		r.cleared = known.cleared // this binder's own mark: nothing has been sent
+		r.cleared, r.request = known.cleared, known.request // this binder's own mark: nothing has been sent
 	default:
-		r.sent, r.unansweredAt = true, v.Now
+		inherit(v, r)
 	}
+}
+
+// inherit assumes that another binder has sent the eviction, and that it may still arrive.
+func inherit(v *Evictor, r *removal) {
+	r.sent, r.unansweredAt = true, v.Now
+	r.request.made = true
 }
 
 func (r *removal) ref() events.PodRef {
@@ -179,6 +186,8 @@ func (r *removal) advance(v *Evictor) {
 		if v.Now.Sub(r.since) > v.Limits.Idle {
 			r.takeOver(v)
 		}
+	case r.requested(v):
+		r.await(v)
 	default:
 		r.continueEvicting(v, wanted)
 	}
@@ -191,6 +200,8 @@ func (r *removal) continueEvicting(v *Evictor, wanted bool) {
 	case r.podLeaving:
 	case r.returning || failed && !r.underWay(v):
 		r.giveBack(v)
+	case r.request.over:
+		// It is given back when nothing can be under way any more.
 	case !wanted || !r.needed(v):
 		// The plan was given up, or will be; an eviction that was sent may still arrive.
 	case !r.checksDone(v):
@@ -199,6 +210,8 @@ func (r *removal) continueEvicting(v *Evictor, wanted bool) {
 		r.confirm(v)
 	case r.ignoresBudgets(v) && !r.conditionWritten:
 		r.writeCondition(v)
+	case inProgress(v, r):
+		beginWait(v, r, "another client has requested it")
 	default:
 		r.send(v)
 	}
@@ -285,7 +298,7 @@ func (r *removal) writeCondition(v *Evictor) {
 		return
 	}
 	v.Emit(effect.PatchCondition{Op: r.begin(v, writingCondition), Pod: r.ref(), Condition: corev1.PodCondition{
-		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler,
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: preemptionReason,
 		Message:            by.SchedulerName + ": preempting to accommodate a higher priority pod",
 		ObservedGeneration: victim.Generation(), LastTransitionTime: metav1.NewTime(v.Now), LastProbeTime: metav1.Time{},
 	}})
@@ -301,12 +314,14 @@ func (r *removal) send(v *Evictor) {
 // eviction has a NotAfter: a dry run changes nothing, however late it is.
 func (r *removal) evict(v *Evictor, s removalStep) {
 	out := effect.Evict{
-		Op: r.begin(v, s), Pod: r.ref(), DryRun: s == dryRunning, Delete: r.ignoresBudgets(v), Strategy: r.strategy(v),
+		Op: r.begin(v, s), Pod: r.ref(), DryRun: s == dryRunning, Delete: r.ignoresBudgets(v), Strategy: strategyOf(v, r),
 	}
 	if s == sending {
 		vouched, _ := v.documents.Vouched(r.nodeUID)
 		out.NotAfter = vouched.Add(v.Limits.EvictWithin + v.Limits.Call)
 	}
+	out.Request = requestOnly(v, r)
+	out.Reason, out.RequestedBy = accountFor(v, r)
 	if p, _, ok := preemptor(v.Base, r.plan); ok {
 		out.Preemptor = p.UID
 	}
@@ -318,10 +333,16 @@ func (r *removal) evict(v *Evictor, s removalStep) {
 	v.Emit(out)
 }
 
-// strategy returns the strategy of an eviction for which no requester is known.
-func (r *removal) strategy(v *Evictor) string {
+// strategyMove is the strategy of a move whose order is not known.
+const strategyMove = "move"
+
+// preemptionReason is the reason of the condition with which kube-scheduler deletes a victim.
+const preemptionReason = corev1.PodReasonPreemptionByScheduler
+
+// strategyOf returns the strategy of an eviction for which no requester is known.
+func strategyOf(v *Evictor, r *removal) string {
 	if _, owner, ok := v.Ledger.Plans().Owner(r.plan); ok && owner.Role == ledger.RoleMove {
-		return "move"
+		return strategyMove
 	}
 	return "preemption"
 }
@@ -384,7 +405,19 @@ func (r *removal) podRead(v *Evictor, a effect.Answered) {
 	case a.Result != effect.Done:
 		r.Pause(v.Now)
 	case !wanted || !v.MayAct(uid):
-	case r.covered(v):
+	default:
+		r.request.read = a.Pod
+		stays(v, r)
+	}
+}
+
+// stays continues with a pod that stays, as it was read. One whose eviction can only be requested has no dry run. If
+// the request may have been made, it is not made again.
+func stays(v *Evictor, r *removal) {
+	switch {
+	case r.requested(v) && marked(v, r):
+		r.await(v)
+	case r.covered(v) && !requestOnly(v, r):
 		r.evict(v, dryRunning)
 	default:
 		r.cleared = true
@@ -419,14 +452,17 @@ func (r *removal) proceed(v *Evictor) {
 // evicted handles the answer to the eviction. Unknown opens the time in which it may still arrive. Gone is reported
 // when the facts show it (reportGone).
 func (r *removal) evicted(v *Evictor, a effect.Answered) {
-	switch a.Result {
-	case effect.Done:
+	switch {
+	case a.Result == effect.Done:
 		r.podLeaving = true
 		r.reportDone(v)
-	case effect.Gone:
+	case a.Result == effect.Gone:
 		r.podLeaving = true
-	case effect.Unknown:
+	case a.Intercepted && requestOnly(v, r):
+		beginWait(v, r, a.Problem)
+	case a.Result == effect.Unknown:
 		r.unansweredAt = v.Now
+		r.request.made = true
 		r.Pause(v.Now)
 	default:
 		r.failed(v, a.Problem)

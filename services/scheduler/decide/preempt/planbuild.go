@@ -75,7 +75,9 @@ func (b *planBuild) victims(victims []preempt.Victim) bool {
 		for _, budget := range v.Budgets {
 			claim.Budgets = append(claim.Budgets, budget.UID)
 		}
-		b.claims = append(b.claims, txns.NodeEntry{NodeUID: doc.NodeUID, Entry: claim})
+		b.claims = append(b.claims, txns.NodeEntry{
+			NodeUID: doc.NodeUID, Entry: claim, Request: v.Pod.EvictsByRequest(),
+		})
 	}
 	return true
 }

@@ -29,6 +29,12 @@ const (
 	// begun. Binders begin within seconds; if the eviction API refuses their dry run, they retry every 30 s. It is
 	// longer than it takes to replace a binder.
 	unmarkedPatience = refusedPatience + 45*time.Second
+	// requestPatience is how long, instead of its grace period, a victim may stay whose eviction can only be requested
+	// (state.AnnotationRequestEvictOnly). It is longer than binders wait for a controller to take the request on, so that
+	// their report comes first. migrationPatience is for one that a controller has taken on: it ends when the pod leaves,
+	// or when the controller shows that it has given up.
+	requestPatience   = 11 * time.Minute
+	migrationPatience = 1 << 20 * time.Second
 	// defaultGrace is the grace period of pods that name none: Kubernetes' default for
 	// terminationGracePeriodSeconds.
 	defaultGrace = 30 * time.Second
@@ -45,7 +51,7 @@ const (
 func (rc *reconciler) victimsLeft(s holdState) (left bool, grace time.Duration) {
 	for _, v := range victimsOf(append(s.otherDocs, s.doc), s.plan) {
 		if fate, _ := rc.shard.View.TxnFacts().VictimFate(v.PodUID, v.PodRV); fate != txns.Left {
-			left, grace = true, max(grace, rc.graceOf(v.PodUID))
+			left, grace = true, max(grace, rc.graceOf(v))
 		}
 	}
 	for i := range s.doc.Entries {
@@ -54,11 +60,19 @@ func (rc *reconciler) victimsLeft(s holdState) (left bool, grace time.Duration) 
 	return left, grace
 }
 
-// graceOf returns the grace period of a victim.
-func (rc *reconciler) graceOf(podUID string) time.Duration {
-	pod, ok := rc.shard.View.Pod(podUID)
+// graceOf returns the grace period of a victim, or how long a request to evict it may take.
+func (rc *reconciler) graceOf(v ledger.Entry) time.Duration {
+	pod, ok := rc.shard.View.Pod(v.PodUID)
 	if !ok || pod.Template == nil {
 		return defaultGrace
+	}
+	if v.State == ledger.Evicting && !pod.Deleting {
+		switch only, inProgress := pod.EvictionRequest(); {
+		case inProgress:
+			return migrationPatience
+		case only:
+			return requestPatience
+		}
 	}
 	seconds := pod.Template.Spec.TerminationGracePeriodSeconds
 	if seconds == nil {
@@ -71,7 +85,8 @@ func (rc *reconciler) graceOf(podUID string) time.Duration {
 // victims. A place is given up
 //
 //   - when nothing about the plan has changed for holdPatience and the grace period: pods were evicted in vain, which
-//     counts as a failure;
+//     counts as a failure. A pod that another controller is to make leave has requestPatience or migrationPatience
+//     instead of a grace period;
 //   - when an eviction has failed refusedPatience ago and no eviction is in progress: a failure, and the victims are
 //     spared, so that the next search finds others;
 //   - when no eviction has begun within unmarkedPatience. The cause lies with the binders or the eviction API and not

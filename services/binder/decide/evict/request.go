@@ -1,0 +1,239 @@
+package evict
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/binder/decide/effect"
+)
+
+// request is what a removal knows of a pod whose eviction can only be requested, because another controller answers
+// with something gentler (state.AnnotationRequestEvictOnly). Such a pod is read, but not dry-run, before its eviction
+// is sent: its budget may allow nothing at any time, and the request spends nothing.
+//
+// The eviction is sent once for each claim. A refusal that another controller may have caused
+// (effect.Answered.Intercepted), an answer that is lost, and a mark by another binder all begin a wait. It ends
+//
+//   - when the pod has left: the eviction is reported as carried out;
+//   - when the controller removes state.AnnotationEvictionInProgress, or the pod can be evicted like any other: the
+//     request was turned down;
+//   - when no controller has shown that it has taken the request on within Limits.RequestFor.
+//
+// The last two are refusals. While it waits, the claim stays Evicting, so that no other plan or order has the pod, and
+// the place for which it leaves is kept. Source: sigs.k8s.io/descheduler pkg/descheduler/evictions, the cache of
+// EvictionsInBackground. That one forgets at a restart that it has asked; here the claim in the ledger shows it.
+type request struct {
+	// read is the pod as it was last read; nil if it was not.
+	read *state.Pod
+	// made means that an eviction may have reached the API server. since is when the wait began, zero before it;
+	// taken means that the facts have since shown that a controller has taken the request on. over means that the
+	// wait has ended without success.
+	made, taken, over bool
+	since             time.Time
+}
+
+// annotations are what the newest known version of the pod shows: whether its eviction can only be requested, and
+// whether a controller is carrying such a request out. Without known, the pod is not known.
+type annotations struct{ only, inProgress, known bool }
+
+// annotationsOf returns the annotations of the victim. A pod that its profile deletes is like one without any.
+func annotationsOf(v *Evictor, r *removal) (seen annotations) {
+	var p *state.Pod
+	p, seen.known, _ = v.Pod(r.claim.PodUID, r.claim.PodRV)
+	if read := r.request.read; read != nil && (!seen.known || p.ResourceVersion < read.ResourceVersion) {
+		p, seen.known = read, true
+	}
+	if seen.known && !r.ignoresBudgets(v) {
+		seen.only, seen.inProgress = p.EvictionRequest()
+	}
+	return seen
+}
+
+// requestOnly reports whether the victim's eviction can only be requested.
+func requestOnly(v *Evictor, r *removal) bool { return annotationsOf(v, r).only }
+
+// inProgress reports whether a controller is carrying out a request to evict the victim.
+func inProgress(v *Evictor, r *removal) bool { return annotationsOf(v, r).inProgress }
+
+// marked reports whether this binder sends the evictions of the claim.
+func marked(v *Evictor, r *removal) bool {
+	return r.claim.State == ledger.Evicting && r.claim.Shard == v.ID
+}
+
+// requested reports whether the eviction was requested, as far as can be known, and the wait for it has not ended. An
+// eviction that another binder may have sent, for a pod that shows that it can be nothing but a request, is not sent
+// again, even if the order has ended.
+func (r *removal) requested(v *Evictor) bool {
+	return !r.podLeaving && !r.request.over && (!r.request.since.IsZero() || r.request.made && requestOnly(v, r))
+}
+
+// beginWait begins to wait for what comes of the request, and reports that.
+func beginWait(v *Evictor, r *removal, why string) {
+	r.request.since, r.request.made = v.Now, true
+	r.sent = true
+	v.Publish(decisionAbout(v, r, events.DecisionEvictBackground, "the eviction was requested, and is waited for: "+why))
+	r.await(v)
+}
+
+// await ends the wait if nothing is to be waited for any more. It is called when the pod has changed, and in each
+// round.
+func (r *removal) await(v *Evictor) {
+	if r.request.since.IsZero() {
+		beginWait(v, r, "whether it has been sent is not known")
+		return
+	}
+	seen := annotationsOf(v, r)
+	r.request.taken = r.request.taken || seen.inProgress
+	switch {
+	case seen.known && !seen.only:
+		endWait(v, r, "evictions of the pod are not requests any more")
+	case seen.known && r.request.taken && !seen.inProgress:
+		endWait(v, r, "the controller that had taken its eviction on has given it up")
+	case !r.request.taken && !v.Now.Before(requestEnds(v, r)):
+		endWait(v, r, fmt.Sprintf("no controller has taken its eviction on within %s", v.Limits.RequestFor))
+	}
+}
+
+// requestEnds returns until when a request waits that nobody takes on: Limits.RequestFor after the wait began, and not
+// longer after the end of the order, so that binders that take the claim over one after the other do not wait forever.
+func requestEnds(v *Evictor, r *removal) time.Time {
+	ends := r.request.since.Add(v.Limits.RequestFor)
+	if last := r.claim.NotAfter.Add(v.Limits.RequestFor); !r.claim.NotAfter.IsZero() && last.Before(ends) {
+		return last
+	}
+	return ends
+}
+
+// endWait ends the wait as a refusal that is final for this claim, which is given back when no eviction can be under
+// way any more.
+func endWait(v *Evictor, r *removal, why string) {
+	r.request.since, r.request.over = time.Time{}, true
+	r.failures, r.problem = r.maxTries(v), why
+	if !r.underWay(v) {
+		r.giveBack(v)
+	}
+}
+
+// pending reports whether a victim's eviction is a request that may still be carried out by another controller, as any
+// binder can see it in the claim and in the facts, and how much longer than other victims it may therefore stay.
+func pending(v *Evictor, r *removal) (longer time.Duration, is bool) {
+	if r.claim.State != ledger.Evicting {
+		return 0, false
+	}
+	switch seen := annotationsOf(v, r); {
+	case seen.inProgress:
+		return forever, true
+	case seen.only:
+		return v.Limits.RequestFor, true
+	}
+	return 0, false
+}
+
+// forever is longer than any wait for a pod: as long as a controller shows that it is carrying a request out, the
+// request does not end.
+const forever = 1 << 20 * time.Second
+
+// LongestGrace returns the longest time that holds of a document may take in addition to Overdue: the grace period of
+// the pods that leave for them, what plugins may take, or how long another controller may take to make a pod leave
+// whose eviction was requested.
+func (v *Evictor) LongestGrace(d ledger.NodeDoc) time.Duration {
+	var longest int64
+	for _, hold := range d.Entries {
+		if hold.Plan == "" || hold.Role == ledger.RoleVictim {
+			continue
+		}
+		if txns.IsPrepared(hold.Plan) {
+			longest = max(longest, int64(txns.PreparedFor/time.Second))
+		}
+		for _, r := range v.removalsOf(hold.Plan) {
+			if longer, pending := pending(v, r); pending {
+				longest = max(longest, int64(longer/time.Second))
+			}
+			p, known, _ := v.Pod(r.claim.PodUID, r.claim.PodRV)
+			if !known || !p.Deleting {
+				continue
+			}
+			if grace := p.Object().DeletionGracePeriodSeconds; grace != nil {
+				longest = max(longest, *grace)
+			}
+		}
+	}
+	return time.Duration(longest) * time.Second
+}
+
+// takeOver makes this binder the one that sends the evictions.
+func (r *removal) takeOver(v *Evictor) {
+	d, ok := v.Ledger.Doc(r.nodeUID)
+	if !ok {
+		return
+	}
+	next, err := txns.TakeEviction(d, r.claim.PodUID, r.plan, v.ID)
+	r.amend(v, txns.Change{Docs: []ledger.NodeDoc{next}}, err, "evict-take")
+}
+
+// giveBack takes the mark back. If anything was sent, it may have taken from budgets. So the budgets' documents
+// record the version that the facts about them must reach for that to show.
+func (r *removal) giveBack(v *Evictor) {
+	r.returning = true
+	if r.sent && r.budgetsRead < len(r.claim.Budgets) {
+		b := v.Ledger.Budgets().Of(r.claim.Budgets[r.budgetsRead])
+		v.Emit(effect.ReadBudget{Op: r.begin(v, readingBudget), Namespace: b.Namespace, Name: b.Name})
+		return
+	}
+	d, ok := v.Ledger.Doc(r.nodeUID)
+	if !ok {
+		return
+	}
+	next, err := txns.FailEviction(d, r.claim.PodUID, r.plan)
+	change := txns.Change{Docs: []ledger.NodeDoc{next}}
+	failure := txns.Failure{BudgetRV: r.budgetRV}
+	for _, uid := range r.claim.Budgets {
+		if failure.BudgetRV > 0 {
+			change.Budgets = append(change.Budgets, txns.CoverBudget(v.Ledger.Budgets().Of(uid), failure))
+		}
+	}
+	r.amend(v, change, err, "evict-failed")
+}
+
+// budgetRead continues after one of the claim's budgets was read; giveBack reads the next one.
+func (r *removal) budgetRead(v *Evictor, a effect.Answered) {
+	switch a.Result {
+	case effect.Done:
+		r.budgetRV = max(r.budgetRV, a.ResourceVersion)
+		r.budgetsRead++
+		r.advance(v)
+	case effect.Gone:
+		r.budgetsRead++ // nothing can be taken from it any more
+		r.advance(v)
+	default:
+		r.Pause(v.Now)
+	}
+}
+
+// amend sends a transaction on the claim's document. err is the reason why there is no change.
+func (r *removal) amend(v *Evictor, change txns.Change, err error, why string) {
+	if err != nil {
+		// The view is ahead of the state that the change was built on; the next try uses the current one.
+		r.Pause(v.Now)
+		return
+	}
+	if op := v.amend(r, change, why); op != 0 {
+		r.op, r.step = op, amending
+	}
+}
+
+// amended continues after a transaction on the claim.
+func (r *removal) amended(v *Evictor, in effect.Amended) {
+	// The view shows the outcome by now, and follow has seen it.
+	switch {
+	case r.claimGone:
+	case in.Result == effect.TxnUnknown || in.Result == effect.TxnRefused:
+		r.Pause(v.Now)
+	default:
+		r.advance(v)
+	}
+}
