@@ -26,6 +26,8 @@ type QueueStatus struct {
 	// Kubernetes is the version of the API server, empty if the server does not report it; KubernetesLater
 	// describes the consequences of its being later than the queue's rules, and is empty if it is not.
 	Kubernetes, KubernetesLater string `json:",omitempty"`
+	// Settings are warnings about the settings of the leading queue's process: fields and flags without effect.
+	Settings []string `json:",omitempty"`
 }
 
 // MemberStatus is one live replica.

@@ -55,6 +55,7 @@ func (q *Queue) statusAnswer(ctx context.Context) (explain.QueueAnswer, bool) {
 			status := l.watch.Status()
 			release := q.cluster.Release()
 			status.Kubernetes, status.KubernetesLater = release.Version, release.Later()
+			status.Settings = q.cfg.Warnings
 			a.Status = &status
 		}
 	})

@@ -143,6 +143,8 @@ type Answered struct {
 	// Failed means that the result is Unknown because of an error of the API server itself (500), for instance when
 	// it cannot reach a webhook. Possibly nothing happens, however often the call is repeated.
 	Failed bool
+	// Conditions means that a Bind is about allocated devices with binding conditions, whether they hold already or not.
+	Conditions bool
 	// Made is the claim that exists after a Bind with ClaimMade, with UID and resourceVersion.
 	Made ledger.DevicePick
 	// Problem is a sentence for people; empty when Done.
