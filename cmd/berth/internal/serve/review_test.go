@@ -113,8 +113,8 @@ func startReviewed(t *testing.T, dir string, api *reviewer, certified bool) *Ser
 	return s
 }
 
-// request sends a request with a bearer token, empty for none, and returns the status.
-func request(t *testing.T, c *http.Client, s *Server, token, method, path string) int {
+// send sends a request with a bearer token, empty for none, and returns the status.
+func send(t *testing.T, c *http.Client, s *Server, token, method, path string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, "https://"+s.Address()+path, strings.NewReader("info"))
 	if err != nil {
@@ -152,7 +152,7 @@ func TestTokensAreReviewed(t *testing.T) {
 			{"", "token-of-admin", http.MethodPut, LevelPath, 200},
 			{"", "token-of-admin", http.MethodGet, LevelPath, 403}, // RBAC grants the verb put alone
 		} {
-			if got := request(t, client(t, dir, c.member), s, c.token, c.method, c.path); got != c.want {
+			if got := send(t, client(t, dir, c.member), s, c.token, c.method, c.path); got != c.want {
 				t.Errorf("certificates %t: %s %s with %q: %d, want %d", certified, c.method, c.path, c.token, got, c.want)
 			}
 		}
@@ -177,7 +177,7 @@ func TestCertificatesNeedNoAPIServer(t *testing.T) {
 		{"", "token-of-prometheus", "/metrics", 401},
 		{"scheduler", "token-of-prometheus", "/metrics", 401},
 	} {
-		if got := request(t, client(t, dir, c.member), s, c.token, http.MethodGet, c.path); got != c.want {
+		if got := send(t, client(t, dir, c.member), s, c.token, http.MethodGet, c.path); got != c.want {
 			t.Errorf("%s as %q with %q: %d, want %d", c.path, c.member, c.token, got, c.want)
 		}
 	}
@@ -185,7 +185,7 @@ func TestCertificatesNeedNoAPIServer(t *testing.T) {
 		t.Error("rights were reviewed of a token that was not")
 	}
 	api.set(false)
-	if got := request(t, client(t, dir, "scheduler"), s, "token-of-prometheus", http.MethodGet, "/metrics"); got != 200 {
+	if got := send(t, client(t, dir, "scheduler"), s, "token-of-prometheus", http.MethodGet, "/metrics"); got != 200 {
 		t.Errorf("a token that may, beside a certificate that may not: %d", got)
 	}
 }
@@ -198,10 +198,10 @@ func TestReviewsAreKept(t *testing.T) {
 	s := startReviewed(t, dir, api, false)
 	c := client(t, dir, "")
 	for _, token := range []string{"token-of-prometheus", "token-of-nobody", "bad"} {
-		want := request(t, c, s, token, http.MethodGet, "/metrics")
+		want := send(t, c, s, token, http.MethodGet, "/metrics")
 		api.set(true)
 		for range 5 {
-			if got := request(t, c, s, token, http.MethodGet, "/metrics"); got != want {
+			if got := send(t, c, s, token, http.MethodGet, "/metrics"); got != want {
 				t.Errorf("%s: %d, was %d", token, got, want)
 			}
 		}
