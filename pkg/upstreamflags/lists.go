@@ -22,7 +22,7 @@ var scheduler = slices.Concat(
 var delegation = slices.Concat(
 	refuse("use --http-token-review: bearer tokens are reviewed by the API server of --kubeconfig",
 		"authentication-kubeconfig", "authorization-kubeconfig"),
-	switches(ignore("nothing is looked up in the cluster; --http-client-ca-file names the authority of client certificates",
+	switches(ignore("nothing is looked up in the cluster; --http-client-ca-file names the authority of certificates",
 		"authentication-skip-lookup", "authentication-tolerate-lookup-failure")),
 	ignore("reviews are kept for 10 seconds", "authentication-token-webhook-cache-ttl",
 		"authorization-webhook-cache-authorized-ttl", "authorization-webhook-cache-unauthorized-ttl"),

@@ -20,7 +20,8 @@ import (
 )
 
 // comparePrinted checks what `berth config print` writes of a file that both sides accept: Berth reads it as the file,
-// kube-scheduler reads it as the file, and what kube-scheduler writes of it (--write-config-to) Berth reads as the file.
+// kube-scheduler reads it as the file, and what kube-scheduler writes of it (--write-config-to) Berth reads as the
+// file.
 func comparePrinted(
 	ctx context.Context, loader *upstreamLoader, want verdict, got *berthconfig.Configuration,
 ) (problems []string) {
@@ -57,8 +58,8 @@ func comparePrinted(
 	return append(problems, compareRead("written by kube-scheduler", got, back)...)
 }
 
-// compareRead compares what Berth has read twice. kube-scheduler writes its own defaults where Berth has none, so limits
-// of connections and of preemption are not compared.
+// compareRead compares what Berth has read twice. kube-scheduler writes its own defaults where Berth has none, so
+// limits of connections and of preemption are not compared.
 func compareRead(what string, first, second *berthconfig.Configuration) (problems []string) {
 	check := func(field string, a, b any) {
 		if diff := cmp.Diff(a, b, cmpopts.EquateEmpty(), cmpopts.IgnoreTypes(metav1.TypeMeta{})); diff != "" {
@@ -74,7 +75,8 @@ func compareRead(what string, first, second *berthconfig.Configuration) (problem
 		check("the engine's profile", engineProfile(first.Profiles[i]), engineProfile(second.Profiles[i]))
 		check("extenders", first.Profiles[i].Extenders, second.Profiles[i].Extenders)
 		check("plugins", pointsOf(first.Resolved[i].Plugins), pointsOf(second.Resolved[i].Plugins))
-		check("arguments", enabledArgs(first.Resolved[i], first.Resolved[i]), enabledArgs(second.Resolved[i], first.Resolved[i]))
+		enabled := first.Resolved[i]
+		check("arguments", enabledArgs(first.Resolved[i], enabled), enabledArgs(second.Resolved[i], enabled))
 	}
 	return problems
 }

@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+	_ "k8s.io/component-base/logs/json/register" // as cmd/kube-scheduler does
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 
 	"github.com/berth-scheduler/berth/pkg/upstreamflags"
 )
 
-// TestFlagsOfKubeSchedulerAreAnswered: every flag that kube-scheduler has is either Berth's too or has an answer, with or
-// without a value as there. A flag that upstream adds fails here until Berth has an answer.
+// TestFlagsOfKubeSchedulerAreAnswered: every flag that kube-scheduler has is either Berth's too or has an answer, with
+// or without a value as there. A flag that upstream adds fails here until Berth has an answer.
 func TestFlagsOfKubeSchedulerAreAnswered(t *testing.T) {
 	command := scheduler.NewSchedulerCommand()
 	command.InitDefaultHelpFlag()

@@ -83,7 +83,8 @@ func TestMetrics(t *testing.T) {
 	t.Logf("compared %d metrics", len(got))
 }
 
-// meaningless are the metrics of kube-scheduler that Berth does not have, with the reason. docs/observing.md lists them.
+// meaningless are the metrics of kube-scheduler that Berth does not have, with the reason. docs/observing.md lists
+// them.
 var meaningless = map[string]string{
 	"batch_attempts_total":                           "no batches: decisions are shared by class",
 	"batch_cache_flushed_total":                      "no batches",

@@ -161,7 +161,8 @@ func (w *watched) answers(who, member, token, path string, want int) {
 func (w *watched) account(ns, name string, reads bool) (token string) {
 	w.Helper()
 	accounts := w.client.CoreV1().ServiceAccounts(ns)
-	_, err := accounts.Create(w.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	_, err := accounts.Create(w.Context(), account, metav1.CreateOptions{})
 	w.must(err)
 	if reads {
 		role := ns + "-" + name
@@ -182,7 +183,8 @@ func (w *watched) account(ns, name string, reads bool) (token string) {
 	return request.Status.Token
 }
 
-// metrics checks that the metrics about requests to the API server, of which the binder sends most by itself, are there.
+// metrics checks that the metrics about requests to the API server, of which the binder sends most by itself, are
+// there.
 func (w *watched) metrics(token string) {
 	w.Helper()
 	w.eventually(placedWithin, "the metrics are served", func(context.Context) (string, error) {
@@ -199,7 +201,8 @@ func (w *watched) metrics(token string) {
 		}
 		return "", nil
 	})
-	if _, text := w.get("", token, "/metrics/slis"); !strings.Contains(text, `kubernetes_healthcheck{name="ping",type="readyz"} 1`) {
+	const ready = `kubernetes_healthcheck{name="ping",type="readyz"} 1`
+	if _, text := w.get("", token, "/metrics/slis"); !strings.Contains(text, ready) {
 		w.Errorf("/metrics/slis: %s", text)
 	}
 }

@@ -22,8 +22,8 @@ func newConfigCommand() *cobra.Command {
 	return cmd
 }
 
-// newConfigPrintCommand returns the command `berth config print`. It contacts nothing. The exit code is 1 if the file has
-// mistakes; fields without effect are warnings on standard error.
+// newConfigPrintCommand returns the command `berth config print`. It contacts nothing. The exit code is 1 if the file
+// has mistakes; fields without effect are warnings on standard error.
 func newConfigPrintCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "print [FILE]",

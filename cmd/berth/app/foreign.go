@@ -10,8 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/upstreamflags"
 )
 
-// foreignFlags are the flags of kube-scheduler or the descheduler that were given, each once, in the order of the command
-// line.
+// foreignFlags are the flags of kube-scheduler or the descheduler that were given, each once, in the order of the
+// command line.
 type foreignFlags []upstreamflags.Flag
 
 // addForeign adds flags of other programs that the command does not have itself, hidden from its help. It is called

@@ -60,14 +60,16 @@ func parse(t *testing.T, args ...string) *cobra.Command {
 	return cmd
 }
 
-// TestEveryForeignFlagIsAnswered: in each form in which upstream accepts it, by the commands that take upstream's place.
+// TestEveryForeignFlagIsAnswered: in each form in which upstream accepts it, by the commands that take upstream's
+// place.
 func TestEveryForeignFlagIsAnswered(t *testing.T) {
 	both := append(upstreamflags.KubeScheduler(), upstreamflags.Descheduler()...)
 	for command, list := range map[string][]upstreamflags.Flag{
 		"up": both, "run scheduler": upstreamflags.KubeScheduler(), "run descheduler": upstreamflags.Descheduler(),
 	} {
 		for _, f := range list {
-			forms := [][]string{{"--" + f.Name + "=1"}, {"--" + f.Name, "1"}, {"--" + strings.ReplaceAll(f.Name, "-", "_") + "=1"}}
+			underscored := strings.ReplaceAll(f.Name, "-", "_")
+			forms := [][]string{{"--" + f.Name + "=1"}, {"--" + f.Name, "1"}, {"--" + underscored + "=1"}}
 			if f.Switch {
 				forms = [][]string{{"--" + f.Name}, {"--" + f.Name + "=false"}}
 			}

@@ -172,7 +172,8 @@ func (o *options) addCommon(f *pflag.FlagSet) {
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.StringSliceVar(&o.nats.urls, "nats-url", nil, "URLs of the NATS servers (JetStream) that keep the log")
-	_ = f.SetAnnotation("nats-url", "classified", []string{"true"}) // a URL may hold a password, which /flagz must not show
+	// A URL may hold a password, which /flagz must not show.
+	_ = f.SetAnnotation("nats-url", "classified", []string{"true"})
 	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "endpoints of the etcd cluster that keeps the ledger")
 	f.StringVar(&o.ledgerPrefix, "etcd-prefix", "/berth/", "key prefix of this Berth in etcd; one per Kubernetes cluster")
 	// The number of replicas of existing streams changes while they are in use; NATS copies the data.

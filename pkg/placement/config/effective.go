@@ -13,11 +13,11 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/names"
 )
 
-// effective returns the completed file as an API object, which means to kube-scheduler and to Berth what the file means:
-// the plugins of each point are listed as they run, and the arguments of all plugins are complete. Three settings stay as
-// open as the file leaves them, because the two programs fill them in differently: percentageOfNodesToScore and the rates
-// of clientConnection, where 0 is each program's own default, and the arguments of DefaultPreemption that limit how many
-// nodes are tried.
+// effective returns the completed file as an API object, which means to kube-scheduler and to Berth what the file
+// means: the plugins of each point are listed as they run, and the arguments of plugins are complete. Three settings
+// stay as open as the file leaves them, because the two programs fill them in differently: percentageOfNodesToScore and
+// the rates of clientConnection, where 0 is each program's own default, and the arguments of DefaultPreemption that
+// limit how many nodes are tried.
 //
 // It is called after the profiles have been resolved, and before extenders change their arguments. It cannot fail for a
 // file without mistakes; of any other, what cannot be encoded is left out.
@@ -53,12 +53,18 @@ func (p *Profile) listed() *schedulerv1.Plugins {
 	return out
 }
 
-// arguments returns the arguments of all plugins, by name: those of kube-scheduler's and Berth's own are complete, those
-// of custom plugins are as given.
+// arguments returns the arguments of the plugins that run or that the file names, by name: those of kube-scheduler's
+// and Berth's own are complete, those of custom plugins are as given.
 func (p *Profile) arguments(given []schedulerv1.PluginConfig) []schedulerv1.PluginConfig {
 	all := map[string]any{berthSettings: p.settings()}
 	for name, args := range p.Args {
-		if name != names.DefaultPreemption || limitsPreemption(given) {
+		named := slices.ContainsFunc(given, func(c schedulerv1.PluginConfig) bool { return c.Name == name })
+		if name == names.DefaultPreemption {
+			named = limitsPreemption(given)
+		} else {
+			named = named || slices.Contains(p.Order, name)
+		}
+		if named {
 			all[name] = typed(name, args)
 		}
 	}

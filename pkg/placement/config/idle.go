@@ -40,7 +40,9 @@ func idleFields(in *schedulerv1.KubeSchedulerConfiguration) []idleField {
 			why:  "shards and binders are all active, and the queue and the descheduler elect their leaders in etcd",
 		}},
 		{in.ClientConnection.ContentType != "", idleField{path: connection.Child("contentType"), why: protobuf}},
-		{in.ClientConnection.AcceptContentTypes != "", idleField{path: connection.Child("acceptContentTypes"), why: protobuf}},
+		{in.ClientConnection.AcceptContentTypes != "", idleField{
+			path: connection.Child("acceptContentTypes"), why: protobuf,
+		}},
 		{in.EnableProfiling != nil, idleField{
 			path: field.NewPath("enableProfiling"), why: "profiles are served with --profiling, and not without",
 		}},

@@ -12,12 +12,12 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
-// waitKept is how long the end of a wait is remembered, so that further tries of the same attempt do not count again. It
-// is longer than an attempt may take.
+// waitKept is how long the end of a wait is remembered, so that further tries of the same attempt do not count again.
+// It is longer than an attempt may take.
 const waitKept = time.Hour
 
-// conditionWaits measures how long pods wait for the binding conditions of their devices (KEP-5007), in kube-scheduler's
-// metrics. It counts an attempt once. It is safe for concurrent use.
+// conditionWaits measures how long pods wait for the binding conditions of their devices (KEP-5007), in
+// kube-scheduler's metrics. It counts an attempt once. It is safe for concurrent use.
 type conditionWaits struct {
 	clock clock.PassiveClock
 	mu    struct {

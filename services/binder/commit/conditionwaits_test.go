@@ -7,6 +7,7 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	testclock "k8s.io/utils/clock/testing"
 
@@ -47,7 +48,8 @@ func report(t *testing.T, client *fake.Clientset, condition string) {
 		t.Fatal(err)
 	}
 	claims := client.ResourceV1().ResourceClaims("ns")
-	if _, err := claims.Patch(t.Context(), "c0", "application/merge-patch+json", body, metav1.PatchOptions{}, "status"); err != nil {
+	_, err = claims.Patch(t.Context(), "c0", types.MergePatchType, body, metav1.PatchOptions{}, "status")
+	if err != nil {
 		t.Fatal(err)
 	}
 }

@@ -9,8 +9,8 @@ import (
 )
 
 // ObserveEvents observes the changes that one step handled, by kube-scheduler's names of the events. The core does not
-// measure time, so each counts for the mean of the step. Changes that no rule has an interest in have no name and are left
-// out.
+// measure time, so each counts for the mean of the step. Changes that no rule has an interest in have no name and are
+// left out.
 func ObserveEvents(changes state.Changes, took time.Duration) {
 	total := len(changes.Others) + len(changes.Nodes) + len(changes.Pods)
 	if total == 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/upstreamflags"
 )
 
-// TestFlagsOfTheDeschedulerAreAnswered: every flag that the descheduler has is either Berth's too or has an answer, with
-// or without a value as there. A flag that upstream adds fails here until Berth has an answer.
+// TestFlagsOfTheDeschedulerAreAnswered: every flag that the descheduler has is either Berth's too or has an answer,
+// with or without a value as there. A flag that upstream adds fails here until Berth has an answer.
 func TestFlagsOfTheDeschedulerAreAnswered(t *testing.T) {
 	command := app.NewDeschedulerCommand(io.Discard)
 	command.InitDefaultHelpFlag()

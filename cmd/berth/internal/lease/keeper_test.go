@@ -81,7 +81,8 @@ func TestLeaseIsKept(t *testing.T) {
 	})
 }
 
-// TestAForeignHolderIsWaitedFor: a kube-scheduler that runs keeps its Lease; the keeper goes on trying, and stops at once.
+// TestAForeignHolderIsWaitedFor: a kube-scheduler that runs keeps its Lease; the keeper goes on trying, and stops at
+// once.
 func TestAForeignHolderIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		foreign, seconds := "kube-scheduler-x", int32(leaseDuration/time.Second)

@@ -12,8 +12,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// TestProcessIsDescribed: the pages of Kubernetes' components, as text and where upstream has it as JSON, and the results
-// of checks as metrics.
+// TestProcessIsDescribed: the pages of Kubernetes' components, as text and where upstream has it as JSON, and the
+// results of checks as metrics.
 func TestProcessIsDescribed(t *testing.T) {
 	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	flags.String("log-level", "info", "")
@@ -53,7 +53,10 @@ func TestProcessIsDescribed(t *testing.T) {
 		want, not    []string
 	}{
 		{"/configz", "", []string{`"componentconfig":`, `"parallelism":4`}, nil},
-		{"/flagz", "", []string{"berth-scheduler", "log-level=info", "nats-url=CLASSIFIED"}, []string{"secret", "leader-elect"}},
+		{
+			"/flagz", "", []string{"berth-scheduler", "log-level=info", "nats-url=CLASSIFIED"},
+			[]string{"secret", "leader-elect"},
+		},
 		{"/flagz", structured + "Flagz", []string{`"kind":"Flagz"`, `"log-level":"info"`}, []string{"secret"}},
 		{"/statusz", "", []string{"berth-scheduler statusz", "1.2.3", "/configz", "/metrics", "/queue", "/statusz"}, nil},
 		{"/statusz", structured + "Statusz", []string{`"kind":"Statusz"`, `"binaryVersion":"1.2.3`}, nil},

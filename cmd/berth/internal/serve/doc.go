@@ -7,14 +7,14 @@
 //
 // # Who may do what
 //
-//	                               without either        certificate (--http-client-ca-file)       token (--http-token-review)
-//	/healthz, /livez, /readyz      any client            any client: a kubelet has none to show    any client
-//	/metrics and what is below it  any client            any, or those of --http-allowed-names     as RBAC says, verb get
-//	change the log level           this machine          those of --http-admin-names               as RBAC says, verb put
-//	all else: pages, profiles      any client            those of --http-admin-names               as RBAC says, verb get
+//	                           without either  certificate (--http-client-ca-file)     token (--http-token-review)
+//	/healthz, /livez, /readyz  any client      any client: a kubelet has none to show  any client
+//	/metrics, /metrics/...     any client      any, or those of --http-allowed-names   as RBAC says, verb get
+//	change the log level       this machine    those of --http-admin-names             as RBAC says, verb put
+//	all else: pages, profiles  any client      those of --http-admin-names             as RBAC says, verb get
 //
-// Certificates are verified here, without the API server. Tokens are reviewed by it (TokenReview, SubjectAccessReview) with
-// the libraries of Kubernetes' own components; a request with both needs only one that allows it.
+// Certificates are verified here, without the API server. Tokens are reviewed by it (TokenReview, SubjectAccessReview)
+// with the libraries of Kubernetes' own components; a request with both needs only one that allows it.
 //
 // Certificates and authorities are read from their files again when these change. All times that a client may take are
 // bounded (timeouts), so that a slow one holds no connection for long, and so are the requests for reviews.

@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// The bounds of reviews. A token that is not known costs the API server a TokenReview and a SubjectAccessReview; what it
-// answers is kept for reviewTTL, as in kube-scheduler. Both caches are bounded: the library's of rights by its size, that
-// of tokens by reviewQPS and reviewTTL.
+// The bounds of reviews. A token that is not known costs the API server a TokenReview and a SubjectAccessReview; what
+// it answers is kept for reviewTTL, as in kube-scheduler. Both caches are bounded: the library's of rights by its size,
+// that of tokens by reviewQPS and reviewTTL.
 const (
 	reviewTTL = 10 * time.Second
 	// reviewTimeout bounds each request, below the scrape timeout of Prometheus (10 s).
@@ -33,8 +33,8 @@ const (
 // reviewBackoff spaces a request that the API server did not answer: it is sent twice.
 var reviewBackoff = wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 2}
 
-// reviews authenticates and authorises requests with bearer tokens by the API server, with the handlers of Kubernetes' own
-// components (k8s.io/apiserver).
+// reviews authenticates and authorises requests with bearer tokens by the API server, with the handlers of Kubernetes'
+// own components (k8s.io/apiserver).
 type reviews struct{ client kubernetes.Interface }
 
 // newReviews returns reviews by the API server of a configuration, which it does not change. It makes no request yet.

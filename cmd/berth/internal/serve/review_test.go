@@ -27,7 +27,9 @@ type reviewer struct {
 
 // users are the users of the tokens; rights are what each may request.
 var (
-	users  = map[string]string{"token-of-prometheus": "prometheus-k8s", "token-of-nobody": "nobody", "token-of-admin": "admin"}
+	users = map[string]string{
+		"token-of-prometheus": "prometheus-k8s", "token-of-nobody": "nobody", "token-of-admin": "admin",
+	}
 	rights = map[string][]string{
 		"prometheus-k8s": {"get /metrics", "get /metrics/slis"},
 		"admin":          {"get /configz", "get /flagz", "get /statusz", "put " + LevelPath, "get /queue"},
@@ -106,7 +108,8 @@ func startReviewed(t *testing.T, dir string, api *reviewer, certified bool) *Ser
 		t.Fatal(err)
 	}
 	// In protobuf, which is client-go's choice, the answers would not be readable here.
-	if err := s.ReviewTokens(&rest.Config{Host: api.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}); err != nil {
+	readable := rest.ContentConfig{ContentType: "application/json"}
+	if err := s.ReviewTokens(&rest.Config{Host: api.URL, ContentConfig: readable}); err != nil {
 		t.Fatal(err)
 	}
 	run(t, s)

@@ -193,7 +193,8 @@ const maxLevel = 64
 func (s *Server) setLevel(w http.ResponseWriter, r *http.Request) {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if ip := net.ParseIP(host); !s.guards() && (err != nil || ip == nil || !ip.IsLoopback()) {
-		http.Error(w, "allowed only from this machine, or with --http-client-ca-file or --http-token-review", http.StatusForbidden)
+		http.Error(w, "allowed only from this machine, or with --http-client-ca-file or --http-token-review",
+			http.StatusForbidden)
 		return
 	}
 	text, err := io.ReadAll(io.LimitReader(r.Body, maxLevel))

@@ -129,9 +129,9 @@ func (t TLS) allows(name, method, path string) bool {
 func (s *Server) guards() bool { return s.tls.ClientCAFile != "" || s.reviews != nil }
 
 // guard refuses unauthorised requests. A certificate decides first, without a request to the API server: the handshake
-// decides which certificates are valid at all, and their names what they may do. What no certificate allows, a token may
-// (reviews). Without either, the answer is 401, and 403 for a certificate that may not make the request. A server with
-// neither a client CA nor reviews lets everything through.
+// decides which certificates are valid at all, and their names what they may do. What no certificate allows, a token
+// may (reviews). Without either, the answer is 401, and 403 for a certificate that may not make the request. A server
+// with neither a client CA nor reviews lets everything through.
 func (s *Server) guard(next http.Handler) (http.Handler, error) {
 	if s.tls.TokenReview != (s.reviews != nil) {
 		return nil, errors.New("--http-token-review: no API server to review tokens")

@@ -149,7 +149,8 @@ func (j *Journal) forget(list *[]Occurrence, n int) {
 	*list = slices.Delete(*list, 0, n)
 }
 
-// Count returns the number of occurrences that are kept, by kube-scheduler's name of the event. It looks at each of them.
+// Count returns the number of occurrences that are kept, by kube-scheduler's name of the event. It looks at each of
+// them.
 func (j *Journal) Count() map[string]int {
 	names := map[string]int{}
 	for _, list := range [][]Occurrence{j.facts, j.ledger} {
