@@ -224,10 +224,8 @@ func recordOurs() {
 
 // recordUpstream records the same events in kube-scheduler's metrics, as its code does.
 func recordUpstream() {
-	// Its metrics are registered only with the gate, which is off by default.
-	if err := feature.DefaultMutableFeatureGate.Set(string(features.SchedulerAsyncAPICalls) + "=true"); err != nil {
-		panic(err)
-	}
+	// Some metrics are registered only with this gate, which is off by default. If it cannot be set, they are missing.
+	_ = feature.DefaultMutableFeatureGate.Set(string(features.SchedulerAsyncAPICalls) + "=true")
 	metrics.Register()
 	metrics.PodScheduled("p", 0.001)
 	metrics.PodUnschedulable("p", 0.001)
