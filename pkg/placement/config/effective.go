@@ -44,7 +44,7 @@ func (p *Profile) listed() *schedulerv1.Plugins {
 		set := setOf(out, at)
 		for _, e := range p.Plugins[at] {
 			plugin := schedulerv1.Plugin{Name: e.Name}
-			if at == Score {
+			if at == Score || at == placementScore {
 				plugin.Weight = ptr.To(e.Weight)
 			}
 			set.Enabled = append(set.Enabled, plugin)
