@@ -107,7 +107,7 @@ func (l *loop) Execute(_ context.Context, s driver.Step[effect.Input, []effect.E
 	return nil
 }
 
-// exportPending reports the calls that wait for a worker. The metric is a sum over the binders of a process, so only the
+// exportPending reports the calls that wait for a worker. The metric is a sum over the binders of a process: only the
 // difference is added.
 func (l *loop) exportPending() {
 	binds, patches := 0, 0
