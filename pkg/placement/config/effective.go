@@ -59,12 +59,11 @@ func (p *Profile) arguments(given []schedulerv1.PluginConfig) []schedulerv1.Plug
 	all := map[string]any{berthSettings: p.settings()}
 	for name, args := range p.Args {
 		named := slices.ContainsFunc(given, func(c schedulerv1.PluginConfig) bool { return c.Name == name })
-		if name == names.DefaultPreemption {
-			named = limitsPreemption(given)
-		} else {
-			named = named || slices.Contains(p.Order, name)
-		}
-		if named {
+		open := name == names.DefaultPreemption && !limitsPreemption(given)
+		switch {
+		case open && named:
+			all[name] = nil
+		case !open && (named || slices.Contains(p.Order, name)):
 			all[name] = typed(name, args)
 		}
 	}
@@ -75,7 +74,9 @@ func (p *Profile) arguments(given []schedulerv1.PluginConfig) []schedulerv1.Plug
 	}
 	out := make([]schedulerv1.PluginConfig, 0, len(all))
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if raw, err := json.Marshal(all[name]); err == nil {
+		if all[name] == nil {
+			out = append(out, schedulerv1.PluginConfig{Name: name})
+		} else if raw, err := json.Marshal(all[name]); err == nil {
 			out = append(out, schedulerv1.PluginConfig{Name: name, Args: runtime.RawExtension{Raw: raw}})
 		}
 	}
