@@ -54,7 +54,8 @@ func TestProcessIsDescribed(t *testing.T) {
 	}{
 		{"/configz", "", []string{`"componentconfig":`, `"parallelism":4`}, nil},
 		{
-			"/flagz", "", []string{"berth-scheduler", "log-level=info", "nats-url=CLASSIFIED"},
+			// The library draws the character between name and value.
+			"/flagz", "", []string{"berth-scheduler", "log-level", "nats-url", "CLASSIFIED"},
 			[]string{"secret", "leader-elect"},
 		},
 		{"/flagz", structured + "Flagz", []string{`"kind":"Flagz"`, `"log-level":"info"`}, []string{"secret"}},
