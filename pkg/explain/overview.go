@@ -34,7 +34,7 @@ const lagWarning = 2000
 
 // NewOverview combines answers. It is pure: queue is nil when no queue leads or answers. Shards are in the order of
 // their names. Warnings are in this order: the queue, members that lag or do not answer, missing services, the version
-// of Kubernetes, anomalies.
+// of Kubernetes, settings, anomalies.
 func NewOverview(queue *QueueAnswer, shards []ShardAnswer, factsEnd uint64, descheduler string) Overview {
 	o := Overview{Descheduler: descheduler, FactsEnd: factsEnd, FactLag: map[string]uint64{}}
 	// Shards first: their lag is known even if no queue answers.
@@ -70,6 +70,7 @@ func NewOverview(queue *QueueAnswer, shards []ShardAnswer, factsEnd uint64, desc
 		o.Warnings = append(o.Warnings, o.Queue.KubernetesLater)
 	}
 	o.Warnings = append(o.Warnings, o.Queue.FeatureGates...)
+	o.Warnings = append(o.Warnings, o.Queue.Settings...)
 	for _, f := range o.Queue.Anomalies.Findings {
 		o.Warnings = append(o.Warnings, fmt.Sprintf("%s: %s: %s", f.Rule, f.About, f.Detail))
 	}

@@ -29,6 +29,8 @@ type QueueStatus struct {
 	// FeatureGates describes the feature gates of the API server that Berth does not follow, one line for each, with
 	// its effect.
 	FeatureGates []string `json:",omitempty"`
+	// Settings are warnings about the settings of the leading queue's process: fields and flags without effect.
+	Settings []string `json:",omitempty"`
 }
 
 // MemberStatus is one live replica.

@@ -31,6 +31,7 @@ var (
 	notices       = []string{"quarantined", "quarantine-ended", "spared", "doubted", "avoided"}
 	rejections    = []string{"OutOfcpu", "OutOfmemory", "Other"}
 	exportResults = []string{"ok", "error"}
+	callResults   = []string{"success", "error"}
 	usualEntries  = [][2]string{
 		{"reservation", "committed"}, {"reservation", "held"}, {"reservation", "fencing"},
 		{"victim", "evicting"}, {"move", "none"},
@@ -106,6 +107,10 @@ func initBinder() {
 	initCounter(claimsCreated, claimStatuses)
 	initCounter(evictions, evictCauses, evictResults)
 	initCounter(kubeletRejections, rejections)
+	initCounter(calls, []string{CallBinding, CallStatusPatch}, callResults)
+	initCounter(volumeErrors, []string{"bind"})
+	CallsPending(CallBinding, 0)
+	CallsPending(CallStatusPatch, 0)
 }
 
 // initDescheduler creates the series of the descheduler, with the version in its build info.

@@ -26,6 +26,7 @@ var (
 	schedulerStable = family{"scheduler", metrics.STABLE}
 	schedulerBeta   = family{"scheduler", metrics.BETA}
 	schedulerAlpha  = family{"scheduler", metrics.ALPHA}
+	schedulerVolume = family{"scheduler_volume", metrics.ALPHA}
 	descheduler     = family{"descheduler", metrics.ALPHA}
 	berth           = family{"berth", metrics.ALPHA}
 )

@@ -91,8 +91,10 @@ func TestMetricReferenceIsCurrent(t *testing.T) {
 		t.Errorf("%d metrics are in a section, %d were gathered: does one have a new prefix?", written, len(all))
 	}
 	fmt.Fprintf(&b, "\n## Metrics of libraries\n\n%s", wrapped("Every process also exports the metrics of the Go runtime "+
-		"(`go_…`), of the process (`process_…`), and of Kubernetes' library for metrics: "+
-		"`"+strings.Join(ofTheLibrary(t, all), "`, `")+"`."))
+		"(`go_…`), of the process (`process_…`), of requests to the API server (`rest_client_…`), of reviews of tokens "+
+		"(`authentication_…`, `authorization_…`, `apiserver_…`), of the Lease (`leader_election_…`), and of Kubernetes' "+
+		"library for metrics: `"+strings.Join(ofTheLibrary(t, all), "`, `")+"`. What checks of health find is under "+
+		"`/metrics/slis`: `kubernetes_healthcheck`, `kubernetes_healthchecks_total`."))
 	if *update {
 		if err := os.WriteFile(metricReference, b.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
@@ -136,7 +138,14 @@ func TestReferenceHasWhatWasScraped(t *testing.T) {
 }
 
 func ofTheRuntime(name string) bool {
-	return strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_")
+	for _, prefix := range []string{
+		"go_", "process_", "rest_client_", "authenticat", "authorization_", "apiserver_", "leader_election_",
+	} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // gatherEveryMetric gathers one series of every metric, and removes the series again.

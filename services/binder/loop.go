@@ -24,6 +24,8 @@ type loop struct {
 	// started counts effects that a worker has taken and not answered.
 	started  int
 	draining bool
+	// binds and patches are the calls in lines that were last added to the metric of pending calls.
+	binds, patches int
 	// array is the array of every event, so that an event allocates nothing.
 	array [1]effect.Input
 }
@@ -98,10 +100,30 @@ func (l *loop) Execute(_ context.Context, s driver.Step[effect.Input, []effect.E
 	switch s.Input.(type) {
 	case effect.Tick:
 		telemetry.FencesRefused(l.cfg.ID, l.core.Stats().FencesRefused)
+		l.exportPending()
 	case effect.Drain:
 		l.dropUntaken()
 	}
 	return nil
+}
+
+// exportPending reports the calls that wait for a worker. The metric is a sum over the binders of a process: only the
+// difference is added.
+func (l *loop) exportPending() {
+	binds, patches := 0, 0
+	for _, line := range l.lines {
+		for _, e := range line {
+			switch e.(type) {
+			case effect.Bind:
+				binds++
+			case effect.PatchCondition, effect.Nominate:
+				patches++
+			}
+		}
+	}
+	telemetry.CallsPending(telemetry.CallBinding, binds-l.binds)
+	telemetry.CallsPending(telemetry.CallStatusPatch, patches-l.patches)
+	l.binds, l.patches = binds, patches
 }
 
 // Publish implements driver.Sink.
@@ -174,6 +196,7 @@ func (l *loop) Leave(lifetime context.Context, late bool) error {
 	if late {
 		l.deps.Logger.Warn("stopped before every call was answered; other binders resolve them", "calls", l.started)
 	}
+	l.exportPending()
 	ctx, cancel := context.WithTimeout(lifetime, leaveTimeout)
 	defer cancel()
 	if err := l.commit.Flush(ctx); err != nil {

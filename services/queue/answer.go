@@ -56,6 +56,7 @@ func (q *Queue) statusAnswer(ctx context.Context) (explain.QueueAnswer, bool) {
 			release := q.cluster.Release()
 			status.Kubernetes, status.KubernetesLater = release.Version, release.Later()
 			status.FeatureGates = q.cluster.Unfollowed()
+			status.Settings = q.cfg.Warnings
 			a.Status = &status
 		}
 	})

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -86,9 +87,12 @@ type Config struct {
 	MetricsInterval time.Duration
 	// Address (host:port of HTTP, or empty) and Version are shown to people in the list of members.
 	Address, Version string
+	// Warnings are about this process's settings, for people; they are part of the status while this replica leads.
+	Warnings []string
 }
 
-// Deps holds the external systems of one replica. All but Hints, Tracer, Logger and Clock are required.
+// Deps holds the external systems of one replica. All but Hints, WhileLeading, Tracer, Logger and Clock are
+// required.
 type Deps struct {
 	Log       eventlog.Log
 	Snapshots eventlog.Snapshots
@@ -104,6 +108,9 @@ type Deps struct {
 	// Hints holds the queueing hints of custom plugins, by the scheduler name of their profile. Without an entry for
 	// a profile, any change wakes the pods that its custom plugins have rejected.
 	Hints map[string]placement.Hints
+	// WhileLeading, if not nil, is called in each term of this replica, and must return as soon as its context ends.
+	// Nothing depends on what it does.
+	WhileLeading func(ctx context.Context)
 	// Tracer starts the root spans of the pods' traces. It defaults to one of the global provider.
 	Tracer trace.Tracer
 	// Logger defaults to slog.Default.

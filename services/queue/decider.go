@@ -61,6 +61,7 @@ func (q *Queue) newCandidate() *leader.Candidate {
 	}, leader.Deps{
 		Log: q.deps.Log, Snapshots: q.deps.Snapshots, Ledger: q.deps.Ledger, Elections: q.deps.Elections,
 		Cluster: q.cluster, Applied: q.applied, Decider: port, Clock: q.deps.Clock, Logger: q.logger,
+		WhileLeading: q.deps.WhileLeading,
 		Generations: generation.New(generation.Deps{
 			Ledger: q.deps.Ledger, Log: q.deps.Log, API: q.cluster, Observer: port,
 			Clock: q.deps.Clock, Logger: q.logger, Grace: generation.Grace(q.cfg.Profiles),

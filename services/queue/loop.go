@@ -181,6 +181,7 @@ func (l *loop) Next(ctx context.Context) (driver.Event[decide.Input], error) {
 	case <-l.anomalies.C():
 		// Followers search too, so that a new leader knows since when entries exist.
 		l.watch.Evaluate(l.holds.View(), l.core, l.queue.deps.Clock.Now(), l.leads)
+		l.exportInFlight()
 	}
 	return driver.Event[decide.Input]{}, nil
 }
@@ -210,6 +211,9 @@ func (l *loop) Execute(_ context.Context, s driver.Step[decide.Input, []decide.E
 	took := l.queue.deps.Clock.Since(s.At)
 	if applied, ok := s.Input.(decide.FactsApplied); ok {
 		l.out.ObserveEnded(applied.Changes.Pods, s.At)
+		if l.leads {
+			commit.ObserveEvents(applied.Changes, took)
+		}
 	}
 	for _, effect := range s.Output {
 		// The timer is reset by the time that is left now, not at the step: a step may take longer than that.
@@ -237,6 +241,13 @@ func (l *loop) Publish(bool) {
 	l.alarm.Observe(l.applied)
 	l.queue.applied.Publish(l.facts.Snapshot())
 	l.applied, l.pending = feed.Step{}, false
+}
+
+// exportInFlight reports the events that are kept, if this replica leads. They are many, so it is rare.
+func (l *loop) exportInFlight() {
+	if l.leads {
+		l.out.InFlight(l.core.EventsKept())
+	}
 }
 
 // exportGauges reports the sizes of the pools, if this replica leads, and whether the ledger is closed. Only a leader

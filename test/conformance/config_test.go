@@ -87,6 +87,7 @@ func compareConfiguration(ctx context.Context, loader *upstreamLoader, data []by
 	problems := compareMistakes(want, refused, seen)
 	if want.startErr == nil && err == nil {
 		problems = append(problems, compareAccepted(want, got)...)
+		problems = append(problems, comparePrinted(ctx, loader, want, got)...)
 	}
 	return problems
 }

@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +16,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	dto "github.com/prometheus/client_model/go"
+	feature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/kubernetes/pkg/features"
+	apicalls "k8s.io/kubernetes/pkg/scheduler/framework/api_calls"
+	volumemetrics "k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumebinding/metrics"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
 	"github.com/berth-scheduler/berth/pkg/telemetry"
@@ -63,13 +71,90 @@ func TestMetrics(t *testing.T) {
 		"pod_scheduled_after_flush_total", "schedule_attempts_total", "scheduling_attempt_duration_seconds",
 		"scheduling_algorithm_duration_seconds", "framework_extension_point_duration_seconds", "cache_size", "goroutines",
 		"plugin_execution_duration_seconds", "plugin_evaluation_total", "permit_wait_duration_seconds",
-		"resourceclaim_creates_total",
+		"resourceclaim_creates_total", "event_handling_duration_seconds", "inflight_events", "pending_async_api_calls",
+		"async_api_call_execution_total", "async_api_call_execution_duration_seconds",
+		"dra_bindingconditions_allocations_total", "dra_bindingconditions_wait_duration_seconds",
+		"volume_scheduling_stage_error_total",
 	} {
 		if _, ok := got[metricPrefix+name]; !ok {
 			t.Errorf("%s%s is missing", metricPrefix, name)
 		}
 	}
 	t.Logf("compared %d metrics", len(got))
+}
+
+// meaningless are the metrics of kube-scheduler that Berth does not have, with the reason. docs/observing.md lists
+// them.
+var meaningless = map[string]string{
+	"batch_attempts_total":                           "no batches: decisions are shared by class",
+	"batch_cache_flushed_total":                      "no batches",
+	"get_node_hint_duration_seconds":                 "no batches",
+	"store_schedule_results_duration_seconds":        "no batches",
+	"preemption_goroutines_duration_seconds":         "preemption is not one goroutine: see berth_plans_ended_total",
+	"preemption_goroutines_execution_total":          "as above",
+	"podgroup_schedule_attempts_total":               "no gangs",
+	"podgroup_scheduling_attempt_duration_seconds":   "no gangs",
+	"podgroup_scheduling_algorithm_duration_seconds": "no gangs",
+	"volume_binder_cache_requests_total":             "kube-scheduler registers it and never sets it",
+}
+
+// TestEveryMetricHasAnAnswer: each metric that kube-scheduler registers, with every gate on, is one of Berth's or is
+// listed with the reason why not, here and in the documentation.
+func TestEveryMetricHasAnAnswer(t *testing.T) {
+	page, err := os.ReadFile("../../docs/observing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := telemetry.Labels()
+	known := map[string]bool{}
+	for _, name := range upstreamNames() {
+		short := strings.TrimPrefix(name, metricPrefix)
+		_, ours := all[name]
+		_, none := meaningless[short]
+		known[short] = true
+		switch {
+		case ours == none:
+			t.Errorf("%s: Berth has it: %t, listed as meaningless: %t", name, ours, none)
+		case none && !strings.Contains(string(page), "`"+name+"`"):
+			t.Errorf("%s: not in docs/observing.md", name)
+		}
+	}
+	for short := range meaningless {
+		if !known[short] {
+			t.Errorf("%s%s: kube-scheduler has no such metric any more", metricPrefix, short)
+		}
+	}
+	if len(known) < 30 {
+		t.Errorf("only %d metrics of kube-scheduler were found", len(known))
+	}
+}
+
+// declaration matches the name of a metric where kube-scheduler declares it.
+var declaration = regexp.MustCompile(`(?m)^\s*Name:\s+"([a-z_]+)"`)
+
+// upstreamNames returns the names of all metrics in kube-scheduler's source: which ones a process registers depends on
+// its gates.
+func upstreamNames() (names []string) {
+	for file, prefix := range map[string]string{
+		"metrics/metrics.go": "scheduler_",
+		"framework/plugins/volumebinding/metrics/metrics.go": "scheduler_volume_",
+	} {
+		text, err := os.ReadFile(filepath.Join(upstreamSource(), file))
+		if err != nil {
+			return nil
+		}
+		for _, g := range declaration.FindAllSubmatch(text, -1) {
+			names = append(names, prefix+string(g[1]))
+		}
+	}
+	return names
+}
+
+// upstreamSource returns the folder of the scheduler's source, from which this test was compiled.
+func upstreamSource() string {
+	pc := reflect.ValueOf(metrics.Register).Pointer()
+	file, _ := runtime.FuncForPC(pc).FileLine(pc)
+	return filepath.Dir(filepath.Dir(file))
 }
 
 // familiesOf are the families of one side, from a process of their own.
@@ -125,10 +210,22 @@ func recordOurs() {
 	telemetry.PluginEvaluations("NodeAffinity", metrics.Filter, "p", 1)
 	telemetry.ClaimCreated(true)
 	telemetry.PermitWait("Success", time.Millisecond)
+	telemetry.EventsHandled("NodeAdd", 1, time.Millisecond)
+	telemetry.EventsInFlight("NodeAdd", 1)
+	telemetry.CallsPending(telemetry.CallBinding, 1)
+	telemetry.CallSent(telemetry.CallBinding, true, time.Millisecond)
+	telemetry.CallSent(telemetry.CallStatusPatch, false, time.Millisecond)
+	for _, outcome := range []string{telemetry.ConditionsMet, telemetry.ConditionsFailed, telemetry.ConditionsTimeout} {
+		telemetry.DeviceConditions("p", "driver", outcome)
+		telemetry.DeviceConditionsWait("p", "driver", outcome, time.Second)
+	}
+	telemetry.VolumesNotBound()
 }
 
 // recordUpstream records the same events in kube-scheduler's metrics, as its code does.
 func recordUpstream() {
+	// Some metrics are registered only with this gate, which is off by default. If it cannot be set, they are missing.
+	_ = feature.DefaultMutableFeatureGate.Set(string(features.SchedulerAsyncAPICalls) + "=true")
 	metrics.Register()
 	metrics.PodScheduled("p", 0.001)
 	metrics.PodUnschedulable("p", 0.001)
@@ -160,6 +257,24 @@ func recordUpstream() {
 	metrics.PluginEvaluationTotal.WithLabelValues("NodeAffinity", metrics.Filter, "p").Inc()
 	metrics.ResourceClaimCreatesTotal.WithLabelValues("success").Inc()
 	metrics.PermitWaitDuration.WithLabelValues("Success").Observe(0.001)
+	metrics.EventHandlingLatency.WithLabelValues("NodeAdd").Observe(0.001)
+	metrics.InFlightEvents.WithLabelValues("NodeAdd").Set(1)
+	binding, patch := string(apicalls.PodBinding), string(apicalls.PodStatusPatch)
+	metrics.AsyncAPIPendingCalls.WithLabelValues(binding).Inc()
+	for call, result := range map[string]string{
+		binding: metrics.GoroutineResultSuccess, patch: metrics.GoroutineResultError,
+	} {
+		metrics.AsyncAPICallsTotal.WithLabelValues(call, result).Inc()
+		metrics.AsyncAPICallDuration.WithLabelValues(call, result).Observe(0.001)
+	}
+	for _, outcome := range []string{
+		metrics.BindingConditionsStatusSuccess, metrics.BindingConditionsStatusFailed,
+		metrics.BindingConditionsStatusTimeout,
+	} {
+		metrics.DRABindingConditionsAllocationsTotal.WithLabelValues("p", "driver", outcome).Inc()
+		metrics.DRABindingConditionsPreBindDuration.WithLabelValues("p", "driver", outcome).Observe(1)
+	}
+	volumemetrics.VolumeSchedulingStageFailed.WithLabelValues("bind").Inc()
 }
 
 // families are the metrics of this process under kube-scheduler's prefix.

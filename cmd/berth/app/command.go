@@ -46,7 +46,7 @@ func newRootCommand() *cobra.Command {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl berth"}
 	}
 	root.AddCommand(newUpCommand(), newRunCommand(), newDescheduleCommand(), newExplainCommand(), newTraceCommand(),
-		newExportCommand(), newReplayCommand(), newSimulateCommand(),
+		newExportCommand(), newReplayCommand(), newSimulateCommand(), newConfigCommand(),
 		newCheckCommand(), newAuditCommand(), newStatusCommand(), newLogLevelCommand(), newCertsCommand(),
 		newSecureLedgerCommand(), newDrainShardCommand(), newVersionCommand())
 	// Cobra adds this command when the root is executed, which is too late for the reference of the commands.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"github.com/berth-scheduler/berth/cmd/berth/internal/lease"
 	"github.com/berth-scheduler/berth/cmd/berth/internal/serve"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events/jetstream"
@@ -56,6 +57,12 @@ type options struct {
 	descheduling    descheduling
 	// scheduledEvents is the binders' policy for events of successful binds.
 	scheduledEvents string
+	// lease names the Lease that the leading queue keeps, empty for none.
+	lease string
+	// foreign are flags of kube-scheduler and the descheduler that were given.
+	foreign foreignFlags
+	// flags are all flags of a command that runs services.
+	flags *pflag.FlagSet
 }
 
 // retention is how long binders keep the places of moved pods (keepPlace) and the documents of objects that are gone
@@ -157,25 +164,16 @@ func (o *options) addKubeconfig(f *pflag.FlagSet) {
 // own commands.
 func (o *options) addCommon(f *pflag.FlagSet) {
 	f.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
+	o.flags = f
 	o.addKubeconfig(f)
+	o.addHTTP(f)
 	f.StringVar(&o.config, "config", "",
 		"KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1) file; default: one profile, default-scheduler")
-	f.StringVar(&o.http.Address, "http-address", "127.0.0.1:10351",
-		"address for /healthz, /livez, /readyz and /metrics; \"\" disables it")
-	f.BoolVar(&o.http.Profiling, "profiling", false,
-		"serve /debug/pprof on --http-address; profiles expose what the process holds in memory")
-	f.StringVar(&o.http.TLS.CertFile, "http-cert-file", "", "certificate (PEM) of --http-address; without it, plain HTTP")
-	f.StringVar(&o.http.TLS.KeyFile, "http-key-file", "", "key (PEM) of --http-cert-file")
-	f.StringVar(&o.http.TLS.ClientCAFile, "http-client-ca-file", "",
-		"CA certificates (PEM): everything but health checks requires a client certificate that they have signed")
-	f.StringSliceVar(&o.http.TLS.AllowedNames, "http-allowed-names", nil,
-		"common names of the client certificates that may read metrics; default: any signed by --http-client-ca-file")
-	f.StringSliceVar(&o.http.TLS.AdminNames, "http-admin-names", nil,
-		"common names of the client certificates that may also change the log level and read pages and profiles;\n"+
-			"default: none")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.StringSliceVar(&o.nats.urls, "nats-url", nil, "URLs of the NATS servers (JetStream) that keep the log")
+	// A URL may hold a password, which /flagz must not show.
+	_ = f.SetAnnotation("nats-url", "classified", []string{"true"})
 	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "endpoints of the etcd cluster that keeps the ledger")
 	f.StringVar(&o.ledgerPrefix, "etcd-prefix", "/berth/", "key prefix of this Berth in etcd; one per Kubernetes cluster")
 	// The number of replicas of existing streams changes while they are in use; NATS copies the data.
@@ -194,11 +192,34 @@ func (o *options) addCommon(f *pflag.FlagSet) {
 	f.StringVar(&o.tls.etcdKey, "etcd-key-file", "", "client key (PEM) for etcd")
 }
 
+// addHTTP adds the flags of the HTTP port.
+func (o *options) addHTTP(f *pflag.FlagSet) {
+	f.StringVar(&o.http.Address, "http-address", "127.0.0.1:10351",
+		"address for /healthz, /livez, /readyz and /metrics; \"\" disables it")
+	f.BoolVar(&o.http.Profiling, "profiling", false,
+		"serve /debug/pprof on --http-address; profiles expose what the process holds in memory")
+	f.StringVar(&o.http.TLS.CertFile, "http-cert-file", "", "certificate (PEM) of --http-address; without it, plain HTTP")
+	f.StringVar(&o.http.TLS.KeyFile, "http-key-file", "", "key (PEM) of --http-cert-file")
+	f.StringVar(&o.http.TLS.ClientCAFile, "http-client-ca-file", "",
+		"CA certificates (PEM): everything but health checks requires a client certificate that they have signed")
+	f.StringSliceVar(&o.http.TLS.AllowedNames, "http-allowed-names", nil,
+		"common names of the client certificates that may read metrics; default: any signed by --http-client-ca-file")
+	f.StringSliceVar(&o.http.TLS.AdminNames, "http-admin-names", nil,
+		"common names of the client certificates that may also change the log level and read pages and profiles;\n"+
+			"default: none")
+	f.BoolVar(&o.http.TLS.TokenReview, "http-token-review", false,
+		"accept bearer tokens, too: the API server of --kubeconfig reviews them (TokenReview), and what their users may\n"+
+			"read (SubjectAccessReview of nonResourceURLs such as /metrics)")
+}
+
 // addQueue, addShards, addBinders and addDescheduler add the flags of one service.
 func (o *options) addQueue(f *pflag.FlagSet) {
 	f.DurationVar(&o.metricsInterval, "metrics-interval", 0,
 		"interval between polls of metrics.k8s.io, for a policy with metricsUtilization of source KubernetesMetrics;\n"+
 			"0: never")
+	f.StringVar(&o.lease, "lease", "",
+		"Lease (NAMESPACE/NAME) that the leading queue keeps for what watches kube-scheduler's, such as\n"+
+			"kube-system/kube-scheduler; Berth does not read it. Default: none")
 }
 
 func (o *options) addShards(f *pflag.FlagSet) {
@@ -266,6 +287,11 @@ func (o *options) validate() error {
 			wrong("--http-address: %q: want host:port or \"\"", o.http.Address)
 		}
 	}
+	if o.lease != "" {
+		if _, err := lease.Parse(o.lease); err != nil {
+			wrong("--lease: %w", err)
+		}
+	}
 	if !strings.HasPrefix(o.ledgerPrefix, "/") || !strings.HasSuffix(o.ledgerPrefix, "/") {
 		wrong("--etcd-prefix: %q: want a path that starts and ends with /", o.ledgerPrefix)
 	}
@@ -276,7 +302,7 @@ func (o *options) validate() error {
 	if _, err := telemetry.NewLogger(io.Discard, o.logFormat, slog.LevelInfo); err != nil {
 		wrong("--log-format: %w", err)
 	}
-	return errors.Join(append(errs, o.http.TLS.Validate(), o.tls.validate())...)
+	return errors.Join(append(errs, o.http.TLS.Validate(), o.tls.validate(), o.foreign.validate())...)
 }
 
 // validate checks both durations against the binder's own bounds.

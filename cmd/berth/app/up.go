@@ -72,7 +72,7 @@ func (o *options) run(ctx context.Context, services []service) error {
 	// From here on the process holds resources; each is released by a defer, in the reverse order.
 	var web *serve.Server
 	if o.http.Address != "" {
-		if web, err = serve.Listen(o.http); err != nil {
+		if web, err = o.listen(services, in); err != nil {
 			return err
 		}
 		defer web.Close()
@@ -111,7 +111,7 @@ func (o *options) run(ctx context.Context, services []service) error {
 // warnings returns warnings about settings that work but may not be intended: those of the configuration file, and
 // certificates without an administrator.
 func (o *options) warnings(in inputs) []string {
-	list := slices.Clone(in.config.Warnings)
+	list := append(slices.Clone(in.config.Warnings), o.foreign.warnings()...)
 	if o.http.TLS.Unadministered() {
 		list = append(list, "--http-admin-names: empty: no client certificate can change the log level "+
 			"or read pages and profiles")
@@ -148,7 +148,7 @@ func (o *options) read(services []service) (inputs, error) {
 	if slices.Contains(services, deschedulerService) && o.descheduling.policy == "" {
 		errs = append(errs, errors.New("--policy: not set: want a DeschedulerPolicy (descheduler/v1alpha2) file"))
 	}
-	if slices.Contains(services, queueService) || slices.Contains(services, binderService) {
+	if slices.Contains(services, queueService) || slices.Contains(services, binderService) || o.http.TLS.TokenReview {
 		// The configuration may name the kubeconfig (clientConnection), as in kube-scheduler; here the flag takes
 		// precedence.
 		if o.kubeconfig == "" && in.config != nil {
@@ -305,13 +305,18 @@ func (b *builder) queue(ctx context.Context, o *options) error {
 		}
 	}
 	id := instanceID(queueService)
+	keep, err := b.leaseOf(o, id)
+	if err != nil {
+		return err
+	}
 	q, err := queue.New(queue.Config{
 		ID: id, Profiles: b.in.config.Profiles, Version: berthVersion(),
 		PodInitialBackoff: b.in.config.PodInitialBackoff, PodMaxBackoff: b.in.config.PodMaxBackoff,
 		NoBackoff: b.in.config.PodMaxBackoff == 0, MetricsInterval: o.metricsInterval,
+		Warnings: o.warnings(b.in),
 	}, queue.Deps{
 		Log: b.st.log, Snapshots: b.st.log, Facts: b.facts, Bus: b.st.log, Ledger: b.ledger,
-		Elections: b.ledger, RestConfig: rest.CopyConfig(b.in.rest), Hints: hints,
+		Elections: b.ledger, RestConfig: rest.CopyConfig(b.in.rest), Hints: hints, WhileLeading: keep,
 		Logger: b.loggerOf(queueService, id), Clock: b.clock,
 	})
 	return b.add(id, q, err)
@@ -405,7 +410,7 @@ func (b *builder) descheduler(o *options) error {
 // serviceName is the name of this process in traces: the binary's own name if it runs more than one service.
 func serviceName(services []service) string {
 	if len(services) > 1 {
-		return "berth"
+		return allServices
 	}
 	return string(services[0])
 }

@@ -30,6 +30,7 @@ const (
 // profiles are resolved before extenders change their arguments; and the profiles' final form is made last, from
 // both.
 func complete(in *schedulerv1.KubeSchedulerConfiguration, known catalogue, r *strictyaml.Report) *Configuration {
+	idle := idleFields(in) // before defaults hide what the file says
 	orDefault(&in.Parallelism, defaultParallelism)
 	orDefault(&in.PercentageOfNodesToScore, 0)
 	orDefault(&in.PodInitialBackoffSeconds, defaultInitialBackoff)
@@ -46,11 +47,13 @@ func complete(in *schedulerv1.KubeSchedulerConfiguration, known catalogue, r *st
 	checkLeaderElection(in.LeaderElection, r)
 	checkExtenders(in.Extenders, r)
 	resolved := resolveProfiles(in.Profiles, known, r)
+	whole := effective(in, resolved)
 	leaveToExtenders(in.Extenders, resolved)
 	return &Configuration{
 		Profiles:                  toPlacement(in, resolved),
 		Resolved:                  resolved,
-		Warnings:                  warnings(in, r.File),
+		Effective:                 whole,
+		Warnings:                  warnings(idle, resolved, r.File),
 		PodInitialBackoff:         time.Duration(*in.PodInitialBackoffSeconds) * time.Second,
 		PodMaxBackoff:             time.Duration(*in.PodMaxBackoffSeconds) * time.Second,
 		Parallelism:               *in.Parallelism,
@@ -59,19 +62,6 @@ func complete(in *schedulerv1.KubeSchedulerConfiguration, known catalogue, r *st
 		EnableProfiling:           *in.EnableProfiling,
 		EnableContentionProfiling: *in.EnableContentionProfiling,
 	}
-}
-
-// warnings lists settings of the file that have no effect; see the differences in doc.go. file is the name used
-// in the lines.
-func warnings(in *schedulerv1.KubeSchedulerConfiguration, file string) []string {
-	var lines []string
-	warn := func(path *field.Path, why string) {
-		lines = append(lines, fmt.Sprintf("%s: %s: no effect: %s", file, path, why))
-	}
-	if in.DelayCacheUntilActive {
-		warn(field.NewPath("delayCacheUntilActive"), "every replica is active or follows the log")
-	}
-	return lines
 }
 
 // checkNumbers checks the fields of the file that are not about profiles.
@@ -110,16 +100,7 @@ func completeConnection(in componentv1alpha1.ClientConnectionConfiguration, r *s
 // kube-scheduler refuses should not seem to work here.
 func checkLeaderElection(in componentv1alpha1.LeaderElectionConfiguration, r *strictyaml.Report) {
 	path := field.NewPath("leaderElection")
-	if in.ResourceLock == "" {
-		in.ResourceLock = resourceLock
-	}
-	if in.ResourceName == "" {
-		in.ResourceName = schedulerv1.SchedulerDefaultLockObjectName
-	}
-	if in.ResourceNamespace == "" {
-		in.ResourceNamespace = schedulerv1.SchedulerDefaultLockObjectNamespace
-	}
-	componentv1alpha1.RecommendedDefaultLeaderElectionConfiguration(&in)
+	completeLeaderElection(&in)
 	if *in.LeaderElect && in.ResourceLock != resourceLock {
 		r.Add(path.Child("resourceLock"), in.ResourceLock, "want "+resourceLock)
 	}
@@ -135,6 +116,20 @@ func checkLeaderElection(in componentv1alpha1.LeaderElectionConfiguration, r *st
 	for _, e := range componentvalidation.ValidateLeaderElectionConfiguration(&internal, path) {
 		r.AddError(path, nil, e)
 	}
+}
+
+// completeLeaderElection applies the defaults of the section.
+func completeLeaderElection(in *componentv1alpha1.LeaderElectionConfiguration) {
+	if in.ResourceLock == "" {
+		in.ResourceLock = resourceLock
+	}
+	if in.ResourceName == "" {
+		in.ResourceName = schedulerv1.SchedulerDefaultLockObjectName
+	}
+	if in.ResourceNamespace == "" {
+		in.ResourceNamespace = schedulerv1.SchedulerDefaultLockObjectNamespace
+	}
+	componentv1alpha1.RecommendedDefaultLeaderElectionConfiguration(in)
 }
 
 // resolveProfiles resolves all profiles and checks what must hold between them: distinct scheduler names, and the

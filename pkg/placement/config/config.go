@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
@@ -20,6 +21,8 @@ type Configuration struct {
 	Profiles []placement.ProfileConfig
 	// Resolved holds the same profiles in kube-scheduler's terms.
 	Resolved []Profile
+	// Effective is the configuration as an API object, with every default (see effective). A file of it means the same.
+	Effective *schedulerv1.KubeSchedulerConfiguration
 	// PodInitialBackoff and PodMaxBackoff are the shortest and the longest wait of a pod after failed attempts; the
 	// longest is never less than the shortest. Defaults 1 s and 10 s.
 	PodInitialBackoff, PodMaxBackoff time.Duration

@@ -12,7 +12,8 @@
 //  4. args.go decodes the plugins' arguments and fills in their defaults; check.go checks them. berth.go reads
 //     Berth's own settings, custom.go the plugins that users have compiled in, extenders.go the extenders.
 //  5. convert.go turns a profile in kube-scheduler's terms (Profile) into one of package placement
-//     (placement.ProfileConfig).
+//     (placement.ProfileConfig). effective.go writes the whole as an API object again, with every default, and idle.go
+//     warns of fields without effect.
 //
 // Example: a file with one profile that disables ImageLocality at score and sets percentageOfNodesToScore to 50
 // in the profile. The result has every default plugin except ImageLocality, which has no point left; samples half

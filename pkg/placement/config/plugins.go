@@ -118,38 +118,41 @@ func joinPoints(ps []Point) string {
 }
 
 // pluginSet returns the file's set for one extension point; for multiPoint, the one that applies everywhere.
-func pluginSet(p *schedulerv1.Plugins, at Point) schedulerv1.PluginSet {
+func pluginSet(p *schedulerv1.Plugins, at Point) schedulerv1.PluginSet { return *setOf(p, at) }
+
+// setOf returns the place of that set.
+func setOf(p *schedulerv1.Plugins, at Point) *schedulerv1.PluginSet {
 	switch at {
 	case PreEnqueue:
-		return p.PreEnqueue
+		return &p.PreEnqueue
 	case QueueSort:
-		return p.QueueSort
+		return &p.QueueSort
 	case PreFilter:
-		return p.PreFilter
+		return &p.PreFilter
 	case Filter:
-		return p.Filter
+		return &p.Filter
 	case PostFilter:
-		return p.PostFilter
+		return &p.PostFilter
 	case PreScore:
-		return p.PreScore
+		return &p.PreScore
 	case Score:
-		return p.Score
+		return &p.Score
 	case Reserve:
-		return p.Reserve
+		return &p.Reserve
 	case Permit:
-		return p.Permit
+		return &p.Permit
 	case PreBind:
-		return p.PreBind
+		return &p.PreBind
 	case Bind:
-		return p.Bind
+		return &p.Bind
 	case PostBind:
-		return p.PostBind
+		return &p.PostBind
 	case placementGenerate:
-		return p.PlacementGenerate
+		return &p.PlacementGenerate
 	case placementScore:
-		return p.PlacementScore
+		return &p.PlacementScore
 	default:
-		return p.MultiPoint
+		return &p.MultiPoint
 	}
 }
 

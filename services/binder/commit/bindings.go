@@ -34,20 +34,28 @@ type bindings struct {
 func (b *bindings) carryOut(ctx context.Context, e effect.Bind) effect.Answered {
 	if e.Volumes != nil {
 		if answer := b.volumes.prepare(ctx, e); answer.Result != effect.Done {
+			if answer.Result != effect.Waiting {
+				telemetry.VolumesNotBound()
+			}
 			return answer
 		}
 	}
+	conditions := false
 	if e.Devices != nil {
-		if answer := b.claims.prepare(ctx, e); answer.Result != effect.Done {
+		answer := b.claims.prepare(ctx, e)
+		if answer.Result != effect.Done {
 			return answer
 		}
+		conditions = answer.Conditions
 		version, answer := b.writeMappings(ctx, e)
 		if answer.Result != effect.Done {
 			return answer
 		}
 		e.ResourceVersion = version
 	}
-	return b.bind(ctx, e)
+	answer := b.bind(ctx, e)
+	answer.Conditions = conditions
+	return answer
 }
 
 // bind binds the pod through the extender that is responsible for it, or else posts the Binding. It measures, traces

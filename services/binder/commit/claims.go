@@ -30,6 +30,8 @@ type claims struct {
 	client kubernetes.Interface
 	logger *slog.Logger
 	clock  clock.PassiveClock
+	// waits measures how long pods wait for their devices.
+	waits *conditionWaits
 }
 
 // prepare writes to the device claims of a pod before the bind: the devices they get, and that the pod uses
@@ -44,6 +46,7 @@ type claims struct {
 // moved, and the next binder takes the reservation back (settleClaims), so that the pod is placed again.
 func (c *claims) prepare(ctx context.Context, e effect.Bind) effect.Answered {
 	waiting := ""
+	var wait conditionWait
 	for _, pick := range e.Devices.Picks {
 		// A claim that the ledger has no UID of is created, and nothing else is done before the ledger has it.
 		if pick.Unmade() {
@@ -51,25 +54,30 @@ func (c *claims) prepare(ctx context.Context, e effect.Bind) effect.Answered {
 		}
 		claim, answer := c.prepareClaim(ctx, e, pick)
 		if answer.Result == effect.Done {
+			wait.add(claim)
 			ready, problem := devices.Ready(claim)
 			switch {
 			case problem != "":
 				answer = refusal("%s", problem)
+				c.waits.ended(e, wait, telemetry.ConditionsFailed)
 			case !ready:
 				waiting = "the devices of claim " + pick.Claim + " are not ready yet"
 			}
 		}
 		if answer.Result != effect.Done {
-			answer.Op = e.Op
+			answer.Op, answer.Conditions = e.Op, wait.conditioned != nil
 			c.logger.Info("allocating devices", "pod", ref(e.Pod), "node", e.NodeName, "claim", pick.Claim,
 				"result", answer.Result.String(), telemetry.KeyError, answer.Problem)
 			return answer
 		}
 	}
+	conditions := wait.conditioned != nil
 	if waiting != "" {
-		return effect.Answered{Op: e.Op, Result: effect.Waiting, Problem: waiting}
+		c.waits.began(e, wait)
+		return effect.Answered{Op: e.Op, Result: effect.Waiting, Problem: waiting, Conditions: conditions}
 	}
-	return effect.Answered{Op: e.Op, Result: effect.Done}
+	c.waits.ended(e, wait, telemetry.ConditionsMet)
+	return effect.Answered{Op: e.Op, Result: effect.Done, Conditions: conditions}
 }
 
 // prepareClaim writes one claim. If the answer is Done, it returns the resulting claim. A claim is read unless the
@@ -150,6 +158,9 @@ func (c *claims) allocate(
 func (c *claims) settleClaims(
 	ctx context.Context, e effect.FencePod, kept bool,
 ) (version uint64, answer effect.Answered) {
+	if !kept {
+		c.waits.timedOut(e.Pod.UID)
+	}
 	for _, pick := range e.Claims {
 		if len(pick.Allocation) == 0 || pick.Unmade() {
 			continue

@@ -128,7 +128,7 @@ type Executor struct {
 func New(workers int, deps Deps) *Executor {
 	pace := newPace(deps.Clock)
 	pods := &pods{deps.API.writes}
-	claims := &claims{deps.API.writes, deps.Logger, deps.Clock}
+	claims := &claims{deps.API.writes, deps.Logger, deps.Clock, newConditionWaits(deps.Clock)}
 	x := &Executor{
 		deps: deps, workers: workers, answers: make(chan effect.Input, answerBuffer), pace: pace,
 		pods: pods,
@@ -246,9 +246,9 @@ func (x *Executor) carryOut(ctx context.Context, e effect.Effect) (effect.Input,
 	case effect.RemoveGate:
 		return x.gates.removeInTime(ctx, e), nil
 	case effect.PatchCondition:
-		return x.conditions.patchCondition(ctx, e), nil
+		return x.statusWrite(func() effect.Answered { return x.conditions.patchCondition(ctx, e) }), nil
 	case effect.Nominate:
-		return x.conditions.nominate(ctx, e), nil
+		return x.statusWrite(func() effect.Answered { return x.conditions.nominate(ctx, e) }), nil
 	case effect.Evict:
 		return x.evictions.evictInTime(ctx, e), nil
 	case effect.ReadBudget:
@@ -261,4 +261,12 @@ func (x *Executor) carryOut(ctx context.Context, e effect.Effect) (effect.Input,
 		return x.transactions.readDoc(ctx, e), nil
 	}
 	return nil, fmt.Errorf("binder: effect %T has no worker", e)
+}
+
+// statusWrite measures a write of a pod's status.
+func (x *Executor) statusWrite(write func() effect.Answered) effect.Answered {
+	begin := x.deps.Clock.Now()
+	answer := write()
+	telemetry.CallSent(telemetry.CallStatusPatch, answer.Result == effect.Done, x.deps.Clock.Since(begin))
+	return answer
 }

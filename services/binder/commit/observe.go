@@ -38,6 +38,7 @@ func observeBind(e effect.Bind, r effect.Result, took time.Duration) {
 	if r == effect.Done || r == effect.AlreadyHere {
 		status = "Success"
 	}
+	telemetry.CallSent(telemetry.CallBinding, status == "Success", took)
 	telemetry.ExtensionPoint("Bind", status, e.SchedulerName, took)
 }
 

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -18,6 +20,7 @@ import (
 	eventsv1client "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/tools/metrics"
 	"k8s.io/client-go/util/flowcontrol"
 )
 
@@ -116,9 +119,12 @@ func newPayload(data []byte) io.ReadCloser {
 // post sends one object to a path below the version. It returns nil if the API server has created it, and another
 // answer unread: the caller closes it. An error means that there was no answer.
 func (p *poster) post(ctx context.Context, path string, body []byte) (*http.Response, error) {
+	begin := time.Now()
 	if err := p.limiter.Wait(ctx); err != nil {
 		return nil, fmt.Errorf("client rate limiter Wait returned an error: %w", err)
 	}
+	metrics.RateLimiterLatency.Observe(ctx, http.MethodPost, p.base, time.Since(begin))
+	begin = time.Now()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "", nil)
 	if err != nil {
 		return nil, err
@@ -131,8 +137,10 @@ func (p *poster) post(ctx context.Context, path string, body []byte) (*http.Resp
 	req.GetBody = func() (io.ReadCloser, error) { return newPayload(body), nil }
 	res, err := p.lines.RoundTrip(req)
 	if err != nil {
+		p.observe(ctx, "<error>", len(body), time.Since(begin))
 		return nil, &url.Error{Op: "Post", URL: req.URL.String(), Err: err} // as http.Client has it
 	}
+	// What the library reads below, it also observes.
 	if res.StatusCode != http.StatusCreated || len(res.Header["Warning"]) > 0 {
 		return res, nil
 	}
@@ -142,7 +150,18 @@ func (p *poster) post(ctx context.Context, path string, body []byte) (*http.Resp
 		res.Body = io.NopCloser(broken{err})
 		return res, nil
 	}
+	p.observe(ctx, created, len(body), time.Since(begin))
 	return nil, nil
+}
+
+// created is the code of a plain success.
+var created = strconv.Itoa(http.StatusCreated)
+
+// observe records a request that the library does not see in its metrics, as rest.Request does.
+func (p *poster) observe(ctx context.Context, code string, size int, took time.Duration) {
+	metrics.RequestResult.Increment(ctx, code, http.MethodPost, p.base.Host)
+	metrics.RequestLatency.Observe(ctx, http.MethodPost, p.base, took)
+	metrics.RequestSize.Observe(ctx, http.MethodPost, p.base.Host, float64(size))
 }
 
 // broken is the rest of a body that ends with an error.

@@ -48,6 +48,7 @@ type Reporter struct {
 	// comparison with the last values finds.
 	shards    map[string]int
 	rejectors map[waiting.Rejector]int
+	inFlight  map[string]int
 	// evicted finds the evicted pod that a pod replaces.
 	evicted *evictedPods
 }
@@ -210,11 +211,25 @@ func (r *Reporter) Rejectors(now map[waiting.Rejector]int) {
 	}
 }
 
+// InFlight reports how many events of each label are kept.
+func (r *Reporter) InFlight(now map[string]int) {
+	for event := range r.inFlight {
+		if _, ok := now[event]; !ok {
+			telemetry.EventsInFlight(event, 0)
+		}
+	}
+	for event, n := range now {
+		telemetry.EventsInFlight(event, n)
+	}
+	r.inFlight = now
+}
+
 // NotLeading records that this replica does not lead: the leader reports the waiting pods and lets them go.
 func (r *Reporter) NotLeading() {
 	r.recorder.Depose()
 	r.Pools(nil, nil)
 	r.Rejectors(nil)
+	r.InFlight(nil)
 }
 
 // ObserveEnded records what the facts show of pods at a time. It costs nothing unless traces are recorded.

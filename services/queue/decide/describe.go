@@ -67,6 +67,9 @@ func (c *Core) Pending() map[waiting.Pool]int { return c.backlog.pools.Pending()
 // next attempt; and for the gates of gated pods. The map is a copy.
 func (c *Core) Rejectors() map[waiting.Rejector]int { return maps.Clone(c.backlog.pools.Rejectors) }
 
+// EventsKept counts the events that are kept for pods that are being tried, by kube-scheduler's name of the event.
+func (c *Core) EventsKept() map[string]int { return c.backlog.journal.Count() }
+
 // Leased counts the leases of each shard that requested work recently, holds a lease or holds a partition.
 func (c *Core) Leased() map[string]int {
 	out := make(map[string]int, len(c.leases.shards))

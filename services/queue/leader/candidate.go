@@ -51,7 +51,7 @@ type Decider interface {
 	StepDown(ctx context.Context) bool
 }
 
-// Deps holds the external systems and the ports of a candidate. All are required.
+// Deps holds the external systems and the ports of a candidate. All but WhileLeading are required.
 type Deps struct {
 	Log         eventlog.Log
 	Snapshots   eventlog.Snapshots
@@ -63,6 +63,8 @@ type Deps struct {
 	Decider     Decider
 	Clock       clock.WithTicker
 	Logger      *slog.Logger
+	// WhileLeading is called in each term, and returns when its context ends.
+	WhileLeading func(ctx context.Context)
 }
 
 // Candidate is this replica's part in the election, and its work while it leads. Run may be called once.

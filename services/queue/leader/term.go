@@ -46,6 +46,9 @@ func (c *Candidate) serveTerm(ctx context.Context, session ledger.Session, term 
 	recording, stop := context.WithCancel(ctx)
 	recorders, recording := errgroup.WithContext(recording)
 	recorders.Go(func() error { return c.historyRecorder().Run(recording) })
+	if c.WhileLeading != nil {
+		recorders.Go(func() error { c.WhileLeading(recording); return nil })
+	}
 	defer func() {
 		stop()
 		_ = recorders.Wait() // its only error is the end of its context

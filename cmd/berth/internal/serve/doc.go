@@ -1,5 +1,5 @@
-// Package serve answers /healthz, /livez, /readyz, /metrics, pages of the services and (if enabled) /debug/pprof over
-// HTTP.
+// Package serve answers /healthz, /livez, /readyz, /metrics, /metrics/slis, pages that describe the process (/configz,
+// /flagz, /statusz), pages of the services and (if enabled) /debug/pprof over HTTP.
 //
 // Liveness means that the process's own loops run; readiness that it can do its work (stores reached, facts applied).
 // Both list one line per check with ?verbose, as Kubernetes components do. A process that is not ready keeps working:
@@ -7,20 +7,23 @@
 //
 // # Who may do what
 //
-//	                               without a client CA   with --http-client-ca-file
-//	/healthz, /livez, /readyz      any client            any client: a kubelet has no certificate to show
-//	/metrics, /metrics/resources   any client            any certificate, or those of --http-allowed-names
-//	change the log level           this machine          certificates of --http-admin-names
-//	all else: pages, profiles      any client            certificates of --http-admin-names
+//	                           without either  certificate (--http-client-ca-file)     token (--http-token-review)
+//	/healthz, /livez, /readyz  any client      any client: a kubelet has none to show  any client
+//	/metrics, /metrics/...     any client      any, or those of --http-allowed-names   as RBAC says, verb get
+//	change the log level       this machine    those of --http-admin-names             as RBAC says, verb put
+//	all else: pages, profiles  any client      those of --http-admin-names             as RBAC says, verb get
+//
+// Certificates are verified here, without the API server. Tokens are reviewed by it (TokenReview, SubjectAccessReview)
+// with the libraries of Kubernetes' own components; a request with both needs only one that allows it.
 //
 // Certificates and authorities are read from their files again when these change. All times that a client may take are
-// bounded (timeouts), so that a slow one holds no connection for long.
+// bounded (timeouts), so that a slow one holds no connection for long, and so are the requests for reviews.
 //
 // # Order of calls
 //
-// Listen takes the port and reads the certificates; AddReady, AddPage and AddHandler add what the services provide;
-// Run serves until its context ends, and then lets requests in flight finish for shutdownTimeout. Checks are called on
-// the goroutine of the request that asks for them.
+// Listen takes the port and reads the certificates; AddReady, AddPage and AddHandler add what the services provide,
+// Describe what the process is, and ReviewTokens who reviews tokens; Run serves until its context ends, and then lets
+// requests in flight finish for shutdownTimeout. Checks are called on the goroutine of the request that asks for them.
 //
 // Start reading at Server.Run.
 package serve

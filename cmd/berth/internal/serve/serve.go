@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/metrics/prometheus/slis"
 
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
@@ -42,6 +44,10 @@ type Server struct {
 	tls       TLS
 	identity  *identity // nil without TLS
 	mux       *http.ServeMux
+	// paths are those of mux, for the page that lists them.
+	paths     []string
+	component *Component
+	reviews   *reviews // nil without --http-token-review
 	timeouts  timeouts
 	mu        struct {
 		sync.Mutex
@@ -97,13 +103,26 @@ func (s *Server) AddReady(name string, c Check) {
 	s.mu.ready[name] = c
 }
 
+// Describe serves the pages that describe the process, when the server runs. It must be called before Run.
+func (s *Server) Describe(c Component) { s.component = &c }
+
+// ReviewTokens lets the API server of a configuration review bearer tokens, which TLS.TokenReview requires. It makes no
+// request yet, and must be called before Run.
+func (s *Server) ReviewTokens(config *rest.Config) (err error) {
+	s.reviews, err = newReviews(config)
+	return err
+}
+
 // AddHandler serves a path. It must be called before Run.
-func (s *Server) AddHandler(path string, h http.Handler) { s.mux.Handle("GET "+path, h) }
+func (s *Server) AddHandler(path string, h http.Handler) {
+	s.mux.Handle("GET "+path, h)
+	s.paths = append(s.paths, path)
+}
 
 // AddPage serves a page at a path, about the value of a query parameter. It must be called before Run. An error of the
 // page is answered with 503, since pages fail while their service starts or stops.
 func (s *Server) AddPage(path, parameter string, page Page) {
-	s.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+	s.AddHandler(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
 		defer cancel()
 		text, err := page(ctx, r.URL.Query().Get(parameter))
@@ -113,28 +132,20 @@ func (s *Server) AddPage(path, parameter string, page Page) {
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = io.WriteString(w, text)
-	})
+	}))
 }
 
 // Run serves until ctx ends; it is called once. It returns nil when the server was stopped, and an error if it can no
 // longer listen.
 func (s *Server) Run(ctx context.Context) error {
-	mux := s.mux
-	mux.HandleFunc("GET /healthz", s.handle(func() map[string]Check { return s.checks(false) }))
-	mux.HandleFunc("GET /livez", s.handle(func() map[string]Check { return s.checks(false) }))
-	mux.HandleFunc("GET /readyz", s.handle(func() map[string]Check { return s.checks(true) }))
-	mux.Handle("GET /metrics", legacyregistry.Handler())
-	mux.HandleFunc("GET "+LevelPath, func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, telemetry.Level()+"\n")
-	})
-	mux.HandleFunc("PUT "+LevelPath, s.setLevel)
-	if s.profiling {
-		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	if err := s.install(); err != nil {
+		return fmt.Errorf("http server: %w", err)
 	}
-	srv := s.timeouts.server(s.tls.guard(mux))
+	guarded, err := s.guard(s.mux)
+	if err != nil {
+		return fmt.Errorf("http server: %w", err)
+	}
+	srv := s.timeouts.server(guarded)
 	// Without a certificate, plain HTTP.
 	if s.identity == nil {
 		return serveUntil(ctx, srv, func() error { return srv.Serve(s.listener) })
@@ -148,18 +159,42 @@ func (s *Server) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
+// install adds the pages that every server has.
+func (s *Server) install() error {
+	for _, endpoint := range healthEndpoints {
+		s.AddHandler("/"+endpoint, s.handle(endpoint))
+	}
+	s.AddHandler("/metrics", legacyregistry.Handler())
+	slis.SLIMetrics{}.Install(s)
+	s.AddHandler(LevelPath, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, telemetry.Level()+"\n")
+	}))
+	s.mux.HandleFunc("PUT "+LevelPath, s.setLevel)
+	if s.profiling {
+		s.AddHandler("/debug/pprof/", http.HandlerFunc(pprof.Index))
+		s.AddHandler("/debug/pprof/profile", http.HandlerFunc(pprof.Profile))
+		s.AddHandler("/debug/pprof/symbol", http.HandlerFunc(pprof.Symbol))
+		s.AddHandler("/debug/pprof/trace", http.HandlerFunc(pprof.Trace))
+	}
+	if s.component == nil {
+		return nil
+	}
+	return s.describe(*s.component)
+}
+
 // LevelPath is the path at which the log level is read and, by PUT, changed; it is kube-scheduler's.
 const LevelPath = "/debug/flags/v"
 
 // maxLevel bounds how many bytes are read of a new level.
 const maxLevel = 64
 
-// setLevel changes the log level. With client certificates, guard lets only administrators through. Without them,
-// only local clients may change it: any other client that reaches the port could make the log useless.
+// setLevel changes the log level. With client certificates or reviews, guard lets only those through who may. Without
+// them, only local clients may change it: any other client that reaches the port could make the log useless.
 func (s *Server) setLevel(w http.ResponseWriter, r *http.Request) {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if ip := net.ParseIP(host); s.tls.ClientCAFile == "" && (err != nil || ip == nil || !ip.IsLoopback()) {
-		http.Error(w, "allowed only from this machine, or with --http-client-ca-file", http.StatusForbidden)
+	if ip := net.ParseIP(host); !s.guards() && (err != nil || ip == nil || !ip.IsLoopback()) {
+		http.Error(w, "allowed only from this machine, or with --http-client-ca-file or --http-token-review",
+			http.StatusForbidden)
 		return
 	}
 	text, err := io.ReadAll(io.LimitReader(r.Body, maxLevel))
@@ -205,10 +240,12 @@ func (s *Server) checks(ready bool) map[string]Check {
 }
 
 // handle answers with "ok", with all checks if one fails or ?verbose is given, and with the status 503 if one fails.
-// The format is that of Kubernetes' components.
-func (s *Server) handle(checks func() map[string]Check) http.HandlerFunc {
+// The format is that of Kubernetes' components. endpoint is one of healthEndpoints.
+func (s *Server) handle(endpoint string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		text, ok := report(checks())
+		text, ok := report(s.checks(endpoint == readyz), func(check string, err error) {
+			observe(r, endpoint, check, err)
+		})
 		if !ok {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
@@ -224,7 +261,9 @@ func (s *Server) handle(checks func() map[string]Check) http.HandlerFunc {
 //	[+]ledger (etcd) ok
 //	[-]log (NATS) failed: missing for 12s: …
 //	[+]ping ok
-func report(checks map[string]Check) (text string, ok bool) {
+//
+// outcome is called with that of each check.
+func report(checks map[string]Check, outcome func(check string, err error)) (text string, ok bool) {
 	// In the order of names, so that two answers can be compared.
 	names := make([]string, 0, len(checks))
 	for n := range checks {
@@ -234,7 +273,9 @@ func report(checks map[string]Check) (text string, ok bool) {
 	var b strings.Builder
 	ok = true
 	for _, n := range names {
-		if err := checks[n](); err != nil {
+		err := checks[n]()
+		outcome(n, err)
+		if err != nil {
 			ok = false
 			fmt.Fprintf(&b, "[-]%s failed: %v\n", n, err)
 			continue

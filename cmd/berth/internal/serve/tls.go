@@ -3,9 +3,11 @@ package serve
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -24,6 +26,9 @@ type TLS struct {
 	// AdminNames are the common names that may do everything that the server offers: change the log level, take
 	// profiles, read pages. If there are none, no certificate may.
 	AdminNames []string
+	// TokenReview lets the API server review bearer tokens, as an alternative to client certificates: what a token's user
+	// may request is a matter of RBAC. Without ClientCAFile only tokens are accepted.
+	TokenReview bool
 }
 
 // Validate reports the first field that is not valid, by its flag. It does not read the files.
@@ -33,6 +38,9 @@ func (t TLS) Validate() error {
 		return fmt.Errorf("--http-cert-file and --http-key-file: want both or neither")
 	case t.ClientCAFile != "" && t.CertFile == "":
 		return fmt.Errorf("--http-client-ca-file: %s: want --http-cert-file and --http-key-file too", t.ClientCAFile)
+	case t.TokenReview && t.CertFile == "":
+		return errors.New("--http-token-review: want --http-cert-file and --http-key-file too: " +
+			"a token is a password, and plain HTTP shows it")
 	case len(t.AllowedNames) > 0 && t.ClientCAFile == "":
 		return fmt.Errorf("--http-allowed-names: %v: want --http-client-ca-file too", t.AllowedNames)
 	case len(t.AdminNames) > 0 && t.ClientCAFile == "":
@@ -41,8 +49,11 @@ func (t TLS) Validate() error {
 	return nil
 }
 
-// Unadministered reports whether client certificates are required but none of them may do more than read metrics.
-func (t TLS) Unadministered() bool { return t.ClientCAFile != "" && len(t.AdminNames) == 0 }
+// Unadministered reports whether client certificates are required but none of them may do more than read metrics, nor a
+// token.
+func (t TLS) Unadministered() bool {
+	return t.ClientCAFile != "" && len(t.AdminNames) == 0 && !t.TokenReview
+}
 
 // oneWorker is the number of workers for which these controllers are written: they handle one key.
 const oneWorker = 1
@@ -55,7 +66,7 @@ type identity struct {
 }
 
 // load reads the files, so that an error in them fails the start. Only TLS 1.3 is accepted. Client certificates are
-// verified if they are given; guard decides where one is required.
+// verified if they are given; Server.guard decides where one is required.
 func (t TLS) load() (*identity, error) {
 	id := &identity{}
 	var err error
@@ -95,11 +106,14 @@ func (id *identity) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// healthPaths are served without a client certificate.
-var healthPaths = []string{"/healthz", "/livez", "/readyz"}
+// readyz is the endpoint of the readiness checks; the others have the liveness checks.
+const readyz = "readyz"
+
+// healthEndpoints are served without a client certificate.
+var healthEndpoints = []string{"healthz", "livez", readyz}
 
 // metricsPaths are the paths that a reader of metrics may get.
-var metricsPaths = []string{"/metrics", "/metrics/resources"}
+var metricsPaths = []string{"/metrics", "/metrics/resources", "/metrics/slis"}
 
 // allows reports whether the holder of a certificate with this common name may make such a request. A reader of metrics
 // changes nothing: a log at debug slows the process down, and one at error hides what happens.
@@ -111,28 +125,49 @@ func (t TLS) allows(name, method, path string) bool {
 	return reader && method == http.MethodGet && slices.Contains(metricsPaths, path)
 }
 
-// guard refuses unauthorised requests: with 401 if no verified certificate was presented, with 403 if its holder may
-// not make the request. The handshake decides which certificates are valid at all. Without a client CA it lets
-// everything through.
-func (t TLS) guard(next http.Handler) http.Handler {
-	if t.ClientCAFile == "" {
-		return next
+// guards reports whether requests need a certificate or a token.
+func (s *Server) guards() bool { return s.tls.ClientCAFile != "" || s.reviews != nil }
+
+// guard refuses unauthorised requests. A certificate decides first, without a request to the API server: the handshake
+// decides which certificates are valid at all, and their names what they may do. What no certificate allows, a token
+// may (reviews). Without either, the answer is 401, and 403 for a certificate that may not make the request. A server
+// with neither a client CA nor reviews lets everything through.
+func (s *Server) guard(next http.Handler) (http.Handler, error) {
+	if s.tls.TokenReview != (s.reviews != nil) {
+		return nil, errors.New("--http-token-review: no API server to review tokens")
+	}
+	if !s.guards() {
+		return next, nil
+	}
+	want, reviewed := "client certificate required", http.Handler(nil)
+	if s.reviews != nil {
+		var err error
+		if reviewed, err = s.reviews.guard(next); err != nil {
+			return nil, err
+		}
+		want = "client certificate or bearer token required"
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if slices.Contains(healthPaths, r.URL.Path) {
+		name, certified := certifiedName(r)
+		switch {
+		case slices.Contains(healthEndpoints, strings.TrimPrefix(r.URL.Path, "/")),
+			certified && s.tls.allows(name, r.Method, r.URL.Path):
 			next.ServeHTTP(w, r)
-			return
-		}
-		if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
-			http.Error(w, "client certificate required", http.StatusUnauthorized)
-			return
-		}
-		// The first certificate of the peer is its own; the others are of authorities.
-		name := r.TLS.PeerCertificates[0].Subject.CommonName
-		if !t.allows(name, r.Method, r.URL.Path) {
+		case reviewed != nil && r.Header.Get("Authorization") != "":
+			reviewed.ServeHTTP(w, r)
+		case certified:
 			http.Error(w, fmt.Sprintf("%q may not %s %s", name, r.Method, r.URL.Path), http.StatusForbidden)
-			return
+		default:
+			http.Error(w, want, http.StatusUnauthorized)
 		}
-		next.ServeHTTP(w, r)
-	})
+	}), nil
+}
+
+// certifiedName returns the common name of the client's verified certificate, if it has shown one.
+func certifiedName(r *http.Request) (name string, ok bool) {
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+		return "", false
+	}
+	// The first certificate of the peer is its own; the others are of authorities.
+	return r.TLS.PeerCertificates[0].Subject.CommonName, true
 }

@@ -92,6 +92,9 @@ seccompProfile:
 {{- with .Values.tls.administrators }}
 - --http-admin-names={{ join "," . }}
 {{- end }}
+{{- if .Values.tls.tokenReview }}
+- --http-token-review
+{{- end }}
 {{- end }}
 {{- end }}
 
@@ -190,7 +193,7 @@ spec:
       {{- include "berth.podMetadata" $pods | nindent 6 }}
     spec:
       serviceAccountName: {{ .root.Values.name }}-{{ .component }}
-      automountServiceAccountToken: {{ .kubernetes }}
+      automountServiceAccountToken: {{ or .kubernetes .root.Values.tls.tokenReview }}
       enableServiceLinks: false
       {{- include "berth.placement" . | nindent 6 }}
       securityContext:

@@ -25,6 +25,9 @@ type reservation struct {
 	// requested means that the pod's volumes and devices have been requested.
 	requested    bool
 	announcement announcement
+	requested bool
+	// announced means that the pod's owner knows that its devices have binding conditions.
+	announced bool
 	// read is the pod as read after a lost resourceVersion, before the document is read.
 	read *state.Pod
 }
@@ -219,6 +222,9 @@ func (r *reservation) reportReleased(env *environment) {
 // bindAnswered handles the answer to a Bind. It leads to the end (settled), to a fence, to another transaction or read
 // before the next try (ClaimMade, Moved), or to a pause.
 func (r *reservation) bindAnswered(env *environment, in effect.Answered) {
+	if in.Conditions {
+		r.announceConditions(env)
+	}
 	switch in.Result {
 	case effect.Done:
 		r.settled = true
@@ -257,6 +263,20 @@ func (r *reservation) bindAnswered(env *environment, in effect.Answered) {
 			r.advance(env)
 		}
 	}
+}
+
+// announceConditions reports once that the bind waits for the binding conditions of devices, in kube-scheduler's words
+// (dynamicresources.go, PreBind), also if they hold at the first look.
+func (r *reservation) announceConditions(env *environment) {
+	if r.announced {
+		return
+	}
+	r.announced = true
+	env.Emit(effect.Report{
+		Pod: r.ref(), SchedulerName: r.entry.SchedulerName,
+		Type: corev1.EventTypeNormal, Reason: "BindingConditionsPending", Action: "Scheduling",
+		Note: "waiting for binding conditions for device on node " + r.nodeName,
+	})
 }
 
 // foundBound reports a bind that was found done, if it was this attempt's: another client may have chosen the same

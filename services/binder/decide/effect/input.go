@@ -148,6 +148,8 @@ type Answered struct {
 	// said so, or denied it as a failure, or a disruption budget allows nothing. Whether one does depends on the pod
 	// (state.Pod.EvictsByRequest).
 	Intercepted bool
+	// Conditions means that a Bind is about allocated devices with binding conditions, whether they hold already or not.
+	Conditions bool
 	// Made is the claim that exists after a Bind with ClaimMade, with UID and resourceVersion.
 	Made ledger.DevicePick
 	// Problem is a sentence for people; empty when Done.

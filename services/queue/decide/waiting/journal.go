@@ -149,6 +149,20 @@ func (j *Journal) forget(list *[]Occurrence, n int) {
 	*list = slices.Delete(*list, 0, n)
 }
 
+// Count returns the number of occurrences that are kept, by kube-scheduler's name of the event. It looks at each of
+// them.
+func (j *Journal) Count() map[string]int {
+	names := map[string]int{}
+	for _, list := range [][]Occurrence{j.facts, j.ledger} {
+		for i := range list {
+			if list[i].Change.Actions != 0 {
+				names[list[i].Change.Label()]++
+			}
+		}
+	}
+	return names
+}
+
 // Clear forgets everything up to a sequence of the facts.
 func (j *Journal) Clear(sequence uint64) {
 	j.facts = nil

@@ -37,6 +37,9 @@ func TestMistakesAreRefused(t *testing.T) {
 			"base", set("tls", object{"enabled": false, "certManager": object{"enabled": true}}),
 			[]string{"tls.certManager.enabled: true"},
 		},
+		"tokens without TLS": {
+			"base", set("tls", object{"enabled": false, "tokenReview": true}), []string{"tls.tokenReview: true"},
+		},
 		"observers without stores": {
 			"base", set("observers", list{object{"kind": "User", "name": "alice"}}), []string{"observers: 1 entries"},
 		},

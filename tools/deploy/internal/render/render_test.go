@@ -59,10 +59,12 @@ func TestBothWaysGiveTheSame(t *testing.T) {
 func TestComponentsAreValues(t *testing.T) {
 	enabled := map[string]any{"enabled": true}
 	for component, set := range map[string]map[string]any{
-		"metrics":     {"queue": map[string]any{"metricsInterval": "30s"}},
-		"monitoring":  {"serviceMonitor": enabled, "prometheusRule": enabled},
-		"quota-gate":  {"quotaGate": enabled},
-		"autoscaling": {"scheduler": map[string]any{"autoscaling": enabled}},
+		"metrics":      {"queue": map[string]any{"metricsInterval": "30s"}},
+		"monitoring":   {"serviceMonitor": enabled, "prometheusRule": enabled},
+		"quota-gate":   {"quotaGate": enabled},
+		"autoscaling":  {"scheduler": map[string]any{"autoscaling": enabled}},
+		"token-review": {"tls": map[string]any{"tokenReview": true}},
+		"lease":        {"queue": map[string]any{"lease": "kube-system/kube-scheduler"}},
 	} {
 		t.Run(component, func(t *testing.T) {
 			templates, err := render.Chart(root, render.Variant{Name: render.Base, Set: set})

@@ -67,6 +67,14 @@ func files() []file {
 			variant: Variant{Name: Base, Set: map[string]any{"queue": map[string]any{"metricsInterval": "30s"}}},
 		},
 		file{
+			path: "components/token-review/tokenreview.yaml", template: "tokenreview",
+			variant: Variant{Name: Base, Set: map[string]any{"tls": map[string]any{"tokenReview": true}}},
+		},
+		file{
+			path: "components/lease/lease.yaml", template: "lease",
+			variant: Variant{Name: Base, Set: map[string]any{"queue": map[string]any{"lease": "kube-system/kube-scheduler"}}},
+		},
+		file{
 			path: "components/quota-gate/quotagate.yaml", template: "quotagate",
 			variant: Variant{Name: Base, Set: map[string]any{"quotaGate": map[string]any{"enabled": true}}},
 		},
