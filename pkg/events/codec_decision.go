@@ -45,6 +45,7 @@ func EncodeDecision(d Decision) eventlog.Message {
 		YoungestSeconds:    encodeSecond(d.Youngest),
 		TellFailure:        d.EventOnFailure,
 		NotAfterMillis:     encodeMilli(d.NotAfter),
+		Withheld:           words(d.Withheld),
 	}
 	return eventlog.Message{
 		Subject: eventlog.SubjectDecisions + "." + bucketOf(d.Pod.UID) + "." + subjectToken(string(d.Kind)),
@@ -128,6 +129,7 @@ func decodeDecision(r eventlog.Record) (_ SequencedDecision, evidence []byte, _ 
 		Youngest:           decodeSecond(payload.GetYoungestSeconds()),
 		EventOnFailure:     payload.GetTellFailure(),
 		NotAfter:           decodeMilli(payload.GetNotAfterMillis()),
+		Withheld:           payload.GetWithheld(),
 		TraceParent:        traceParent,
 	}}, payload.GetEvidence(), nil
 }

@@ -27,6 +27,7 @@ var (
 	claimStatuses = []string{"success", "failure"}
 	evictCauses   = []string{"preemption", "descheduling"}
 	evictResults  = []string{"done", "throttled", "refused", "gone", "unknown"}
+	markResults   = []string{"done", "refused", "gone", "unknown"}
 	moveReasons   = []string{"backlog", "silent", "gone", "even"}
 	notices       = []string{"quarantined", "quarantine-ended", "spared", "doubted", "avoided"}
 	rejections    = []string{"OutOfcpu", "OutOfmemory", "Other"}
@@ -106,6 +107,7 @@ func initBinder() {
 	initCounter(claimsCreated, claimStatuses)
 	initCounter(evictions, evictCauses, evictResults)
 	initCounter(kubeletRejections, rejections)
+	initCounter(nodeMarks, markResults)
 }
 
 // initDescheduler creates the series of the descheduler, with the version in its build info.

@@ -97,7 +97,9 @@ func (l *loop) Execute(_ context.Context, s driver.Step[effect.Input, []effect.E
 	}
 	switch s.Input.(type) {
 	case effect.Tick:
-		telemetry.FencesRefused(l.cfg.ID, l.core.Stats().FencesRefused)
+		s := l.core.Stats()
+		telemetry.FencesRefused(l.cfg.ID, s.FencesRefused)
+		telemetry.NodesMarked(l.cfg.ID, s.Withheld, s.Kept)
 	case effect.Drain:
 		l.dropUntaken()
 	}
