@@ -8,6 +8,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-scheduler/berth/pkg/audit/fit"
 	"github.com/berth-scheduler/berth/pkg/audit/recording"
 )
 
@@ -96,19 +97,10 @@ func StripBudget(b *recording.Budget) *recording.Budget {
 	return out
 }
 
-// withheldTaint is the key of the taint by which Berth shows cluster autoscalers that a node takes no pods for now. It
-// binds other schedulers, and is no rule for Berth.
-const withheldTaint = "status-taint.cluster-autoscaler.kubernetes.io/berth-withheld"
-
 // StripNode returns the part of a node that the rules read, without its resourceVersion.
 func StripNode(n *corev1.Node) *corev1.Node {
 	out := &corev1.Node{ObjectMeta: stripMeta(n.ObjectMeta)}
-	for _, t := range n.Spec.Taints {
-		if t.Key != withheldTaint {
-			out.Spec.Taints = append(out.Spec.Taints, t)
-		}
-	}
-	out.Spec.Unschedulable = n.Spec.Unschedulable
+	out.Spec.Taints, out.Spec.Unschedulable = fit.Obeyed(n.Spec.Taints), n.Spec.Unschedulable
 	out.Status.Allocatable = n.Status.Allocatable
 	return out
 }

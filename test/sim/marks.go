@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,30 +25,6 @@ func factOf(o metav1.Object) metav1.Object {
 		nodemark.Strip(o)
 	}
 	return o
-}
-
-// markNode gives a node marks for cluster autoscalers.
-func (w *world) markNode(e effect.MarkNode) effect.Answered {
-	n, ok := w.api.node(e.NodeUID)
-	if !ok {
-		return effect.Answered{Result: effect.Gone}
-	}
-	n = n.DeepCopy()
-	if nodemark.Set(n, e.Marks) {
-		w.hit("node marked: " + e.Marks.String())
-		w.api.put(events.KindNode, n)
-	}
-	return effect.Answered{Result: effect.Done}
-}
-
-// markedNode returns an error if a node still has marks although nothing is withheld or promised any more.
-func (w *world) markedNode() error {
-	for _, n := range w.api.nodes() {
-		if text := nodemark.Text(n); text != "" {
-			return fmt.Errorf("L9: node %s still has the marks %s", n.Name, text)
-		}
-	}
-	return nil
 }
 
 // markAttempt names the attempt that binds a pod.

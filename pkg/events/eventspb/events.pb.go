@@ -384,8 +384,10 @@ type Decision struct {
 	TellFailure     bool  `protobuf:"varint,30,opt,name=tell_failure,json=tellFailure,proto3" json:"tell_failure,omitempty"`
 	// Unix time; 0: not told.
 	NotAfterMillis int64 `protobuf:"varint,31,opt,name=not_after_millis,json=notAfterMillis,proto3" json:"not_after_millis,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Sorted. Absent: none, or too many to list.
+	Withheld      []string `protobuf:"bytes,32,rep,name=withheld,proto3" json:"withheld,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Decision) Reset() {
@@ -591,6 +593,13 @@ func (x *Decision) GetNotAfterMillis() int64 {
 		return x.NotAfterMillis
 	}
 	return 0
+}
+
+func (x *Decision) GetWithheld() []string {
+	if x != nil {
+		return x.Withheld
+	}
+	return nil
 }
 
 // Evidence is what a shard's decision was computed from, and what it weighed.
@@ -1528,7 +1537,7 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\x06PodRef\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\x86\a\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xa2\a\n" +
 	"\bDecision\x12%\n" +
 	"\x0escheduler_name\x18\x01 \x01(\tR\rschedulerName\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x18\n" +
@@ -1557,7 +1566,8 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\x12retry_after_millis\x18\x1c \x01(\x03R\x10retryAfterMillis\x12)\n" +
 	"\x10youngest_seconds\x18\x1d \x01(\x03R\x0fyoungestSeconds\x12!\n" +
 	"\ftell_failure\x18\x1e \x01(\bR\vtellFailure\x12(\n" +
-	"\x10not_after_millis\x18\x1f \x01(\x03R\x0enotAfterMillisB\x17\n" +
+	"\x10not_after_millis\x18\x1f \x01(\x03R\x0enotAfterMillis\x12\x1a\n" +
+	"\bwithheld\x18  \x03(\tR\bwithheldB\x17\n" +
 	"\x15_grace_period_secondsB\v\n" +
 	"\t_evidence\"\xc1\x04\n" +
 	"\bEvidence\x12\x16\n" +

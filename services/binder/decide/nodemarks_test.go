@@ -207,7 +207,9 @@ func TestNodeIsKeptUnderALongReservation(t *testing.T) {
 	m.b.lines = nil // it is never answered
 	m.wait(time.Second)
 	m.quiet("it may be bound soon")
-	m.wait(2 * m.limits().Look)
+	m.wait(m.limits().Look)
+	m.quiet("it has just been seen")
+	m.wait(m.limits().Look)
 	m.mark("n0", kept)
 	m.wait(time.Minute)
 	m.quiet("it waits still")

@@ -97,12 +97,12 @@ func (x *Searcher) requireWithoutHolds(
 	if without.Err != nil {
 		return record.Evaluation{Result: placement.Result{Err: without.Err}, Basis: r.Basis}
 	}
-	names := namesOf(r.Feasible)
+	fitting := namesOf(r.Feasible)
 	passed := uidsOf(without.Feasible)
 	r.Weighed = placement.Weighed{} // their indexes would no longer be those of the nodes
 	r.Feasible = slices.DeleteFunc(r.Feasible, func(s placement.Scored) bool { return !passed[s.Node.Node.UID] })
 	if r.FeasibleCount = len(r.Feasible); r.FeasibleCount == 0 {
-		r.DependsOnHolds, r.Withheld = true, record.Withheld(names)
+		r.DependsOnHolds, r.Withheld = true, record.Withheld(fitting)
 		r.Diagnosis = x.diagnoseHeld(a, p, v, without.Nodes)
 	}
 	return r

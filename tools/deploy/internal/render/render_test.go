@@ -62,6 +62,7 @@ func TestComponentsAreValues(t *testing.T) {
 		"metrics":     {"queue": map[string]any{"metricsInterval": "30s"}},
 		"monitoring":  {"serviceMonitor": enabled, "prometheusRule": enabled},
 		"quota-gate":  {"quotaGate": enabled},
+		"node-marks":  {"binder": map[string]any{"nodeMarks": "write"}},
 		"autoscaling": {"scheduler": map[string]any{"autoscaling": enabled}},
 	} {
 		t.Run(component, func(t *testing.T) {
