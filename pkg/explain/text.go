@@ -14,10 +14,10 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/evidence"
-	"github.com/berth-scheduler/berth/pkg/nodemark"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
+	"github.com/berth-scheduler/berth/pkg/state/nodemark"
 )
 
 const (

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/berth-scheduler/berth/pkg/nodemark"
 	"github.com/berth-scheduler/berth/pkg/state/intern"
+	"github.com/berth-scheduler/berth/pkg/state/nodemark"
 	"github.com/berth-scheduler/berth/pkg/state/resources"
 	"github.com/berth-scheduler/berth/pkg/state/strip"
 )

@@ -5,9 +5,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/berth-scheduler/berth/pkg/nodemark"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/names"
+	"github.com/berth-scheduler/berth/pkg/state/nodemark"
 	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/berth-scheduler/berth/pkg/nodemark"
+	"github.com/berth-scheduler/berth/pkg/state/nodemark"
 )
 
 // TestNodeMarksOpenNothingElse: with marks on nodes the binder may patch nodes, and its patch changes the marks and
@@ -54,10 +54,11 @@ func TestNodeMarksOpenNothingElse(t *testing.T) {
 	})
 	const dedicated = `{"key":"dedicated","effect":"NoSchedule"}`
 	for what, body := range map[string]string{
-		"a cordon":               `{"spec":{"unschedulable":true}}`,
-		"another taint":          `{"spec":{"taints":[` + dedicated + `,{"key":"x","effect":"NoSchedule"}]}}`,
-		"another's taint":        `{"spec":{"taints":[]}}`,
-		"a taint that evicts":    `{"spec":{"taints":[` + dedicated + `,{"key":"` + nodemark.Taint + `","effect":"NoExecute"}]}}`,
+		"a cordon":        `{"spec":{"unschedulable":true}}`,
+		"another taint":   `{"spec":{"taints":[` + dedicated + `,{"key":"x","effect":"NoSchedule"}]}}`,
+		"another's taint": `{"spec":{"taints":[]}}`,
+		"a taint that evicts": `{"spec":{"taints":[` + dedicated +
+			`,{"key":"` + nodemark.Taint + `","effect":"NoExecute"}]}}`,
 		"another annotation":     `{"metadata":{"annotations":{"x":"y"}}}`,
 		"another's annotation":   `{"metadata":{"annotations":{"example.com/of":"berth"}}}`,
 		"an annotation's end":    `{"metadata":{"annotations":{"example.com/of":null}}}`,
@@ -71,26 +72,32 @@ func TestNodeMarksOpenNothingElse(t *testing.T) {
 			t.Errorf("%s: %v, want it refused by the policy", what, err)
 		}
 	}
-	// Other controllers may write the node at the same time.
 	for _, want := range []nodemark.Marks{{Withheld: true, Kept: true}, {Kept: true}, {}} {
-		s.eventually(inForceWithin, "the marks are "+want.String(), func(ctx context.Context) (string, error) {
-			n, err := binder.CoreV1().Nodes().Get(ctx, "marked", metav1.GetOptions{})
-			if err != nil {
-				return "", err
-			}
-			body, needed, err := nodemark.Patch(n, want)
-			if err != nil || !needed {
-				return "", err
-			}
-			if err := patch(string(body)); err != nil && !apierrors.IsConflict(err) {
-				return "", err
-			}
-			return "they were just written", nil
-		})
+		s.marks(binder, "marked", want)
 	}
 	n, err := binder.CoreV1().Nodes().Get(t.Context(), "marked", metav1.GetOptions{})
 	s.must(err)
 	if len(n.Annotations) != 1 || nodemark.Text(n) != "" || n.Spec.Taints[0].Key != "dedicated" {
 		t.Errorf("taints %v, annotations %v: want what was there before", n.Spec.Taints, n.Annotations)
 	}
+}
+
+// marks gives a node marks, as a client may. Other controllers may write the node at the same time.
+func (s *system) marks(who kubernetes.Interface, node string, want nodemark.Marks) {
+	s.Helper()
+	s.eventually(inForceWithin, "the marks are "+want.String(), func(ctx context.Context) (string, error) {
+		n, err := who.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		body, needed, err := nodemark.Patch(n, want)
+		if err != nil || !needed {
+			return "", err
+		}
+		_, err = who.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, body, metav1.PatchOptions{})
+		if err != nil && !apierrors.IsConflict(err) {
+			return "", err
+		}
+		return "they were just written", nil
+	})
 }

@@ -128,8 +128,9 @@ func (s *stack) rejectFirst(ns string, first types.UID) (waiting corev1.Pod) {
 	return waiting
 }
 
-// A pod waits because the only node with room is avoided for its owner. With marks, an autoscaler sees a pod that wants a
-// node, and no node where it fits. Berth itself places the pod there when its own reason has ended, and the mark goes.
+// A pod waits because the only node with room is avoided for its owner. With marks, an autoscaler sees a pod that wants
+// a node, and no node where it fits. Berth itself places the pod there when its own reason has ended, and the mark
+// goes.
 func TestAutoscalerSeesWithheldRoom(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, "")
@@ -174,8 +175,8 @@ func TestAutoscalerSeesWithheldRoom(t *testing.T) {
 	s.audit()
 }
 
-// A pod waits for a volume that is never made. With marks, no autoscaler removes its node meanwhile, however often Berth
-// is killed, and what an administrator has written stays.
+// A pod waits for a volume that is never made. With marks, no autoscaler removes its node meanwhile, however often
+// Berth is killed, and what an administrator has written stays.
 func TestAutoscalerKeepsNodesUnderReservations(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, "")
@@ -216,8 +217,9 @@ func TestMarksAreRemovedOnRequest(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, "")
 	s.addNodes(nodeSpec{name: "left", labels: map[string]string{"liked": "yes"}})
-	_, err := s.client.CoreV1().Nodes().Patch(t.Context(), "left", types.MergePatchType, []byte(`{"metadata":{"annotations":{
-		"`+marksAnnotation+`":"kept,scale-down-disabled,withheld","`+scaleDownDisabled+`":"true","`+doNotDisrupt+`":"true"}},
+	_, err := s.client.CoreV1().Nodes().Patch(t.Context(), "left", types.MergePatchType, []byte(`{
+		"metadata":{"annotations":{"`+marksAnnotation+`":"kept,scale-down-disabled,withheld",
+			"`+scaleDownDisabled+`":"true","`+doNotDisrupt+`":"true"}},
 		"spec":{"taints":[{"key":"`+withheldTaint+`","value":"true","effect":"NoSchedule"}]}}`), metav1.PatchOptions{})
 	s.must(err)
 	s.up(harness.UpConfig{Args: []string{"--node-marks", "remove"}})

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/nodemark"
+	"github.com/berth-scheduler/berth/pkg/state/nodemark"
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/nodemark"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/nodemark"
 	"github.com/berth-scheduler/berth/services/binder/decide/basis"
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
@@ -36,7 +36,8 @@ func newMarkRig(t *testing.T, mode basis.MarkMode, pods, nodes int) *markRig {
 	}
 	m.look()
 	// The binder has just started: it removes no marks yet.
-	m.wait(m.limits().Fresh + time.Second)
+	m.wait(time.Second)
+	m.wait(m.limits().Fresh)
 	m.quiet("nothing is withheld")
 	return m
 }
@@ -184,6 +185,8 @@ func TestMarkLastsWhileAPlaceIsKept(t *testing.T) {
 	m.conditions()
 	m.wait(time.Second)
 	m.mark("n1", withheld)
+	m.wait(m.limits().Look)
+	m.quiet("the place has just been seen")
 	m.wait(m.limits().Look)
 	m.mark("n1", nodemark.Marks{Withheld: true, Kept: true})
 	m.wait(10 * m.limits().Named)

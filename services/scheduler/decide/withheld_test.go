@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/nodemark"
+	"github.com/berth-scheduler/berth/pkg/state/nodemark"
 )
 
 // lastDecision returns the last decision about a pod.
@@ -96,7 +96,7 @@ func (st *scenario) publishMarks(node string, marks nodemark.Marks) {
 	n.ResourceVersion = fmt.Sprint(st.rv)
 	shown := n.DeepCopy()
 	nodemark.Strip(shown)
-	if marks.Withheld && slices.ContainsFunc(shown.Spec.Taints, func(t corev1.Taint) bool { return t.Key == nodemark.Taint }) {
+	if slices.ContainsFunc(shown.Spec.Taints, func(t corev1.Taint) bool { return t.Key == nodemark.Taint }) {
 		st.t.Fatal("the facts show the taint")
 	}
 	st.publishNode(shown)

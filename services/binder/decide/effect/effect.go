@@ -9,7 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/nodemark"
+	"github.com/berth-scheduler/berth/pkg/state/nodemark"
 	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
@@ -180,8 +180,8 @@ type Evict struct {
 	NotAfter time.Time
 }
 
-// MarkNode gives a node exactly these marks for cluster autoscalers, with UID and resourceVersion as preconditions of the
-// write. It is answered by Answered: Done, Gone, Refused, Unknown.
+// MarkNode gives a node exactly these marks for cluster autoscalers, with UID and resourceVersion as preconditions of
+// the write. It is answered by Answered: Done, Gone, Refused, Unknown.
 type MarkNode struct {
 	Op                OpID
 	NodeUID, NodeName string

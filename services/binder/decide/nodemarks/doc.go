@@ -1,8 +1,8 @@
 // Package nodemarks decides which nodes have marks for cluster autoscalers (package nodemark), in the modes that write
 // or remove them.
 //
-//   - Withheld: a shard has recorded that a node would take a pod but for Berth (events.Decision.Withheld), and that pod
-//     still waits. The record is the only source: which nodes a shard avoids is known to no other member.
+//   - Withheld: a shard has recorded that a node would take a pod but for Berth (events.Decision.Withheld), and that
+//     pod still waits. The record is the only source: which nodes a shard avoids is known to no other member.
 //   - Kept: the ledger has had a place on the node for a while that the API server does not show: one that is kept for
 //     the replacement of a moved pod, or a reservation whose pod waits for volumes, devices or plugins.
 //

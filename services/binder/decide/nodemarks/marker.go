@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/nodemark"
+	"github.com/berth-scheduler/berth/pkg/state/nodemark"
 	"github.com/berth-scheduler/berth/services/binder/decide/basis"
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
@@ -43,17 +43,19 @@ func (m *Marker) Shown(shown []effect.MarkedNode, all bool) {
 	if m.off() {
 		return
 	}
-	if all {
-		for _, n := range m.nodes {
-			n.show(m, nodemark.Marks{})
-		}
-	}
+	listed := make(map[string]bool, len(shown))
 	for _, s := range shown {
+		listed[s.UID] = true
 		n := m.nodes[s.UID]
 		if n == nil {
 			n = m.node(s.UID, s.Name)
 		}
 		n.show(m, nodemark.Read(s.Marks))
+	}
+	for uid, n := range m.nodes {
+		if all && !listed[uid] {
+			n.show(m, nodemark.Marks{})
+		}
 	}
 }
 

@@ -3,7 +3,7 @@ package nodemarks
 import (
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/nodemark"
+	"github.com/berth-scheduler/berth/pkg/state/nodemark"
 	"github.com/berth-scheduler/berth/services/binder/decide/basis"
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )

@@ -88,7 +88,8 @@ type promised struct {
 }
 
 // keptNodes returns the nodes that must not be removed: places on them have been promised for at least
-// MarkLimits.Look, and for less than twice that if they are new. Pods without volumes and devices are bound long before.
+// MarkLimits.Look, and for less than twice that if they are new. Pods without volumes and devices are bound long
+// before.
 func (m *Marker) keptNodes() map[string]bool {
 	p := &m.promised
 	if m.Now.Sub(p.at) < m.Limits.Marks.Look {

@@ -114,8 +114,8 @@ func (t *Table) FollowFacts(changes state.Changes, now time.Time) {
 	}
 }
 
-// marksMoved reports whether Berth has changed its own marks on a node. The binder marks nodes because they are avoided,
-// so its write is no reason to end that.
+// marksMoved reports whether Berth has changed its own marks on a node. The binder marks nodes because they are
+// avoided, so its write is no reason to end that.
 func marksMoved(n state.NodeChange) bool { return n.After != nil && n.Before.Marks != n.After.Marks }
 
 func (t *Table) followMoves(changes state.Changes) {

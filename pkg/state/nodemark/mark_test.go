@@ -10,7 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
-	"github.com/berth-scheduler/berth/pkg/nodemark"
+	_ "github.com/berth-scheduler/berth/pkg/seedtest" // fixes the seed
+	"github.com/berth-scheduler/berth/pkg/state/nodemark"
 )
 
 // node returns a node with a taint and annotations of others.
