@@ -18,6 +18,7 @@ func TestNodeMarks(t *testing.T) {
 				if err != nil {
 					t.Fatalf("seed %d: %v\nreplay: go test ./test/sim -run 'TestNodeMarks/%s' -first %d", seed, err, f, seed)
 				}
+				t.Logf("virtual %s steps %d", report.Virtual, report.Steps)
 				for what, n := range report.Hits {
 					hits[what] += n
 				}
