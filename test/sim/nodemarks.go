@@ -16,7 +16,7 @@ func (w *world) markNode(e effect.MarkNode) effect.Answered {
 	}
 	n = n.DeepCopy()
 	if nodemark.Set(n, e.Marks) {
-		w.hit("node marked: " + e.Marks.String())
+		w.report.Marks[e.Marks.String()]++
 		w.api.put(events.KindNode, n)
 	}
 	return effect.Answered{Result: effect.Done}

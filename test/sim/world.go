@@ -43,6 +43,8 @@ type Report struct {
 	Virtual time.Duration
 	// Bound counts the pods that were bound.
 	Bound int
+	// Marks counts writes of marks to nodes, by what they were.
+	Marks map[string]int
 }
 
 // errBroken is wrapped by every error that reports a broken promise.
@@ -208,7 +210,8 @@ func newWorld(ctx context.Context, o Options) (*world, error) {
 		marks:   o.Marks,
 		cluster: cluster{family: family(cmp.Or(o.Family, string(o.Mutant.family))), strict: o.Budgets || o.Mutant.budgets},
 		findings: findings{
-			trace: o.Trace, report: Report{Hits: map[string]int{}}, refused: map[string]ledger.NodeDoc{},
+			trace: o.Trace, report: Report{Hits: map[string]int{}, Marks: map[string]int{}},
+			refused: map[string]ledger.NodeDoc{},
 		},
 	}
 	w.environment = environment{api: newAPI(), store: mem.New(), leases: leases{map[int64]time.Duration{}}}
