@@ -8,6 +8,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-scheduler/berth/pkg/audit/fit"
 	"github.com/berth-scheduler/berth/pkg/audit/recording"
 )
 
@@ -99,7 +100,7 @@ func StripBudget(b *recording.Budget) *recording.Budget {
 // StripNode returns the part of a node that the rules read, without its resourceVersion.
 func StripNode(n *corev1.Node) *corev1.Node {
 	out := &corev1.Node{ObjectMeta: stripMeta(n.ObjectMeta)}
-	out.Spec.Taints, out.Spec.Unschedulable = n.Spec.Taints, n.Spec.Unschedulable
+	out.Spec.Taints, out.Spec.Unschedulable = fit.Obeyed(n.Spec.Taints), n.Spec.Unschedulable
 	out.Status.Allocatable = n.Status.Allocatable
 	return out
 }

@@ -46,6 +46,7 @@ func EncodeDecision(d Decision) eventlog.Message {
 		TellFailure:        d.EventOnFailure,
 		NotAfterMillis:     encodeMilli(d.NotAfter),
 		StaleNomination:    word(d.StaleNomination),
+		Withheld:           words(d.Withheld),
 	}
 	return eventlog.Message{
 		Subject: eventlog.SubjectDecisions + "." + bucketOf(d.Pod.UID) + "." + subjectToken(string(d.Kind)),
@@ -130,6 +131,7 @@ func decodeDecision(r eventlog.Record) (_ SequencedDecision, evidence []byte, _ 
 		EventOnFailure:     payload.GetTellFailure(),
 		NotAfter:           decodeMilli(payload.GetNotAfterMillis()),
 		StaleNomination:    payload.GetStaleNomination(),
+		Withheld:           payload.GetWithheld(),
 		TraceParent:        traceParent,
 	}}, payload.GetEvidence(), nil
 }

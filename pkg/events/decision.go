@@ -68,6 +68,10 @@ const (
 	DecisionRejected DecisionKind = "rejected"
 )
 
+// MaxWithheld bounds Decision.Withheld. The nodes are listed so that all of them can be marked; a part of them would be
+// of no use.
+const MaxWithheld = 16
+
 // LostAbandoned is the Message of a DecisionLost that was not a race: the transaction was never sent.
 const LostAbandoned = "abandoned"
 
@@ -132,6 +136,10 @@ type Decision struct {
 	Reasons map[string]int32
 	// NodesTotal and NodesFeasible count the nodes that the attempt examined.
 	NodesTotal, NodesFeasible int32
+	// Withheld are the names of the nodes that would take the pod but for Berth: pods avoid them for a while, or a place
+	// there is kept for another pod (unplaceable, failed), sorted. It is empty if there are more than MaxWithheld. For
+	// the binder's marks on nodes: no decision about a pod reads it.
+	Withheld []string
 	// Seed is the seed that broke the ties of this attempt.
 	Seed uint64
 	// Strategy names the descheduler plugin (evict*).

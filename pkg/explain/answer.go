@@ -107,6 +107,8 @@ type NodeView struct {
 	Taints    []string `json:",omitempty"`
 	// Cordoned is spec.unschedulable.
 	Cordoned bool `json:",omitempty"`
+	// Marks are the words of the marks that Berth has written for cluster autoscalers (package nodemark).
+	Marks string `json:",omitempty"`
 	// Unusable explains why the shard does not use the node at present; empty if it does.
 	Unusable string `json:",omitempty"`
 	// Promises are the entries of the node's document in the ledger.

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
+	"github.com/berth-scheduler/berth/pkg/state/nodemark"
 )
 
 const (
@@ -395,6 +396,13 @@ func (v *NodeView) Text(w io.Writer, member string, wide bool) error {
 	}
 	if len(v.Taints) > 0 {
 		p.line("taints: %s", strings.Join(v.Taints, ", "))
+	}
+	marks := nodemark.Read(v.Marks)
+	if marks.Withheld {
+		p.line("autoscalers see: no room for pods (taint %s)", nodemark.Taint)
+	}
+	if marks.Kept {
+		p.line("autoscalers see: not to be removed, because places are promised to pods that are not bound yet")
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "RESOURCE\tALLOCATABLE\tUSED\tFREE")

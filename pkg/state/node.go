@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/state/intern"
+	"github.com/berth-scheduler/berth/pkg/state/nodemark"
 	"github.com/berth-scheduler/berth/pkg/state/resources"
 	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
@@ -27,7 +28,10 @@ type Node struct {
 	Images *Images
 	// UIDHash spreads nodes for tie-breaks; it is a function of UID alone.
 	UIDHash uint64
-	// Object is the stripped object without status.images, which are in Images.
+	// Marks is the note of the marks that Berth has written for autoscalers (nodemark.Read); empty if there are none.
+	// No decision about pods reads it.
+	Marks string
+	// Object is the stripped object without status.images, which are in Images, and without the annotation of Marks.
 	Object *corev1.Node
 
 	// form keeps the shared part of Object.Status alive, and with it the uniqueness of its content.
@@ -50,6 +54,10 @@ func NewNode(obj *corev1.Node) *Node { return newNode(obj, 0) }
 // newNode is NewNode; the resourceVersion is the greater of rv and the object's.
 func newNode(obj *corev1.Node, rv uint64) *Node {
 	kept := *obj
+	marks, marked := obj.Annotations[nodemark.FactAnnotation]
+	if marked {
+		kept.Annotations = without(obj.Annotations, nodemark.FactAnnotation)
+	}
 	form := nodeFormOf(&kept.Status)
 	conditions := kept.Status.Conditions
 	kept.Status = form.status
@@ -65,9 +73,20 @@ func newNode(obj *corev1.Node, rv uint64) *Node {
 		Allocatable:     form.allocatable,
 		Images:          newImages(obj.Status.Images),
 		UIDHash:         xxhash.Sum64String(string(obj.UID)),
+		Marks:           marks,
 		Object:          &kept,
 		form:            form,
 	}
+}
+
+// without returns a copy of a map that lacks a key; nil if it would be empty.
+func without(m map[string]string, key string) map[string]string {
+	if len(m) == 1 {
+		return nil
+	}
+	out := maps.Clone(m)
+	delete(out, key)
+	return out
 }
 
 // nodeFormOf returns the shared part of a status. Times differ between nodes and between versions of one node, so
@@ -86,7 +105,7 @@ func nodeFormOf(s *corev1.NodeStatus) *nodeForm {
 }
 
 // ReadsLike reports whether two versions of a node are equal in everything that a decision reads. They may differ in
-// resourceVersion and generation, and in the times of conditions: a heartbeat changes nothing else.
+// resourceVersion and generation, in the times of conditions, and in Marks: a heartbeat changes nothing else.
 func (n *Node) ReadsLike(o *Node) bool {
 	a, b := n.Object, o.Object
 	return n.UID == o.UID && n.Name == o.Name && n.form == o.form && n.Images == o.Images &&
@@ -98,6 +117,13 @@ func (n *Node) ReadsLike(o *Node) bool {
 func (n *Node) api() *corev1.Node {
 	obj := *n.Object
 	obj.Status.Images = n.Images.api()
+	if n.Marks != "" {
+		obj.Annotations = maps.Clone(obj.Annotations)
+		if obj.Annotations == nil {
+			obj.Annotations = map[string]string{}
+		}
+		obj.Annotations[nodemark.FactAnnotation] = n.Marks
+	}
 	return &obj
 }
 

@@ -27,6 +27,8 @@ var (
 	claimStatuses = []string{"success", "failure"}
 	evictCauses   = []string{"preemption", "descheduling"}
 	evictResults  = []string{"done", "throttled", "refused", "gone", "unknown", "background"}
+	evictResults  = []string{"done", "throttled", "refused", "gone", "unknown"}
+	markResults   = []string{"done", "refused", "gone", "unknown"}
 	moveReasons   = []string{"backlog", "silent", "gone", "even"}
 	notices       = []string{"quarantined", "quarantine-ended", "spared", "doubted", "avoided"}
 	rejections    = []string{"OutOfcpu", "OutOfmemory", "Other"}
@@ -111,6 +113,7 @@ func initBinder() {
 	initCounter(volumeErrors, []string{"bind"})
 	CallsPending(CallBinding, 0)
 	CallsPending(CallStatusPatch, 0)
+	initCounter(nodeMarks, markResults)
 }
 
 // initDescheduler creates the series of the descheduler, with the version in its build info.

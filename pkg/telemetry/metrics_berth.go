@@ -53,6 +53,11 @@ var (
 	fencesRefused = berth.gaugeVec("fences_refused",
 		"Number of reservations that cannot be cancelled because the API server keeps refusing the binder's "+
 			"write, by binder.", "member")
+	nodesMarked = berth.gaugeVec("nodes_marked",
+		"Number of nodes with marks for cluster autoscalers, by the binder that holds their partitions and mark: "+
+			"withheld (no pod is placed there for now), kept (not to be removed).", "member", "mark")
+	nodeMarks = berth.counterVec("node_marks_total",
+		"Number of requests to change the marks of a node for cluster autoscalers, by result.", "result")
 	batchSize = berth.histogramVec("batch_size",
 		"Batch sizes: pods per transaction (reservations), pods per message to a shard (offers).",
 		metrics.ExponentialBuckets(1, 2, 10), "what")
@@ -264,6 +269,15 @@ var namedRejections = map[string]bool{
 func FencesRefused(member string, fences int) {
 	fencesRefused.WithLabelValues(member).Set(float64(fences))
 }
+
+// NodesMarked sets how many nodes of a binder's partitions have marks for cluster autoscalers.
+func NodesMarked(member string, withheld, kept int) {
+	nodesMarked.WithLabelValues(member, "withheld").Set(float64(withheld))
+	nodesMarked.WithLabelValues(member, "kept").Set(float64(kept))
+}
+
+// NodeMarked counts a request to change the marks of a node.
+func NodeMarked(result string) { nodeMarks.WithLabelValues(result).Inc() }
 
 // BatchSize observes the size of a batch in pods; what is reservations or offers.
 func BatchSize(what string, size int) { batchSize.WithLabelValues(what).Observe(float64(size)) }

@@ -39,6 +39,8 @@ const (
 	DefaultCollectAfter = basis.DefaultCollect
 	// DefaultScheduledEvents is kube-scheduler's behaviour.
 	DefaultScheduledEvents = string(commit.ScheduledAll)
+	// DefaultNodeMarks leaves nodes alone: only clusters with an autoscaler need marks, and the right to patch nodes.
+	DefaultNodeMarks = "none"
 	// maxKeepPlace is Leftovers.Overdue: after that every hold is given up, so a longer time would have no effect.
 	// maxCollectAfter is a day; empty documents that stay longer only take space in etcd.
 	maxKeepPlace    = 10 * time.Minute
@@ -82,9 +84,17 @@ type Config struct {
 	KeepPlace time.Duration
 	// ScheduledEvents is which of the events of successful binds are written: "all" (also ""), "aggregated" or "none".
 	ScheduledEvents string
+	// NodeMarks is what the binder does about marks on nodes that show cluster autoscalers which nodes take no pods for
+	// now, and which must not be removed: "none" (also ""), "write", or "remove", which removes those of before.
+	NodeMarks string
 	// CollectAfter is how long the empty document of an object that is gone stays in the ledger, from 1 s to 24 h; 0
 	// means DefaultCollectAfter.
 	CollectAfter time.Duration
+}
+
+// markModes are the values of Config.NodeMarks.
+var markModes = map[string]basis.MarkMode{
+	"": basis.MarksNone, DefaultNodeMarks: basis.MarksNone, "write": basis.MarksWrite, "remove": basis.MarksRemove,
 }
 
 // enforces derives from the profiles which rules the recheck before a bind applies. The result is pure and safe for
@@ -115,6 +125,7 @@ func (c Config) limits() basis.Limits {
 	l.KeepPlace = cmp.Or(c.KeepPlace, DefaultKeepPlace)
 	l.Collect = cmp.Or(c.CollectAfter, DefaultCollectAfter)
 	l.CollectEvery = l.Collect / checksWhileWaiting
+	l.Marks.Mode = markModes[c.NodeMarks]
 	l.Volumes.Deadlines, l.Devices.Deadlines = map[string]time.Duration{}, map[string]time.Duration{}
 	for _, p := range c.Profiles {
 		for _, plugin := range p.Plugins {
@@ -197,6 +208,9 @@ func (c Config) validate() error {
 	if err := ValidScheduledEvents(c.ScheduledEvents); err != nil {
 		return fmt.Errorf("binder: ScheduledEvents: %w", err)
 	}
+	if err := ValidNodeMarks(c.NodeMarks); err != nil {
+		return fmt.Errorf("binder: NodeMarks: %w", err)
+	}
 	return nil
 }
 
@@ -208,6 +222,14 @@ func ValidCollectAfter(d time.Duration) error { return within(d, maxCollectAfter
 
 // ValidScheduledEvents returns an error if s is not a valid Config.ScheduledEvents.
 func ValidScheduledEvents(s string) error { return commit.Scheduled(s).Validate() }
+
+// ValidNodeMarks returns an error if s is not a valid Config.NodeMarks.
+func ValidNodeMarks(s string) error {
+	if _, ok := markModes[s]; !ok {
+		return fmt.Errorf("%q: want none, write or remove", s)
+	}
+	return nil
+}
 
 // within returns an error unless d is from one second to most.
 func within(d, most time.Duration) error {

@@ -101,6 +101,9 @@ func (l *loop) Execute(_ context.Context, s driver.Step[effect.Input, []effect.E
 	case effect.Tick:
 		telemetry.FencesRefused(l.cfg.ID, l.core.Stats().FencesRefused)
 		l.exportPending()
+		s := l.core.Stats()
+		telemetry.FencesRefused(l.cfg.ID, s.FencesRefused)
+		telemetry.NodesMarked(l.cfg.ID, s.Withheld, s.Kept)
 	case effect.Drain:
 		l.dropUntaken()
 	}

@@ -143,8 +143,8 @@ func (s *system) everything() string {
 	s.must(err)
 	text := fmt.Sprintf("resources:\n- %s/base\ncomponents:\n", k8s)
 	for _, c := range []string{
-		"stores", "monitoring", "monitoring-stores", "autoscaling", "metrics", "quota-gate", "adopt-namespaces",
-		"bootstrap-scheduler", "bootstrap-scheduler-guard",
+		"stores", "monitoring", "monitoring-stores", "autoscaling", "metrics", "quota-gate", "node-marks",
+		"adopt-namespaces", "bootstrap-scheduler", "bootstrap-scheduler-guard",
 	} {
 		text += fmt.Sprintf("- %s/components/%s\n", k8s, c)
 	}

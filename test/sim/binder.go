@@ -61,13 +61,25 @@ func limits() basis.Limits {
 	return l
 }
 
+// markLimits are the limits for marks on nodes, shortened as the leases are.
+func markLimits(l basis.MarkLimits) basis.MarkLimits {
+	l.Mode = basis.MarksWrite
+	l.Named, l.Least, l.Look, l.Fresh = 4*time.Second, time.Second, time.Second, 2*time.Second
+	l.Every, l.Refused = 200*time.Millisecond, 2*time.Second
+	return l
+}
+
 func (b *binder) base() *proc { return &b.proc }
 
 func (b *binder) start() {
 	b.begin()
 	b.streams = streams{p: &b.proc}
 	b.outbox = outbox{}
-	b.core = bindercore.NewCore(b.member(), limits(), func(string, string) bool { return true })
+	l := limits()
+	if b.w.marks {
+		l.Marks = markLimits(l.Marks)
+	}
+	b.core = bindercore.NewCore(b.member(), l, func(string, string) bool { return true })
 	b.facts, b.ledger = feed.NewFolder(), binderintake.NewLedger(b.member())
 	b.ticked, b.running = time.Time{}, 0
 }
@@ -193,6 +205,8 @@ func (b *binder) perform(e effect.Effect) {
 		b.ask("ungate", e.Op, func() effect.Answered { return b.w.removeGate(e) })
 	case effect.Announce:
 		b.ask("announce", e.Op, func() effect.Answered { return b.w.announce(e) })
+	case effect.MarkNode:
+		b.ask("mark node", e.Op, func() effect.Answered { return b.w.markNode(e) })
 	case effect.Nominate:
 		b.ask("nominate", e.Op, func() effect.Answered { return b.w.nominate(e) })
 	case effect.ReadBudget:

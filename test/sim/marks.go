@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-scheduler/berth/pkg/state/nodemark"
 	"github.com/berth-scheduler/berth/pkg/state/strip"
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
@@ -17,8 +18,11 @@ import (
 // factOf returns an object in the form in which the queue publishes it.
 func factOf(o metav1.Object) metav1.Object {
 	o = copyOf(o)
-	if p, ok := o.(*corev1.Pod); ok {
-		strip.MarkFull(p)
+	switch o := o.(type) {
+	case *corev1.Pod:
+		strip.MarkFull(o)
+	case *corev1.Node:
+		nodemark.Strip(o)
 	}
 	return o
 }

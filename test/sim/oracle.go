@@ -320,6 +320,9 @@ func (o *oracle) unfinished() error {
 	if err := o.leaked(); err != nil {
 		return err
 	}
+	if err := o.w.markedNode(); err != nil {
+		return err
+	}
 	all := o.placements()
 	o.checkWastedEvictions()
 	for _, p := range o.w.api.pods() {

@@ -26,6 +26,8 @@ type Options struct {
 	// Budgets: pods of several priorities compete for few nodes and one budget, with evictions that others request,
 	// and only Berth evicts pods.
 	Budgets bool
+	// Marks: binders write marks on nodes for cluster autoscalers, and in the end none may be left.
+	Marks bool
 	// Family, if set, is the family of the run; otherwise the seed draws one.
 	Family string
 	// Trace, if set, receives a line for each event.
@@ -42,6 +44,10 @@ type Report struct {
 	// Bound counts the pods that were bound, Requests the evictions that a webhook answered, and Migrated the migrations
 	// that followed.
 	Bound, Requests, Migrated int
+	// Bound counts the pods that were bound.
+	Bound int
+	// Marks counts writes of marks to nodes, by what they were.
+	Marks map[string]int
 }
 
 // errBroken is wrapped by every error that reports a broken promise.
@@ -54,8 +60,8 @@ type world struct {
 	now    time.Duration
 	mutant Mutant
 	faults faults
-	// budgets: see Options.
-	budgets bool
+	// budgets and marks: see Options.
+	budgets, marks bool
 
 	environment
 	network
@@ -205,9 +211,11 @@ func (w *world) untilTrue(what string, limit time.Duration, undone func() error)
 func newWorld(ctx context.Context, o Options) (*world, error) {
 	w := &world{
 		ctx: ctx, rng: rand.New(rand.NewPCG(o.Seed, 0)), mutant: o.Mutant, budgets: o.Budgets || o.Mutant.budgets,
+		marks:   o.Marks,
 		cluster: cluster{family: family(cmp.Or(o.Family, string(o.Mutant.family))), strict: o.Budgets || o.Mutant.budgets},
 		findings: findings{
-			trace: o.Trace, report: Report{Hits: map[string]int{}}, refused: map[string]ledger.NodeDoc{},
+			trace: o.Trace, report: Report{Hits: map[string]int{}, Marks: map[string]int{}},
+			refused: map[string]ledger.NodeDoc{},
 		},
 	}
 	w.environment = environment{

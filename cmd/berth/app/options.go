@@ -63,6 +63,8 @@ type options struct {
 	foreign foreignFlags
 	// flags are all flags of a command that runs services.
 	flags *pflag.FlagSet
+	// nodeMarks is what the binders do about marks on nodes for autoscalers.
+	nodeMarks string
 }
 
 // retention is how long binders keep the places of moved pods (keepPlace) and the documents of objects that are gone
@@ -240,6 +242,9 @@ func (o *options) addBinders(f *pflag.FlagSet) {
 	f.StringVar(&o.scheduledEvents, "scheduled-events", binder.DefaultScheduledEvents,
 		"Kubernetes events about pods that were scheduled: all (one for each pod, as kube-scheduler), aggregated (one for\n"+
 			"each burst of a workload's pods) or none; events about failures are always written")
+	f.StringVar(&o.nodeMarks, "node-marks", binder.DefaultNodeMarks,
+		"marks on nodes that show cluster autoscalers which nodes take no pods for now, and which must not be removed:\n"+
+			"none, write (the binder needs the rights to get and patch nodes), or remove those written before")
 }
 
 func (o *options) addDescheduler(f *pflag.FlagSet) {

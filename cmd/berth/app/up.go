@@ -144,6 +144,9 @@ func (o *options) read(services []service) (inputs, error) {
 		if err := binder.ValidScheduledEvents(o.scheduledEvents); err != nil {
 			errs = append(errs, fmt.Errorf("--scheduled-events: %w", err))
 		}
+		if err := binder.ValidNodeMarks(o.nodeMarks); err != nil {
+			errs = append(errs, fmt.Errorf("--node-marks: %w", err))
+		}
 	}
 	if slices.Contains(services, deschedulerService) && o.descheduling.policy == "" {
 		errs = append(errs, errors.New("--policy: not set: want a DeschedulerPolicy (descheduler/v1alpha2) file"))
@@ -382,7 +385,7 @@ func (b *builder) binders(o *options) error {
 			// clientConnection bounds the requests of each binder, not of all of them together.
 			ID: id, QPS: b.in.config.ClientConnection.QPS, Burst: int(b.in.config.ClientConnection.Burst),
 			Profiles: b.in.config.Profiles, KeepPlace: o.retention.keepPlace, CollectAfter: o.retention.collectAfter,
-			ScheduledEvents: o.scheduledEvents,
+			ScheduledEvents: o.scheduledEvents, NodeMarks: o.nodeMarks,
 		}, binder.Deps{
 			Log: b.st.log, Facts: b.facts, Ledger: b.ledger,
 			RestConfig: rest.CopyConfig(b.in.rest), Logger: b.loggerOf(binderService, id), Clock: b.clock,

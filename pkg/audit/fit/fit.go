@@ -113,13 +113,27 @@ func Selects(pod *corev1.Pod, node *corev1.Node) bool {
 	return ok && err == nil
 }
 
+// WithheldTaint is the key of the taint by which Berth shows cluster autoscalers that a node takes no pods for now. It
+// keeps other schedulers away, and is no rule for Berth.
+const WithheldTaint = "status-taint.cluster-autoscaler.kubernetes.io/berth-withheld"
+
+// Obeyed returns the taints of a node that Berth must obey: all but WithheldTaint.
+func Obeyed(taints []corev1.Taint) (obeyed []corev1.Taint) {
+	for _, t := range taints {
+		if t.Key != WithheldTaint {
+			obeyed = append(obeyed, t)
+		}
+	}
+	return obeyed
+}
+
 // UnfitReason returns the reason why a pod may not be placed on a node, as the end of a sentence about the node; "" if
 // it may. A cordoned node counts as tainted, as in the plugins NodeUnschedulable and TaintToleration.
 func UnfitReason(pod *corev1.Pod, node *corev1.Node) string {
 	if !Selects(pod, node) {
 		return "that it does not select"
 	}
-	taints := slices.Clone(node.Spec.Taints)
+	taints := Obeyed(node.Spec.Taints)
 	if node.Spec.Unschedulable {
 		taints = append(taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 	}

@@ -388,6 +388,10 @@ type Decision struct {
 	StaleNomination string `protobuf:"bytes,36,opt,name=stale_nomination,json=staleNomination,proto3" json:"stale_nomination,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
+	// Sorted. Absent: none, or too many to list.
+	Withheld      []string `protobuf:"bytes,32,rep,name=withheld,proto3" json:"withheld,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Decision) Reset() {
@@ -600,6 +604,11 @@ func (x *Decision) GetStaleNomination() string {
 		return x.StaleNomination
 	}
 	return ""
+func (x *Decision) GetWithheld() []string {
+	if x != nil {
+		return x.Withheld
+	}
+	return nil
 }
 
 // Evidence is what a shard's decision was computed from, and what it weighed.
@@ -1547,6 +1556,7 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\"\xb1\a\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xa2\a\n" +
 	"\bDecision\x12%\n" +
 	"\x0escheduler_name\x18\x01 \x01(\tR\rschedulerName\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x18\n" +
@@ -1577,6 +1587,8 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\ftell_failure\x18\x1e \x01(\bR\vtellFailure\x12(\n" +
 	"\x10not_after_millis\x18\x1f \x01(\x03R\x0enotAfterMillis\x12)\n" +
 	"\x10stale_nomination\x18$ \x01(\tR\x0fstaleNominationB\x17\n" +
+	"\x10not_after_millis\x18\x1f \x01(\x03R\x0enotAfterMillis\x12\x1a\n" +
+	"\bwithheld\x18  \x03(\tR\bwithheldB\x17\n" +
 	"\x15_grace_period_secondsB\v\n" +
 	"\t_evidence\"\xc1\x04\n" +
 	"\bEvidence\x12\x16\n" +

@@ -7,6 +7,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/state/nodemark"
 )
 
 // Strip removes, in place, what no decision and no explanation needs, so that facts and snapshots stay small:
@@ -15,7 +17,8 @@ import (
 // references, labels, all other annotations, conditions, phases, and of containers the image, ports, resources,
 // restart policy and status. Of volumes and the objects that provide them it keeps what shows where they can be
 // used, of devices and claims to them what shows their allocation. Objects of other types lose only managedFields
-// and the annotation. A pod whose annotations have no room gets FullAnnotation.
+// and the annotation. A pod whose annotations have no room gets FullAnnotation. Of the marks on a node for autoscalers
+// a note remains (nodemark.Strip).
 //
 // The caller must own obj (a freshly decoded one). Stripping twice has no further effect.
 func Strip(obj metav1.Object) {
@@ -68,6 +71,7 @@ func KeepSpec(obj metav1.Object) {
 		stripPodStatus(&o.Status)
 	case *corev1.Node:
 		stripMeta(obj)
+		nodemark.Strip(o)
 		stripHeartbeats(&o.Status)
 	default:
 		Strip(obj)
@@ -159,6 +163,7 @@ func stripContainerState(s *corev1.ContainerState) {
 // stripNode also clears the conditions' heartbeat times: they change without meaning anything, and would make two
 // equal states of a node look different.
 func stripNode(n *corev1.Node) {
+	nodemark.Strip(n)
 	s := &n.Status
 	s.NodeInfo = corev1.NodeSystemInfo{KubeletVersion: s.NodeInfo.KubeletVersion}
 	s.Addresses = nil

@@ -2,7 +2,7 @@
 // commits the binder's ledger transactions and appends to the decision log.
 //
 // Start reading at Executor, which hands each kind of effect to the part that carries it out: bindings (with volumes
-// and claims), fences, evictions, conditions, gates, transactions, publisher (decisions) and reporter (events).
+// and claims), fences, evictions, conditions, gates, nodes, transactions, publisher (decisions) and reporter (events).
 //
 // # Goroutines
 //

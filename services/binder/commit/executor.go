@@ -37,7 +37,7 @@ const (
 	// waits for each, so they queue behind nothing else. It has half as many workers as LaneBind, so that binds get
 	// the larger share of the API server.
 	LaneClear
-	// LaneChange writes nominations and removes gates, with a quarter of LaneBind's workers.
+	// LaneChange writes nominations and marks on nodes and removes gates, with a quarter of LaneBind's workers.
 	LaneChange
 	// LaneStatus writes conditions that nothing waits for. It has few workers (statusWorkers), so that many waiting
 	// pods take little of the API server from binds and evictions.
@@ -59,7 +59,7 @@ func LaneOf(e effect.Effect) (Lane, bool) {
 		return LaneBind, true
 	case effect.ReadPod, effect.FencePod, effect.Evict, effect.ReadBudget:
 		return LaneClear, true
-	case effect.RemoveGate, effect.Nominate:
+	case effect.RemoveGate, effect.Nominate, effect.MarkNode:
 		return LaneChange, true
 	case effect.PatchCondition:
 		return laneOfCondition(e), true
@@ -119,6 +119,7 @@ type Executor struct {
 	evictions    *evictions
 	conditions   *conditions
 	gates        *gates
+	nodes        *nodes
 	transactions *transactions
 	publisher    *publisher
 	reporter     *reporter
@@ -140,6 +141,7 @@ func New(workers int, deps Deps) *Executor {
 		evictions:    &evictions{pods, deps.Logger, deps.Clock},
 		conditions:   &conditions{pods, deps.Logger},
 		gates:        &gates{pods, deps.Logger, deps.Clock},
+		nodes:        &nodes{deps.API.writes, deps.Logger},
 		transactions: &transactions{deps.Ledger, deps.Logger, deps.Clock},
 		publisher:    newPublisher(deps.Log, deps.Logger, deps.Clock),
 		reporter:     newReporter(deps, pace),
@@ -245,6 +247,8 @@ func (x *Executor) carryOut(ctx context.Context, e effect.Effect) (effect.Input,
 		return x.fences.fencePod(ctx, e), nil
 	case effect.RemoveGate:
 		return x.gates.removeInTime(ctx, e), nil
+	case effect.MarkNode:
+		return x.nodes.mark(ctx, e), nil
 	case effect.PatchCondition:
 		return x.statusWrite(func() effect.Answered { return x.conditions.patchCondition(ctx, e) }), nil
 	case effect.Nominate:

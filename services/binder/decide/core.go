@@ -15,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 	"github.com/berth-scheduler/berth/services/binder/decide/evict"
 	"github.com/berth-scheduler/berth/services/binder/decide/gates"
+	"github.com/berth-scheduler/berth/services/binder/decide/nodemarks"
 	"github.com/berth-scheduler/berth/services/binder/decide/podstatus"
 )
 
@@ -28,6 +29,7 @@ type Core struct {
 	reservations *bind.Reservations
 	status       *podstatus.Writer
 	gates        *gates.Remover
+	marks        *nodemarks.Marker
 	evictor      *evict.Evictor
 	sweeper      *document.Sweeper
 
@@ -45,6 +47,7 @@ func NewCore(id string, limits basis.Limits, enforces basis.Enforces) *Core {
 	c.reservations = bind.New(c.base, c.documents)
 	c.status = podstatus.New(c.base, c.reservations)
 	c.gates = gates.New(c.base)
+	c.marks = nodemarks.New(c.base)
 	c.evictor = evict.New(c.base, c.documents, c.status)
 	c.sweeper = document.NewSweeper(c.base, c.documents, c.evictor)
 	return c
@@ -103,6 +106,7 @@ func (c *Core) tick() {
 		c.forget()
 	}
 	c.sweeper.Sweep()
+	c.marks.Advance()
 	c.reservations.ForgetRefused()
 }
 
@@ -147,17 +151,20 @@ type Stats struct {
 	Plans, Removals, Mirrors int
 	// FencesRefused counts the reservations that cannot be taken back because the API server refuses the write.
 	FencesRefused int
-	Dropped       uint64
+	// Withheld and Kept count the nodes of this binder's partitions with marks for autoscalers.
+	Withheld, Kept int
+	Dropped        uint64
 }
 
 // Stats counts what the core remembers.
 func (c *Core) Stats() Stats {
 	r, s := c.reservations.Stats(), c.status.Stats()
-	e := c.evictor.Stats()
+	e, m := c.evictor.Stats(), c.marks.Stats()
 	return Stats{
 		Reservations: r.Reservations, Conditions: s.Conditions, Evictions: e.Orders, Hints: r.Hints,
 		Plans: e.Plans, Removals: e.Removals, Mirrors: s.Nominations,
-		FencesRefused: r.FencesRefused, Dropped: r.Dropped + s.Dropped + e.Dropped + c.gates.Dropped(),
+		FencesRefused: r.FencesRefused, Withheld: m.Withheld, Kept: m.Kept,
+		Dropped: r.Dropped + s.Dropped + e.Dropped + c.gates.Dropped() + m.Dropped,
 	}
 }
 
@@ -168,10 +175,12 @@ func (c *Core) stopForLedger(err error) { c.stop = fmt.Errorf("binder: ledger: %
 // the rest until the next one.
 func (c *Core) factsMoved(in effect.FactsChanged) {
 	c.reservations.Replaced(in.Replaced)
+	c.marks.Shown(in.Marked, in.MarkedAll)
 	rejected, moved := in.Rejected, in.ChangedPods
 	in.Replaced = nil
 	in.Rejected = nil
 	in.ChangedPods = nil
+	in.Marked = nil
 	c.base.Facts = in
 	for _, p := range rejected {
 		c.rejected(p)
@@ -230,9 +239,11 @@ func (c *Core) decisionSeen(d events.Decision) {
 	key := basis.Attempt{Pod: d.Pod.UID, Token: token}
 	switch d.Kind {
 	case events.DecisionPlaced:
+		c.marks.Seen(d)
 		c.reservations.Hint(key, d)
 	case events.DecisionUnplaceable, events.DecisionFailed, events.DecisionQuarantined,
 		events.DecisionNominated, events.DecisionWithdrawn:
+		c.marks.Seen(d)
 		c.status.Require(d)
 		if basis.BindFailed(d) {
 			c.reservations.Hint(key, d)

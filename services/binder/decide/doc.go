@@ -6,9 +6,10 @@
 // same order.
 //
 // Core itself only orders the steps. Its parts have the state, each in a package of its own: bind (reservations and
-// their fences), podstatus (conditions and nominations), gates (the quota's gates), evict (plans, victims and the
-// descheduler's orders) and document (the ledger's documents and their cleaning). What they share is in basis: the
-// facts, the ledger view, the limits, the present time and the operations under way. Inputs and effects are in effect.
+// their fences), podstatus (conditions and nominations), gates (the quota's gates), nodemarks (marks on nodes for
+// cluster autoscalers), evict (plans, victims and the descheduler's orders) and document (the ledger's documents and
+// their cleaning). What they share is in basis: the facts, the ledger view, the limits, the present time and the
+// operations under way. Inputs and effects are in effect.
 //
 // Start reading at Core.Step, then bind.Reservations.
 //

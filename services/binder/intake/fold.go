@@ -58,7 +58,43 @@ func FromFacts(step feed.Step) effect.FactsChanged {
 			}
 		}
 	}
+	in.Nodes = func() int { return count(facts) }
+	in.Marked, in.MarkedAll = marked(step), step.Reset
 	return in
+}
+
+// count returns the number of nodes of a snapshot.
+func count(facts *state.Snapshot) (n int) {
+	for range facts.Nodes() {
+		n++
+	}
+	return n
+}
+
+// marked returns the nodes whose marks a step has changed; after a Reset, all that have some.
+func marked(step feed.Step) (nodes []effect.MarkedNode) {
+	if step.Reset {
+		for n := range step.Snapshot.Nodes() {
+			if n.Marks != "" {
+				nodes = append(nodes, effect.MarkedNode{UID: n.UID, Name: n.Name, Marks: n.Marks})
+			}
+		}
+		return nodes
+	}
+	for _, c := range step.Changes.Nodes {
+		var was, is string
+		if c.Before != nil {
+			was = c.Before.Marks
+		}
+		if c.After != nil {
+			is = c.After.Marks
+		}
+		if was != is {
+			n := cmp.Or(c.After, c.Before)
+			nodes = append(nodes, effect.MarkedNode{UID: n.UID, Name: n.Name, Marks: is})
+		}
+	}
+	return nodes
 }
 
 // classes returns the device classes of a snapshot.

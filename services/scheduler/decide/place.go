@@ -1,6 +1,8 @@
 package decide
 
 import (
+	"slices"
+
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/evidence"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
@@ -67,8 +69,8 @@ type trial struct {
 	needs attempt.Needs
 }
 
-// outcome is the result of a trial, from a closed set. why is the message for failed, and empty otherwise. The zero
-// value is undecided: the next step follows.
+// outcome is the result of a trial, from a closed set. why is the message for failed and heldBack, and empty otherwise.
+// The zero value is undecided: the next step follows.
 type outcome struct {
 	is  ending
 	why string
@@ -85,6 +87,8 @@ const (
 	deferred
 	// failed: ends; the queue backs the pod off.
 	failed
+	// heldBack: fits only on nodes that it avoids for now; the queue backs the pod off.
+	heldBack
 	// returned: is given back untried.
 	returned
 	// rejected: fits nowhere.
@@ -94,7 +98,7 @@ const (
 )
 
 // failure returns the outcome of an attempt that cannot be decided: the error is in the pod or its objects.
-func failure(err error) outcome { return outcome{failed, err.Error()} }
+func failure(err error) outcome { return outcome{is: failed, why: err.Error()} }
 
 // finish puts an attempt where its outcome sends it. It is the only place where a trial moves its attempt, but for
 // steps that hand the attempt to another part (handedOver).
@@ -107,6 +111,8 @@ func (p *placer) finish(t *trial, o outcome) {
 		p.life.Defer(a)
 	case failed:
 		p.life.Fail(a, o.why)
+	case heldBack:
+		p.life.HoldBack(a, o.why, t.found.Withheld)
 	case returned:
 		p.life.GiveBack(a)
 	case rejected:
@@ -230,7 +236,8 @@ func (p *placer) askAdvice(t *trial) outcome {
 
 // outcomeWithoutNode returns the outcome of an attempt that found no node. If the pod would fit on a node that it
 // only avoids for now, that is no verdict that an event could change: the attempt waits briefly, or fails with an
-// error, and the queue retries it after a while.
+// error, and the queue retries it after a while. The record of a pod that is held back has the nodes that would take
+// it, for the marks that autoscalers see.
 func (p *placer) outcomeWithoutNode(t *trial) outcome {
 	t.found.Unsettled = t.volumes.MaybeLater()
 	seed := attempt.Seed(t.attempt.Pod.UID, t.attempt.Offer.Attempt)
@@ -239,7 +246,11 @@ func (p *placer) outcomeWithoutNode(t *trial) outcome {
 	case held && h.Transient:
 		return outcome{is: deferred}
 	case held:
-		return outcome{failed, h.Message}
+		t.found.Withheld = h.Nodes
+		return outcome{is: heldBack, why: h.Message}
+	case !t.volumes.Any() && !t.profile.Extended(t.attempt.Pod):
+		t.found.Withheld = record.Withheld(slices.Concat(
+			t.found.Withheld, p.preempt.Places.Withheld(t.attempt.Pod, t.profile, &t.concern)))
 	}
 	return outcome{is: rejected}
 }
@@ -309,6 +320,7 @@ func (p *placer) reject(a *attempt.Attempt, profile *placement.Profile, r record
 	d.Message = r.Diagnosis.Message()
 	d.Plugins = r.Diagnosis.Plugins()
 	d.Reasons = r.Diagnosis.Reasons()
+	d.Withheld = r.Withheld
 	d.NodesTotal = int32(r.NodesTotal)
 	d.Seed = attempt.Seed(a.Pod.UID, a.Offer.Attempt)
 	d.Evidence = p.record.Evidence(a, profile, r, 0)

@@ -89,6 +89,8 @@ func TestNodeWhereReservationsKeepFailingIsLeftAlone(t *testing.T) {
 	}
 	if last := st.s.decisions[len(st.s.decisions)-1]; last.Kind != events.DecisionFailed {
 		t.Errorf("the pod is %s: want it tried again by time alone", last.Kind)
+	} else if diff := cmp.Diff([]string{"n0"}, last.Withheld); diff != "" {
+		t.Errorf("nodes that are withheld from it (-want +got):\n%s", diff)
 	}
 	if n := st.s.core.AvoidedCounts()["quarantine"]; n != 1 {
 		t.Errorf("%d nodes in quarantine, want 1", n)

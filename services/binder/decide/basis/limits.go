@@ -35,6 +35,7 @@ type Limits struct {
 	NominateAlone time.Duration
 	Leftovers
 	Refusals RefusalLimits
+	Marks    MarkLimits
 	// Foreign bounds all hints, and the conditions, evictions and removals of gates (each) that are remembered for
 	// partitions of other members. Beyond it new ones are dropped, because they are only hints.
 	Foreign int
@@ -69,6 +70,38 @@ type RefusalLimits struct {
 	Failing time.Duration
 	// Pause paces the retries after refusals. Jitter must be 0, as in Limits.Retry.
 	Pause wait.Backoff
+}
+
+// MarkMode is what a binder does about the marks on nodes for cluster autoscalers.
+type MarkMode uint8
+
+const (
+	// MarksNone: it leaves nodes alone.
+	MarksNone MarkMode = iota
+	// MarksWrite: it writes marks, and removes those that are not wanted any more.
+	MarksWrite
+	// MarksRemove: it removes all marks.
+	MarksRemove
+)
+
+// MarkLimits are the limits for marks on nodes (package nodemarks).
+type MarkLimits struct {
+	Mode MarkMode
+	// Named is how long a node stays withheld after a decision last named it. It is longer than autoscalers take to
+	// look at a pending pod (10 s by default), and than most backoffs. Least is how long it stays so at least.
+	Named, Least time.Duration
+	// Look is the interval between looks at all documents for places that the API server does not show. A place must
+	// be there in two of them.
+	Look time.Duration
+	// Fresh is how long after its start a binder removes no mark: it knows only decisions that it has read since.
+	Fresh time.Duration
+	// Every is the interval between writes of one binder on average, and Burst how many may be sent at once.
+	Every time.Duration
+	Burst int
+	// Refused is how long a node is left alone after the API server has refused a write.
+	Refused time.Duration
+	// Nodes is how many nodes may be withheld at once, and Pods how many pods that are held back are remembered.
+	Nodes, Pods int
 }
 
 const (
@@ -188,6 +221,10 @@ func DefaultLimits() Limits {
 		Refusals: RefusalLimits{
 			ReportAfter: fenceRefusals, ReportEvery: refusalsAgain, Failing: fenceFailing,
 			Pause: wait.Backoff{Duration: time.Second, Factor: 2, Steps: 30, Cap: refusedPause},
+		},
+		Marks: MarkLimits{
+			Named: time.Minute, Least: 15 * time.Second, Look: 5 * time.Second, Fresh: 30 * time.Second,
+			Every: 2 * time.Second, Burst: 10, Refused: time.Minute, Nodes: 32, Pods: 1024,
 		},
 		Foreign: 1 << 16,
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state/nodemark"
 	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
@@ -195,6 +196,14 @@ type Evict struct {
 	NotAfter time.Time
 }
 
+// MarkNode gives a node exactly these marks for cluster autoscalers, with UID and resourceVersion as preconditions of
+// the write. It is answered by Answered: Done, Gone, Refused, Unknown.
+type MarkNode struct {
+	Op                OpID
+	NodeUID, NodeName string
+	Marks             nodemark.Marks
+}
+
 // Publish appends a decision to the log. It is not answered.
 type Publish struct{ Decision events.Decision }
 
@@ -244,6 +253,7 @@ func (PatchCondition) effect() {}
 func (RemoveGate) effect()     {}
 func (Evict) effect()          {}
 func (Amend) effect()          {}
+func (MarkNode) effect()       {}
 func (Nominate) effect()       {}
 func (Announce) effect()       {}
 func (ReadBudget) effect()     {}

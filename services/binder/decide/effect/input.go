@@ -57,7 +57,15 @@ type FactsChanged struct {
 	Rejected []*state.Pod
 	// ChangedPods holds the UIDs of the pods that this step changed; nil if any pod may have changed.
 	ChangedPods []string
+	// Nodes counts the nodes that the facts show; nil while nothing is known.
+	Nodes func() int
+	// Marked holds the nodes whose marks for autoscalers this step changed, or all that have some if MarkedAll.
+	Marked    []MarkedNode
+	MarkedAll bool
 }
+
+// MarkedNode is a node with the note of its marks (state.Node.Marks), which is empty if it has none any more.
+type MarkedNode struct{ UID, Name, Marks string }
 
 // LedgerChanged carries one step of the binder's own ledger watch.
 type LedgerChanged struct{ Batch replica.Batch }

@@ -116,7 +116,7 @@ func (s *Shard) Node(name string) *explain.NodeView {
 	n := s.View.Nodes()[at]
 	v := &explain.NodeView{
 		Name: name, UID: n.Node.UID, Pods: n.PodCount(), Cordoned: n.Node.Object.Spec.Unschedulable,
-		Unusable: s.Gate.AvoidedNodes()[n.Node.UID].String(),
+		Unusable: s.Gate.AvoidedNodes()[n.Node.UID].String(), Marks: n.Node.Marks,
 	}
 	if s.Gate.Behind(n) && behind > 0 && v.Unusable == "" {
 		v.Unusable = "the facts about it are behind the ledger"

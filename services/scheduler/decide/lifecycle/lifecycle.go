@@ -72,6 +72,12 @@ func (l *Attempts) Fail(a *attempt.Attempt, message string) {
 	l.Drop(a)
 }
 
+// HoldBack is Fail for an attempt that found room only on nodes that its pod avoids for now.
+func (l *Attempts) HoldBack(a *attempt.Attempt, message string, withheld []string) {
+	l.Record.HeldBack(a, message, withheld)
+	l.Drop(a)
+}
+
 // Positions returns the positions that a decision made now depends on.
 func (l *Attempts) Positions() attempt.Positions {
 	return attempt.Positions{

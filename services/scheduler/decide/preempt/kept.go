@@ -1,6 +1,8 @@
 package preempt
 
 import (
+	"maps"
+	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +29,10 @@ import (
 // maxDisplacements bounds the kept places, or holds, that one decision tries to take over: each is a trial with all
 // rules.
 const maxDisplacements = 64
+
+// maxWithheldCrossed is as maxDisplacements, for Withheld and a pod with rules about pods on other nodes: each trial
+// counts the pods of all nodes, for no more than a note in the record.
+const maxWithheldCrossed = 8
 
 // Places lets pods take over the places that are kept for the replacements of moved pods. It has no state: the kept
 // places are in the ledger, and a staged pod is an attempt with a Pick.Kept.
@@ -158,6 +164,36 @@ func (ps *Places) keepingBelow(priority int32) []string {
 	}
 	slices.Sort(nodes)
 	return nodes
+}
+
+// Withheld returns the names of the nodes on which a pod that fits nowhere would fit if no places were kept there. It
+// returns nil if more places are kept than can be tried: the list would not be complete.
+func (ps *Places) Withheld(pod *state.Pod, profile *placement.Profile, concern *guard.Concern) (names []string) {
+	most := maxDisplacements
+	if !concern.None() {
+		most = maxWithheldCrossed
+	}
+	if len(ps.holds.keptNodes) > most {
+		return nil
+	}
+	for _, uid := range slices.Sorted(maps.Keys(ps.holds.keptNodes)) {
+		node, ok := ps.shard.View.Node(uid)
+		if !ok || !ps.shard.Gate.Usable(node) {
+			continue
+		}
+		gone := map[string]bool{}
+		for _, e := range ps.shard.View.PlaceholdersOn(uid, math.MaxInt32) {
+			gone[view.PlaceholderUID(e.Token)] = true
+		}
+		in := placement.Input{Pod: pod, Nodes: []*state.NodeInfo{node}, Objects: ps.shard.View.Snapshot()}
+		if !concern.None() {
+			in.Nodes = ps.shard.View.Nodes()
+		}
+		if fits, _, err := profile.FitsWithout(in, node, gone); err == nil && fits {
+			names = append(names, node.Node.Name)
+		}
+	}
+	return names
 }
 
 // isNever reports whether a pod's preemption policy is Never. Such a pod takes no place of another pod either.

@@ -66,14 +66,26 @@ func (r *Recorder) PlacedBy(a *attempt.Attempt, revision int64, plugin string) {
 }
 
 // Failed records an attempt that ended with an error.
-func (r *Recorder) Failed(a *attempt.Attempt, message string) { r.FailedOn(a, message, "", "") }
+func (r *Recorder) Failed(a *attempt.Attempt, message string) {
+	r.failed(a, events.Decision{Message: message})
+}
 
 // FailedOn is Failed for a pod whose place on a node is taken back.
 func (r *Recorder) FailedOn(a *attempt.Attempt, message, nodeUID, node string) {
+	r.failed(a, events.Decision{Message: message, NodeUID: nodeUID, NodeName: node})
+}
+
+// HeldBack is Failed for a pod that fits only on nodes that it avoids for now (events.Decision.Withheld).
+func (r *Recorder) HeldBack(a *attempt.Attempt, message string, withheld []string) {
+	r.failed(a, events.Decision{Message: message, Withheld: withheld})
+}
+
+// failed records an attempt that ended with an error, about which detail has the rest.
+func (r *Recorder) failed(a *attempt.Attempt, detail events.Decision) {
 	d := r.Decision(events.DecisionFailed, a)
 	d.FactSequence, d.LedgerRevision = r.Shard.Store.Position().Sequence, r.Shard.Ledger.Revision()
-	d.Message = message
-	d.NodeUID, d.NodeName = nodeUID, node
+	d.Message, d.Withheld = detail.Message, detail.Withheld
+	d.NodeUID, d.NodeName = detail.NodeUID, detail.NodeName
 	r.Effects.Decide(d)
 	r.Effects.Report(a.Report(step.Failed))
 }

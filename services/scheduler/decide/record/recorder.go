@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/evidence"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -15,7 +16,7 @@ import (
 
 // Evaluation is the result of an evaluation of the nodes for a pod. Home: only the home nodes were evaluated, of Usable
 // nodes that there were to choose from. Basis lists the state besides facts and ledger on which the result depends.
-// Unsettled and DependsOnHolds: see attempt.Rejection.
+// Unsettled and DependsOnHolds: see attempt.Rejection. Withheld: see events.Decision.
 type Evaluation struct {
 	placement.Result
 	Home           bool
@@ -23,6 +24,16 @@ type Evaluation struct {
 	Basis          evidence.Basis
 	Unsettled      bool
 	DependsOnHolds bool
+	Withheld       []string
+}
+
+// Withheld returns a list of nodes for events.Decision.Withheld: sorted in place, or nil if it is too long.
+func Withheld(names []string) []string {
+	if len(names) > events.MaxWithheld {
+		return nil
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // Recorder keeps the state that records of decisions need, and appends the records to the effects of the step. It

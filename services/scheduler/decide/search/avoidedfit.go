@@ -5,12 +5,15 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/avoid"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/record"
 )
 
 // AvoidedFit explains why a pod may not use nodes on which it would fit.
 type AvoidedFit struct {
 	Message string
-	nodes   int
+	// Nodes are the names of the avoided nodes on which it would fit, sorted; nil if there are more than
+	// events.MaxWithheld.
+	Nodes []string
 	// Transient: this ends before the queue would offer the pod again.
 	Transient bool
 }
@@ -47,10 +50,12 @@ func (x *Searcher) FitsOnAvoided(
 		return AvoidedFit{}, false
 	}
 	open := map[string]string{}
+	names := make([]string, 0, len(fit.Feasible))
 	for _, s := range fit.Feasible {
 		open[s.Node.Node.UID] = excluded[s.Node.Node.UID]
+		names = append(names, s.Node.Node.Name)
 	}
 	in.Candidates, in.Excluded = nil, open
 	all := p.Evaluate(in)
-	return AvoidedFit{Message: all.Diagnosis.Message(), nodes: all.NodesTotal, Transient: brief}, true
+	return AvoidedFit{Message: all.Diagnosis.Message(), Nodes: record.Withheld(names), Transient: brief}, true
 }

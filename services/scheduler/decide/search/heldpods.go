@@ -97,6 +97,7 @@ func (x *Searcher) requireWithoutHolds(
 	if without.Err != nil {
 		return record.Evaluation{Result: placement.Result{Err: without.Err}, Basis: r.Basis}
 	}
+	fitting := namesOf(r.Feasible)
 	passed := uidsOf(without.Feasible)
 	r.Weighed = placement.Weighed{} // their indexes would no longer be those of the nodes
 	r.Feasible = slices.DeleteFunc(r.Feasible, func(s placement.Scored) bool { return !passed[s.Node.Node.UID] })
@@ -108,6 +109,8 @@ func (x *Searcher) requireWithoutHolds(
 			opinions[f.Node.Node.Name] = placement.Opinion{Rejected: true, Plugin: f.Plugin, Reasons: f.Reasons}
 		}
 		r.Diagnosis = x.diagnoseRejected(a, p, v, opinions)
+		r.DependsOnHolds, r.Withheld = true, record.Withheld(fitting)
+		r.Diagnosis = x.diagnoseHeld(a, p, v, without.Nodes)
 	}
 	return r
 }
@@ -143,6 +146,15 @@ func uidsOf(ranked []placement.Scored) map[string]bool {
 		uids[ranked[i].Node.Node.UID] = true
 	}
 	return uids
+}
+
+// namesOf returns the names of the nodes.
+func namesOf(ranked []placement.Scored) []string {
+	names := make([]string, len(ranked))
+	for i := range ranked {
+		names[i] = ranked[i].Node.Node.Name
+	}
+	return names
 }
 
 // nodesWithout returns all nodes, without the given unbound pods. Nodes that have one are copied, and the others

@@ -188,6 +188,7 @@ func TestServiceAccountsHaveTheirAnnotations(t *testing.T) {
 func TestCommonLabels(t *testing.T) {
 	everything := parse(t, `{commonLabels: {team: blue}, serviceMonitor: {enabled: true}, prometheusRule: {enabled: true},
 		grafanaDashboard: {enabled: true}, quotaGate: {enabled: true}, queue: {metricsInterval: 30s},
+		binder: {nodeMarks: write},
 		networkPolicy: {extenderPorts: [8888], extraEgress: {queue: [{}]}}}`).(object)
 	for _, v := range render.Variants() {
 		autoscaled := set("scheduler.autoscaling.enabled", v.Name != "dev") // refused in mode single

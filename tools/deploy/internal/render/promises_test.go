@@ -255,15 +255,17 @@ var beyondThose = map[string]map[string]string{
 		"berth-binder": "evictions that disruption budgets may forbid",
 		"berth-single": "the same",
 	},
-	"patch pods": {"berth-quota-gate": "removal of a gate"},
+	"patch pods":  {"berth-quota-gate": "removal of a gate"},
+	"patch nodes": {"berth-node-marks": "marks for cluster autoscalers"},
 }
 
 // TestNoOtherRightToChange: the shipped roles may change what kube-scheduler may change, and the resources listed
 // here. The right to patch pods includes the image of every container, privileged ones too: it comes with the quota
-// gate alone.
+// gate alone. The right to patch nodes includes taints that evict pods: it comes with the marks for autoscalers alone.
 func TestNoOtherRightToChange(t *testing.T) {
 	gated := render.Variant{Name: render.Base, Set: map[string]any{"quotaGate": map[string]any{"enabled": true}}}
-	for _, v := range append(render.Variants(), gated) {
+	marking := render.Variant{Name: render.Base, Set: map[string]any{"binder": map[string]any{"nodeMarks": "write"}}}
+	for _, v := range append(render.Variants(), gated, marking) {
 		templates, err := render.Chart(root, v)
 		if err != nil {
 			t.Fatal(err)

@@ -79,6 +79,10 @@ func files() []file {
 			variant: Variant{Name: Base, Set: map[string]any{"quotaGate": map[string]any{"enabled": true}}},
 		},
 		file{
+			path: "components/node-marks/nodemarks.yaml", template: "nodemarks",
+			variant: Variant{Name: Base, Set: map[string]any{"binder": map[string]any{"nodeMarks": "write"}}},
+		},
+		file{
 			path: "overlays/descheduler-job/job.yaml", template: "descheduler",
 			variant: Variant{Name: "descheduler-job"}, kinds: []string{"Job"},
 		},
