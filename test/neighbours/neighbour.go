@@ -67,7 +67,10 @@ var Schedulers = []Scheduler{KubeScheduler, Berth}
 
 // All returns every neighbour, in the order of the page.
 func All() []Neighbour {
-	return []Neighbour{}
+	return []Neighbour{
+		clusterAutoscaler(),
+		karpenter(),
+	}
 }
 
 // Select returns the neighbours of these names, in the order of All, or all for "all".
