@@ -27,13 +27,42 @@ type history struct {
 
 // podLife is what happened to a pod. Versions are 0 for what did not happen.
 type podLife struct {
-	name, app, node       string
-	created, bound, gone  time.Time
-	boundAt, leavingAt    uint64
-	ended                 bool
-	claims                []string
-	nominated             string
-	nominatedAt, clearsAt uint64
+	name, app, node      string
+	created, bound, gone time.Time
+	boundAt, leavingAt   uint64
+	ended                bool
+	claims               []string
+	nominated            promises
+}
+
+// promises are the nodes that were named to an object, one after the other.
+type promises []promise
+
+// promise is a node's name, from one version until another; until is 0 as long as it lasts.
+type promise struct {
+	node        string
+	from, until uint64
+}
+
+// name notes the name that an object has at a version; empty for none.
+func (p *promises) name(node string, at uint64) {
+	if n := len(*p); n > 0 && (*p)[n-1].until == 0 {
+		last := &(*p)[n-1]
+		if last.node == node {
+			return
+		}
+		last.until = at
+	}
+	if node != "" {
+		*p = append(*p, promise{node: node, from: at})
+	}
+}
+
+// held reports whether a node was promised at a version.
+func (p promises) held(node string, at uint64) bool {
+	return slices.ContainsFunc(p, func(one promise) bool {
+		return one.node == node && one.from < at && (one.until == 0 || one.until > at)
+	})
 }
 
 // nodeLife is what happened to a node.
@@ -44,10 +73,11 @@ type nodeLife struct {
 	removedAt uint64
 }
 
-// claimLife is which node was selected for a claim, from which version on, and from which version on it has a volume.
+// claimLife is which nodes were selected for a claim, and from which version on it has a volume.
 type claimLife struct {
-	name, node          string
-	selectedAt, boundAt uint64
+	name     string
+	selected promises
+	boundAt  uint64
 }
 
 func newHistory() *history {
@@ -82,21 +112,8 @@ func (h *history) pod(p *corev1.Pod, gone bool, now time.Time) error {
 		life.gone = now
 	}
 	life.ended = life.ended || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-	life.nominate(p.Status.NominatedNodeName, at)
+	life.nominated.name(p.Status.NominatedNodeName, at)
 	return nil
-}
-
-// nominate notes a pod's nominatedNodeName.
-func (l *podLife) nominate(name string, at uint64) {
-	switch {
-	case name == l.nominated && l.clearsAt == 0:
-	case name == "":
-		if l.clearsAt == 0 {
-			l.clearsAt = at
-		}
-	default:
-		l.nominated, l.nominatedAt, l.clearsAt = name, at, 0
-	}
 }
 
 // node notes the present state of a node; gone marks its last state.
@@ -140,9 +157,7 @@ func (h *history) claim(c *corev1.PersistentVolumeClaim) error {
 		life = &claimLife{name: c.Name}
 		h.claims[c.UID] = life
 	}
-	if node := c.Annotations[selectedNode]; node != life.node {
-		life.node, life.selectedAt = node, at
-	}
+	life.selected.name(c.Annotations[selectedNode], at)
 	if life.boundAt == 0 && c.Spec.VolumeName != "" {
 		life.boundAt = at
 	}
@@ -204,7 +219,7 @@ func (h *history) stranded() []string {
 			return ""
 		case h.selectedFor(p, n):
 			return fmt.Sprintf("node %s was removed while a volume was made there for pod %s", n.name, p.name)
-		case p.nominated == n.name && p.nominatedAt < n.removedAt && (p.clearsAt == 0 || p.clearsAt > n.removedAt):
+		case p.nominated.held(n.name, n.removedAt):
 			return fmt.Sprintf("node %s was removed while pod %s was nominated to it", n.name, p.name)
 		}
 		return ""
@@ -213,7 +228,7 @@ func (h *history) stranded() []string {
 
 func (h *history) selectedFor(p *podLife, n *nodeLife) bool {
 	for _, c := range h.claims {
-		if slices.Contains(p.claims, c.name) && c.node == n.name && c.selectedAt < n.removedAt &&
+		if slices.Contains(p.claims, c.name) && c.selected.held(n.name, n.removedAt) &&
 			(c.boundAt == 0 || c.boundAt > n.removedAt) {
 			return true
 		}

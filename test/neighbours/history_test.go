@@ -99,6 +99,11 @@ func TestWhatIsWrongWithARemoval(t *testing.T) {
 			s.pod("p", "", nominatedTo("m"))
 			s.node("n", true)
 		}, ""},
+		"nominated, and elsewhere later": {func(s *tale) {
+			s.pod("p", "", nominatedTo("n"))
+			s.node("n", true)
+			s.pod("p", "", nominatedTo("m"))
+		}, "node n was removed while pod p was nominated to it"},
 		"nominated too late": {func(s *tale) { s.pod("p", ""); s.node("n", true); s.pod("p", "", nominatedTo("n")) }, ""},
 		"selected for a volume": {func(s *tale) { s.pod("p", ""); s.claim("p", "n", ""); s.node("n", true) },
 			"node n was removed while a volume was made there for pod p"},
