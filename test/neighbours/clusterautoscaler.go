@@ -38,8 +38,8 @@ func startClusterAutoscaler(ctx context.Context, s *Scene) error {
 	var running sync.WaitGroup
 	running.Go(func() {
 		scaler.Run(ctx, scaler.Config{
-			Client: s.Client, Template: template, Most: mostNodes, Every: 2 * time.Second, Unneeded: unneeded, AfterAdd: unneeded,
-			AfterTaint: 5 * time.Second, AtOnce: 20, DrainedAtOnce: 5, Logf: s.Logf,
+			Client: s.Client, Template: template, Most: mostNodes, Every: 2 * time.Second,
+			Unneeded: unneeded, AfterAdd: unneeded, AfterTaint: 5 * time.Second, AtOnce: 20, DrainedAtOnce: 5, Logf: s.Logf,
 		})
 	})
 	s.AtEnd(func(context.Context) error {

@@ -131,8 +131,12 @@ func TestNodesAreAddedForPodsThatFitNowhere(t *testing.T) {
 		"the node is full":              {func(s *stage) { s.fixed("f"); s.pod("full", "4", "f"); s.pod("p", "1", "") }, 1},
 		"too large for any node":        {func(s *stage) { s.pod("p", "5", "") }, 0},
 		"an error of the scheduler":     {func(s *stage) { s.pod("p", "1", "", because("SchedulerError")) }, 0},
-		"a name":                        {func(s *stage) { s.fixed("f"); s.pod("full", "4", "f"); s.pod("p", "1", "", nominated("f")) }, 0},
-		"the name of no node":           {func(s *stage) { s.pod("p", "1", "", nominated("ghost")) }, 0},
+		"a name": {func(s *stage) {
+			s.fixed("f")
+			s.pod("full", "4", "f")
+			s.pod("p", "1", "", nominated("f"))
+		}, 0},
+		"the name of no node": {func(s *stage) { s.pod("p", "1", "", nominated("ghost")) }, 0},
 		"a named pod has its room": {func(s *stage) {
 			s.fixed("f")
 			s.pod("p", "3", "", nominated("f"))
@@ -213,7 +217,9 @@ func TestNodesThatAreNotNeededAreRemoved(t *testing.T) {
 			s.pod("p", "3", "e")
 			s.pod("q", "3", "g")
 		}, nil, []string{"e"}},
-		"it is being removed": {func(s *stage) { s.added("e")[0].Spec.Taints = []corev1.Taint{{Key: toBeDeleted}} }, nil, nil},
+		"it is being removed": {func(s *stage) {
+			s.added("e")[0].Spec.Taints = []corev1.Taint{{Key: toBeDeleted}}
+		}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)

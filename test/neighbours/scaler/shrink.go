@@ -33,7 +33,7 @@ func (m *memory) superfluous(cfg Config, v view, sim *simulation, now time.Time)
 		if len(found) >= limit {
 			break
 		}
-		moved, ok := m.removable(v, sim, r, left, gone)
+		moved, ok := removable(v, sim, r, left, gone)
 		if !ok {
 			m.unremovable[r.node.Name] = now.Add(unremovableFor)
 			continue
@@ -75,7 +75,7 @@ func (m *memory) candidates(cfg Config, sim *simulation, now time.Time) []*room 
 }
 
 // removable reports whether all pods of a node may and can move to nodes that stay, and places them there.
-func (m *memory) removable(v view, sim *simulation, r *room, left map[types.UID]int32, gone map[string]bool) (int, bool) {
+func removable(v view, sim *simulation, r *room, left map[types.UID]int32, gone map[string]bool) (moved int, ok bool) {
 	var moving []*corev1.Pod
 	for _, pod := range r.pods {
 		if !movable(pod) {
