@@ -31,6 +31,8 @@ type Scenario struct {
 	Name string
 	// About is one sentence for the page: what happens, and what must come of it.
 	About string
+	// Sized reports whether the script has as many pods as Scene.Pods.
+	Sized bool
 	// Cluster is the cluster that the scenario runs on; its Dir is filled in.
 	Cluster harness.ClusterConfig
 	// Scheduling is the configuration of either scheduler.

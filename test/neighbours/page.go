@@ -66,7 +66,11 @@ func rows(b *strings.Builder, scenario string, r Record) {
 
 // notesOf are the sentences under the table about one scenario.
 func notesOf(s Scenario, r Record) []string {
-	var notes []string
+	with := "- " + s.Name + ": measured with Berth " + r.Version
+	if r.Pods > 0 {
+		with += fmt.Sprintf(", %d pods", r.Pods)
+	}
+	notes := []string{with}
 	for _, text := range r.KubeScheduler.Wrong {
 		notes = append(notes, fmt.Sprintf("- %s, kube-scheduler: %s", s.Name, text))
 	}

@@ -73,8 +73,8 @@ func TestResultsShowBothSides(t *testing.T) {
 		{Name: "grow", About: "It grows.", Unmet: "a name."}, {Name: "shrink", About: "It shrinks."},
 	}}
 	record := Record{
-		KubeScheduler: Result{Measures: []Measure{{Name: "nodes", Value: 4}}, Wrong: []string{"a pod was lost"}},
-		Berth:         Result{Measures: []Measure{{Name: "nodes", Value: 7, Margin: Within(1)}}},
+		Version: "v1", Pods: 7, KubeScheduler: Result{Measures: []Measure{{Name: "nodes", Value: 4}}, Wrong: []string{"a pod was lost"}},
+		Berth: Result{Measures: []Measure{{Name: "nodes", Value: 7, Margin: Within(1)}}},
 	}
 	record.Differences = Differences(record.KubeScheduler, record.Berth)
 	if err := Accept(dir, "scaler", "grow", record); err != nil {
@@ -86,7 +86,7 @@ func TestResultsShowBothSides(t *testing.T) {
 	}
 	for _, want := range []string{
 		"| grow | nodes | 4 | 7 | ± 1 |", "| grow | violations | 1 | 0 | 0 |", "| shrink | not run yet | | | |",
-		"- *shrink*: It shrinks.", "- grow, kube-scheduler: a pod was lost",
+		"- *shrink*: It shrinks.", "- grow: measured with Berth v1, 7 pods\n", "- grow, kube-scheduler: a pod was lost",
 		"- grow, Berth: nodes: 7, with kube-scheduler 4; accepted is ± 1", "- grow: what is missing: a name.",
 	} {
 		if !strings.Contains(text, want) {

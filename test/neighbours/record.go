@@ -13,8 +13,8 @@ import (
 type Record struct {
 	// Version is Berth's, as `git describe` prints it.
 	Version string `json:"version"`
-	// Pods is the size of scripts of adjustable size.
-	Pods int `json:"pods"`
+	// Pods is the size of a script of adjustable size, 0 for others.
+	Pods int `json:"pods,omitempty"`
 	// KubeScheduler and Berth are the results beside each.
 	KubeScheduler Result `json:"kubeScheduler"`
 	Berth         Result `json:"berth"`

@@ -61,7 +61,7 @@ type play struct {
 // script is the large script.
 func (a autoscaler) script() Scenario {
 	return Scenario{
-		Name: "script",
+		Name: "script", Sized: true,
 		About: "hundreds of pods arrive, urgent ones preempt others, volumes are made for the nodes that were selected, " +
 			"the descheduler moves pods, one node refuses every bind for 40 s, and in the end most pods leave.",
 		Scheduling: Scheduling{Policy: policy, Interval: moveEvery},

@@ -2,7 +2,6 @@ package neighbours
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,8 +17,8 @@ const volumeTakes = 90 * time.Second
 func (a autoscaler) slowVolume() Scenario {
 	return Scenario{
 		Name: "slow-volume",
-		About: "a node comes for a pod whose volume takes 90 s to be made there; the node looks empty meanwhile, and must " +
-			"not be removed.",
+		About: "a pod goes to an elastic node at once, and its volume takes 90 s to be made there; all else leaves the node, " +
+			"which looks empty then, and must not be removed.",
 		Run: func(ctx context.Context, s *Scene) (Result, error) {
 			if err := createClasses(ctx, s); err != nil {
 				return Result{}, err
@@ -28,10 +27,10 @@ func (a autoscaler) slowVolume() Scenario {
 			if err != nil {
 				return Result{}, err
 			}
-			if err := fillFixed(ctx, s); err != nil {
+			if err := occupy(ctx, s); err != nil {
 				return Result{}, err
 			}
-			disk := workload{app: "disk", replicas: 1, cpu: fmt.Sprint(nodeCPU / 2), disk: true} //nolint:mnd // half a node
+			disk := workload{app: "disk", replicas: 1, cpu: "2", disk: true}
 			if err := disk.create(ctx, s); err != nil {
 				return Result{}, err
 			}
@@ -40,7 +39,23 @@ func (a autoscaler) slowVolume() Scenario {
 	}
 }
 
-// slowly lets volumes be made a while after a node was selected for the claim.
+// first is the pod for which the elastic node comes.
+const first = "first"
+
+// occupy fills the fixed node, and lets an elastic node come for another pod, which leaves room on it.
+func occupy(ctx context.Context, s *Scene) error {
+	if err := fillFixed(ctx, s); err != nil {
+		return err
+	}
+	pod := pendingPod(first, "2")
+	if _, err := s.Client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	_, err := waitBound(ctx, s, first)
+	return err
+}
+
+// slowly lets volumes be made a while after a node was selected for the claim, and the first pod leave before.
 func slowly(ctx context.Context, s *Scene, w *watcher) (Result, error) {
 	began := time.Now()
 	err := s.Eventually(ctx, gaveUp, "a node is selected for the claim", func(ctx context.Context) (string, error) {
@@ -57,6 +72,9 @@ func slowly(ctx context.Context, s *Scene, w *watcher) (Result, error) {
 		return Result{}, err
 	}
 	s.Logf("a node was selected after %.0f s", time.Since(began).Seconds())
+	if err := s.Client.CoreV1().Pods(namespace).Delete(ctx, first, metav1.DeleteOptions{}); err != nil {
+		return Result{}, err
+	}
 	if err := bench.Pause(ctx, volumeTakes); err != nil {
 		return Result{}, err
 	}
