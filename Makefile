@@ -297,6 +297,16 @@ DRA_FLAGS ?=
 dra-duel: build .cluster-programs .peer-programs ## Create as many claims as devices at once, for two kube-schedulers and four shards, and count double allocations (DRA_FLAGS="--nodes 50")
 	@$(BENCH) dra-duel $(DRA_FLAGS)
 
+# The neighbours to run, or all, and how many pods a script has. The programs are built on first use.
+NEIGHBOURS ?= all
+SCENARIOS ?= all
+NEIGHBOUR_PODS ?= 500
+
+.PHONY: neighbours
+neighbours: build .cluster-programs .peer-programs ## Run autoscalers and other neighbours beside kube-scheduler and Berth, and compare (NEIGHBOURS="karpenter" SCENARIOS="script" ACCEPT=1)
+	@go test -p 1 -tags e2e -count 1 -timeout 180m -v -run TestNeighbours ./test/neighbours -args -neighbours '$(NEIGHBOURS)' \
+		-scenarios '$(SCENARIOS)' -pods $(NEIGHBOUR_PODS) -berth-version '$(VERSION)' $(if $(ACCEPT),-accept) | grep -v -e '^=== '
+
 # How many decisions are compared with kube-scheduler's.
 COMPARISONS ?= $(if $(LONG),20000,2000)
 

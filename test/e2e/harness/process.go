@@ -157,6 +157,11 @@ func (p Programs) StartProgram(dir, name, program string, args ...string) (*Proc
 	return start(dir, name, filepath.Join(filepath.Dir(p.Berth), program), args...)
 }
 
+// StartWith is StartProgram with variables added to the environment, each as name=value.
+func (p Programs) StartWith(env []string, dir, name, program string, args ...string) (*Process, error) {
+	return startWith(env, dir, name, filepath.Join(filepath.Dir(p.Berth), program), args...)
+}
+
 // Start starts any program and returns at once. Its output is appended to dir/<name>.log.
 func Start(dir, name, path string, args ...string) (*Process, error) {
 	return start(dir, name, path, args...)

@@ -70,6 +70,8 @@ func TestBuildOnlyWhatChanged(t *testing.T) {
 	expect("a source file of it changed", build(), "hello done in")
 	target.LDFlags += " -X main.a=b"
 	expect("the flags changed", build(), "hello done in")
+	target.Tags = "small"
+	expect("a build tag is set", build(), "hello done in")
 	write(t, filepath.Join(layout.BinDir(), "hello"), "cut short")
 	expect("the program is not the one that was built", build(), "hello done in")
 	if err := os.Remove(filepath.Join(layout.BinDir(), "hello")); err != nil {
@@ -103,6 +105,7 @@ func TestSelect(t *testing.T) {
 		{"peers", "kube-scheduler descheduler"},
 		{"all-but-peers", "cluster etcd nats-server kwok kube-apiserver kube-controller-manager kubectl"},
 		{"all", "cluster etcd nats-server kwok kube-apiserver kube-controller-manager kubectl kube-scheduler descheduler"},
+		{"karpenter", "karpenter"},
 		{"kubernetes-1.35", "kube-apiserver-1.35 kube-controller-manager-1.35 kube-scheduler-1.35"},
 	} {
 		targets, err := Select(strings.Fields(test.names))

@@ -122,7 +122,7 @@ func (b Builder) compile(ctx context.Context, t Target, dir string) error {
 	fresh := final + ".new"
 	watched := &transcript{}
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
-		"-ldflags", t.LDFlags, "-o", fresh, t.Package)
+		"-tags", t.Tags, "-ldflags", t.LDFlags, "-o", fresh, t.Package)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), buildEnv...)
 	cmd.Stdout, cmd.Stderr = watched, watched

@@ -17,6 +17,9 @@ import (
 // stamps.
 func fingerprint(moduleDir string, t Target, goIdentity string) (string, error) {
 	sum := sha256.New()
+	if t.Tags != "" {
+		fmt.Fprintf(sum, "tags %s\n", t.Tags)
+	}
 	fmt.Fprintf(sum, "package %s\nldflags %s\nenv %s\ngo %s\n",
 		t.Package, t.LDFlags, strings.Join(buildEnv, " "), goIdentity)
 	for _, folder := range append([]string{"."}, t.Uses...) {

@@ -33,6 +33,8 @@ type Target struct {
 	Uses []string
 	// LDFlags are handed to the linker as they are.
 	LDFlags string
+	// Tags are build tags, separated by commas; empty for none.
+	Tags string
 	// Cold is about how long a build takes on two cores with empty caches,
 	// shown to the user before the wait.
 	Cold time.Duration
@@ -42,9 +44,23 @@ type Target struct {
 // comparison needs them, so the group names leave them out unless asked.
 var peerModules = []string{"kube-scheduler", "descheduler"}
 
+// neighbours is the group of programs that live beside a scheduler. Only their own tests need them.
+const neighbours = "neighbours"
+
+// neighbourTargets are pinned by modules below tools/neighbours.
+func neighbourTargets() []Target {
+	return []Target{
+		{
+			Name: "karpenter", Group: neighbours, Module: "../neighbours/karpenter", LDFlags: stripped,
+			Package: "sigs.k8s.io/karpenter/kwok",
+			Cold:    3 * time.Minute,
+		},
+	}
+}
+
 // Targets lists every program this package can build, in build order.
 func Targets() []Target {
-	targets := currentTargets()
+	targets := append(currentTargets(), neighbourTargets()...)
 	for _, version := range olderVersions {
 		targets = append(targets, olderTargets(version)...)
 	}
@@ -152,8 +168,8 @@ func currentTargets() []Target {
 }
 
 // Select returns the targets for names, each once and in build order. A name is a program, a group, "all",
-// "all-but-peers" or "peers". The programs of older versions of Kubernetes must be requested by their own names or
-// groups.
+// "all-but-peers" or "peers". The programs of older versions of Kubernetes, and neighbours, must be requested by their
+// own names or groups.
 func Select(names []string) ([]Target, error) {
 	wanted := map[string]bool{}
 	for _, name := range names {
@@ -183,12 +199,12 @@ func Names() []string {
 
 func (t Target) answersTo(name string) bool {
 	peer := slices.Contains(peerModules, t.Name)
-	older := slices.Contains(Minors(), strings.TrimPrefix(t.Group, "kubernetes-"))
+	apart := t.Group == neighbours || slices.Contains(Minors(), strings.TrimPrefix(t.Group, "kubernetes-"))
 	switch name {
 	case "all":
-		return !older
+		return !apart
 	case "all-but-peers":
-		return !older && !peer
+		return !apart && !peer
 	case "peers":
 		return peer
 	default:

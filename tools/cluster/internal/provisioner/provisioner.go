@@ -54,7 +54,7 @@ func (p Provisioner) pass(ctx context.Context) error {
 			continue
 		}
 		if class := v.classes[*claim.Spec.StorageClassName]; class != nil {
-			if err := p.serve(ctx, claim, class); err != nil {
+			if err := p.serve(ctx, claim, class, v); err != nil {
 				failed = errors.Join(failed, fmt.Errorf("claim %s/%s: %w", claim.Namespace, claim.Name, err))
 			}
 		}
@@ -91,7 +91,7 @@ func (p Provisioner) look(ctx context.Context) (view, error) {
 
 // serve makes the volume of one claim, if it is time.
 func (p Provisioner) serve(
-	ctx context.Context, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass,
+	ctx context.Context, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, v view,
 ) error {
 	node := claim.Annotations[selectedNode]
 	waits := class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
@@ -103,7 +103,7 @@ func (p Provisioner) serve(
 	}
 	volume := p.volume(claim, class)
 	if waits {
-		volume.Spec.NodeAffinity = onlyOn(node)
+		volume.Spec.NodeAffinity = onlyOn(v.hostname(node))
 		volume.Annotations[madeFor] = node
 	}
 	_, err := p.Client.CoreV1().PersistentVolumes().Create(ctx, volume, metav1.CreateOptions{})
@@ -156,10 +156,11 @@ func (p Provisioner) volume(
 	return v
 }
 
-func onlyOn(node string) *corev1.VolumeNodeAffinity {
+// onlyOn lets a volume be used on the node with a host name.
+func onlyOn(hostname string) *corev1.VolumeNodeAffinity {
 	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 		MatchExpressions: []corev1.NodeSelectorRequirement{
-			{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{node}},
+			{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{hostname}},
 		},
 	}}}}
 }

@@ -35,6 +35,16 @@ type view struct {
 	volumes []corev1.PersistentVolume
 }
 
+// hostname returns a node's label of its host name, which need not be its name; its name if it has none.
+func (v view) hostname(node string) string {
+	for i := range v.nodes {
+		if n := &v.nodes[i]; n.Name == node && n.Labels[corev1.LabelHostname] != "" {
+			return n.Labels[corev1.LabelHostname]
+		}
+	}
+	return node
+}
+
 // publish says of each node what its annotations say.
 func (p Provisioner) publish(ctx context.Context, v view) error {
 	var failed error
