@@ -27,7 +27,6 @@ var (
 	claimStatuses = []string{"success", "failure"}
 	evictCauses   = []string{"preemption", "descheduling"}
 	evictResults  = []string{"done", "throttled", "refused", "gone", "unknown", "background"}
-	evictResults  = []string{"done", "throttled", "refused", "gone", "unknown"}
 	markResults   = []string{"done", "refused", "gone", "unknown"}
 	moveReasons   = []string{"backlog", "silent", "gone", "even"}
 	notices       = []string{"quarantined", "quarantine-ended", "spared", "doubted", "avoided"}

@@ -386,8 +386,6 @@ type Decision struct {
 	NotAfterMillis int64 `protobuf:"varint,31,opt,name=not_after_millis,json=notAfterMillis,proto3" json:"not_after_millis,omitempty"`
 	// Empty: none, or it stays.
 	StaleNomination string `protobuf:"bytes,36,opt,name=stale_nomination,json=staleNomination,proto3" json:"stale_nomination,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
 	// Sorted. Absent: none, or too many to list.
 	Withheld      []string `protobuf:"bytes,32,rep,name=withheld,proto3" json:"withheld,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -604,6 +602,8 @@ func (x *Decision) GetStaleNomination() string {
 		return x.StaleNomination
 	}
 	return ""
+}
+
 func (x *Decision) GetWithheld() []string {
 	if x != nil {
 		return x.Withheld
@@ -1555,8 +1555,7 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\x06PodRef\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xb1\a\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xa2\a\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xcd\a\n" +
 	"\bDecision\x12%\n" +
 	"\x0escheduler_name\x18\x01 \x01(\tR\rschedulerName\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x18\n" +
@@ -1586,8 +1585,7 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\x10youngest_seconds\x18\x1d \x01(\x03R\x0fyoungestSeconds\x12!\n" +
 	"\ftell_failure\x18\x1e \x01(\bR\vtellFailure\x12(\n" +
 	"\x10not_after_millis\x18\x1f \x01(\x03R\x0enotAfterMillis\x12)\n" +
-	"\x10stale_nomination\x18$ \x01(\tR\x0fstaleNominationB\x17\n" +
-	"\x10not_after_millis\x18\x1f \x01(\x03R\x0enotAfterMillis\x12\x1a\n" +
+	"\x10stale_nomination\x18$ \x01(\tR\x0fstaleNomination\x12\x1a\n" +
 	"\bwithheld\x18  \x03(\tR\bwithheldB\x17\n" +
 	"\x15_grace_period_secondsB\v\n" +
 	"\t_evidence\"\xc1\x04\n" +

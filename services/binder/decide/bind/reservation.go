@@ -25,7 +25,6 @@ type reservation struct {
 	// requested means that the pod's volumes and devices have been requested.
 	requested    bool
 	announcement announcement
-	requested bool
 	// announced means that the pod's owner knows that its devices have binding conditions.
 	announced bool
 	// read is the pod as read after a lost resourceVersion, before the document is read.

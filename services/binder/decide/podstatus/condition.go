@@ -92,14 +92,12 @@ func (w *condition) advance(s *Writer) {
 	}
 	current, rv := w.current(p)
 	w.patch = conditionFor(d, p, current, s.Now)
-	nominated, clears := nominatedByPlugin(d, p), w.mustClear(s, d, p)
-	if current != nil && sameCondition(*current, w.patch) && nominated == "" && !clears {
 	if s.Limits.Marks.Mode == basis.MarksWrite && len(d.Withheld) > 0 {
 		// Autoscalers consider no pod with another reason, and the marks on the nodes show them that it fits nowhere.
 		w.patch.Reason = corev1.PodReasonUnschedulable
 	}
-	nominated := nominatedByPlugin(d, p)
-	if current != nil && sameCondition(*current, w.patch) && nominated == "" {
+	nominated, clears := nominatedByPlugin(d, p), w.mustClear(s, d, p)
+	if current != nil && sameCondition(*current, w.patch) && nominated == "" && !clears {
 		w.settle(s, d, rv, "")
 		return
 	}
