@@ -37,7 +37,7 @@ var subjectsOf = map[string][]string{
 	"decisions.x.bound":     {"binder"}, "decisions.x.released": {"binder"}, "decisions.x.condition": {"binder"},
 	"decisions.x.evicted": {"binder"}, "decisions.x.evict-refused": {"binder"}, "decisions.x.rejected": {"binder"},
 	"decisions.x.fence-refused": {"binder"}, "decisions.x.evict-background": {"binder"},
-	"decisions.x.evict":         {"descheduler"}, "decisions.x.returned": {"descheduler"},
+	"decisions.x.evict": {"descheduler"}, "decisions.x.returned": {"descheduler"},
 	"decisions.x.unheard-of": nil,
 	"work.offers.x":          {"queue"}, "work.request": {"scheduler"}, "shards.turns": {"scheduler"},
 	"answers.x": {"queue", "scheduler"}, "ask.queue": {"observer"}, "ask.shards": {"observer"},
