@@ -44,8 +44,6 @@ type Report struct {
 	// Bound counts the pods that were bound, Requests the evictions that a webhook answered, and Migrated the migrations
 	// that followed.
 	Bound, Requests, Migrated int
-	// Bound counts the pods that were bound.
-	Bound int
 	// Marks counts writes of marks to nodes, by what they were.
 	Marks map[string]int
 }

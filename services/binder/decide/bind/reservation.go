@@ -25,8 +25,8 @@ type reservation struct {
 	// requested means that the pod's volumes and devices have been requested.
 	requested    bool
 	announcement announcement
-	// announced means that the pod's owner knows that its devices have binding conditions.
-	announced bool
+	// conditionsReported means that an event has said that the pod waits for the binding conditions of its devices.
+	conditionsReported bool
 	// read is the pod as read after a lost resourceVersion, before the document is read.
 	read *state.Pod
 }
@@ -222,7 +222,7 @@ func (r *reservation) reportReleased(env *environment) {
 // before the next try (ClaimMade, Moved), or to a pause.
 func (r *reservation) bindAnswered(env *environment, in effect.Answered) {
 	if in.Conditions {
-		r.announceConditions(env)
+		r.reportConditions(env)
 	}
 	switch in.Result {
 	case effect.Done:
@@ -264,13 +264,13 @@ func (r *reservation) bindAnswered(env *environment, in effect.Answered) {
 	}
 }
 
-// announceConditions reports once that the bind waits for the binding conditions of devices, in kube-scheduler's words
+// reportConditions reports once that the bind waits for the binding conditions of devices, in kube-scheduler's words
 // (dynamicresources.go, PreBind), also if they hold at the first look.
-func (r *reservation) announceConditions(env *environment) {
-	if r.announced {
+func (r *reservation) reportConditions(env *environment) {
+	if r.conditionsReported {
 		return
 	}
-	r.announced = true
+	r.conditionsReported = true
 	env.Emit(effect.Report{
 		Pod: r.ref(), SchedulerName: r.entry.SchedulerName,
 		Type: corev1.EventTypeNormal, Reason: "BindingConditionsPending", Action: "Scheduling",

@@ -102,15 +102,13 @@ func (x *Searcher) requireWithoutHolds(
 	r.Weighed = placement.Weighed{} // their indexes would no longer be those of the nodes
 	r.Feasible = slices.DeleteFunc(r.Feasible, func(s placement.Scored) bool { return !passed[s.Node.Node.UID] })
 	if r.FeasibleCount = len(r.Feasible); r.FeasibleCount == 0 {
-		r.DependsOnHolds = true
+		r.DependsOnHolds, r.Withheld = true, record.Withheld(fitting)
 		opinions := map[string]placement.Opinion{}
 		for i := range without.Nodes {
 			f := &without.Nodes[i]
 			opinions[f.Node.Node.Name] = placement.Opinion{Rejected: true, Plugin: f.Plugin, Reasons: f.Reasons}
 		}
 		r.Diagnosis = x.diagnoseRejected(a, p, v, opinions)
-		r.DependsOnHolds, r.Withheld = true, record.Withheld(fitting)
-		r.Diagnosis = x.diagnoseHeld(a, p, v, without.Nodes)
 	}
 	return r
 }
