@@ -26,7 +26,7 @@ func (w *world) markNode(e effect.MarkNode) effect.Answered {
 func (w *world) markedNode() error {
 	for _, n := range w.api.nodes() {
 		if text := nodemark.Text(n); text != "" {
-			return fmt.Errorf("L9: node %s still has the marks %s", n.Name, text)
+			return fmt.Errorf("L10: node %s still has the marks %s", n.Name, text)
 		}
 	}
 	return nil

@@ -296,7 +296,7 @@ func (o *oracle) unowned() int {
 	return ledger.Partitions - held
 }
 
-// unfinished returns which of L1 to L9 is not fulfilled yet; nil if all are.
+// unfinished returns which of L1 to L10 is not fulfilled yet; nil if all are.
 func (o *oracle) unfinished() error {
 	switch n := o.unowned(); {
 	case n > 0:
