@@ -2,12 +2,11 @@ package telemetry
 
 import (
 	"runtime"
-	"slices"
-
-	"k8s.io/component-base/metrics"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/telemetry/alpha"
+	"github.com/berth-scheduler/berth/pkg/telemetry/internal/declare"
 )
 
 // allServices is the name of a process that runs all services (Config.Service).
@@ -32,7 +31,6 @@ var (
 	notices       = []string{"quarantined", "quarantine-ended", "spared", "doubted", "avoided"}
 	rejections    = []string{"OutOfcpu", "OutOfmemory", "Other"}
 	exportResults = []string{"ok", "error"}
-	callResults   = []string{"success", "error"}
 	usualEntries  = [][2]string{
 		{"reservation", "committed"}, {"reservation", "held"}, {"reservation", "fencing"},
 		{"victim", "evicting"}, {"move", "none"},
@@ -45,45 +43,27 @@ var (
 // initSeries creates the series of a service's metrics that exist from the start. Setup calls it after Register. A
 // process with all services has the series of each.
 func initSeries(service, version string) {
-	initCounter(spansExported, exportResults)
+	declare.Start(spansExported, exportResults)
 	for name, start := range map[string]func(){
 		"queue": initQueue, "scheduler": initScheduler, "binder": initBinder,
 		"descheduler": func() { initDescheduler(version) },
 	} {
 		if service == name || service == allServices {
 			start()
-			initCounter(unreadable, []string{name}, streams)
-			initCounter(refused, []string{name}, streams)
+			declare.Start(unreadable, []string{name}, streams)
+			declare.Start(refused, []string{name}, streams)
 		}
-	}
-}
-
-// initCounter creates the series of a counter with every combination of these label values, a list for each label, in
-// the order of the counter's labels.
-func initCounter(counter *metrics.CounterVec, values ...[]string) {
-	combinations := [][]string{nil}
-	for _, list := range values {
-		var longer [][]string
-		for _, c := range combinations {
-			for _, value := range list {
-				longer = append(longer, append(slices.Clone(c), value))
-			}
-		}
-		combinations = longer
-	}
-	for _, c := range combinations {
-		counter.WithLabelValues(c...).Add(0)
 	}
 }
 
 // initQueue and the functions after it create the series of one service.
 func initQueue() {
 	for kind := range events.Kinds() {
-		initCounter(tooLarge, []string{string(kind)}, sizeResults)
+		declare.Start(tooLarge, []string{string(kind)}, sizeResults)
 	}
 	Leads("queue", false)
-	initCounter(partitionMoves, moveReasons)
-	initCounter(offersEnded, offerEnds)
+	declare.Start(partitionMoves, moveReasons)
+	declare.Start(offersEnded, offerEnds)
 	batchSize.WithLabelValues("offers")
 	for _, p := range usualEntries {
 		LedgerEntries(p[0], p[1], 0, 0)
@@ -93,37 +73,34 @@ func initQueue() {
 // initScheduler creates the series of a shard.
 func initScheduler() {
 	initTxns(shardTxns)
-	initCounter(conflicts, lossReasons)
-	initCounter(nodeSearches, searchScopes)
-	initCounter(plansEnded, planEnds)
-	initCounter(nodeNotices, notices)
-	initCounter(loopsBroken, []string{"preemption"})
+	declare.Start(conflicts, lossReasons)
+	declare.Start(nodeSearches, searchScopes)
+	declare.Start(plansEnded, planEnds)
+	declare.Start(nodeNotices, notices)
+	declare.Start(loopsBroken, []string{"preemption"})
 	batchSize.WithLabelValues("reservations")
 }
 
 // initBinder creates the series of a binder.
 func initBinder() {
 	initTxns(binderTxns)
-	initCounter(binds, bindResults)
-	initCounter(claimsCreated, claimStatuses)
-	initCounter(evictions, evictCauses, evictResults)
-	initCounter(kubeletRejections, rejections)
-	initCounter(calls, []string{CallBinding, CallStatusPatch}, callResults)
-	initCounter(volumeErrors, []string{"bind"})
-	CallsPending(CallBinding, 0)
-	CallsPending(CallStatusPatch, 0)
-	initCounter(nodeMarks, markResults)
+	declare.Start(binds, bindResults)
+	declare.Start(claimsCreated, claimStatuses)
+	declare.Start(evictions, evictCauses, evictResults)
+	declare.Start(kubeletRejections, rejections)
+	alpha.StartBinder()
+	declare.Start(nodeMarks, markResults)
 }
 
 // initDescheduler creates the series of the descheduler, with the version in its build info.
 func initDescheduler(version string) {
-	initCounter(loopsBroken, []string{"descheduling"})
+	declare.Start(loopsBroken, []string{"descheduling"})
 	deschedulerBuild.WithLabelValues(runtime.Version(), version, version, "", "").Set(1)
 }
 
 // initTxns creates the series of the transactions that a service sends.
 func initTxns(kinds []string) {
-	initCounter(ledgerTxns, kinds, txnResults)
+	declare.Start(ledgerTxns, kinds, txnResults)
 	for _, txn := range kinds {
 		ledgerTxnDuration.WithLabelValues(txn, "ok")
 	}
@@ -131,5 +108,5 @@ func initTxns(kinds []string) {
 
 // InitProfile creates the series of a profile that exist from the start.
 func InitProfile(name string) {
-	initCounter(scheduleAttempts, []string{ResultScheduled, ResultUnschedulable, ResultError}, []string{name})
+	declare.Start(scheduleAttempts, []string{ResultScheduled, ResultUnschedulable, ResultError}, []string{name})
 }

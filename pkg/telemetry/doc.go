@@ -25,8 +25,8 @@
 // # Files
 //
 //   - setup.go, pod.go, sampler.go: traces
-//   - metrics.go: how metrics are declared; metrics_scheduler.go and metrics_alpha.go have upstream's,
-//     metrics_berth.go Berth's and the descheduler's
+//   - metrics.go: families of metrics, which package declare declares; metrics_scheduler.go and package alpha have
+//     upstream's, metrics_berth.go Berth's and the descheduler's
 //   - begin.go: series that exist from the start; certificates.go, resources.go: collectors, which compute at each
 //     scrape
 //   - logging.go: logs; package unreadable: records of the log that cannot be read

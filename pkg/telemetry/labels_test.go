@@ -3,6 +3,8 @@ package telemetry
 import (
 	"slices"
 	"testing"
+
+	"github.com/berth-scheduler/berth/pkg/telemetry/internal/declare"
 )
 
 func TestLabels(t *testing.T) {
@@ -14,7 +16,7 @@ func TestLabels(t *testing.T) {
 		t.Errorf("scheduler_preemption_victims: known %t, labels %v", known, got)
 	}
 	// One more metric comes from a collector: the expiry of certificates.
-	if all := len(declared) + 1; len(labels) != all {
+	if all := len(declare.All()) + 1; len(labels) != all {
 		t.Errorf("%d metrics have labels or none, %d are registered", len(labels), all)
 	}
 }

@@ -12,128 +12,128 @@ import (
 
 // Metrics that only Berth has.
 var (
-	attemptsWithoutResult = berth.counterVec("attempts_without_result_total",
+	attemptsWithoutResult = berth.CounterVec("attempts_without_result_total",
 		"Number of attempts that ended with a result that kube-scheduler does not have, by result.", "result", "profile")
-	ledgerTxns = berth.counterVec("ledger_txns_total",
+	ledgerTxns = berth.CounterVec("ledger_txns_total",
 		"Transactions, by kind and result: ok, conflict, unknown (no answer), refused.", "txn", "result")
-	ledgerTxnDuration = berth.histogramVec("ledger_txn_duration_seconds",
+	ledgerTxnDuration = berth.HistogramVec("ledger_txn_duration_seconds",
 		"Duration of ledger transactions, in seconds.", metrics.ExponentialBuckets(0.0005, 2, 14), "txn", "result")
-	binds = berth.counterVec("binds_total",
+	binds = berth.CounterVec("binds_total",
 		"Number of bind calls to the API server, by result.", "result")
-	bindDuration = berth.histogramVec("bind_duration_seconds",
+	bindDuration = berth.HistogramVec("bind_duration_seconds",
 		"Duration of bind calls, in seconds.", metrics.ExponentialBuckets(0.001, 2, 15), "result")
-	offersOutstanding = berth.gaugeVec("offers_outstanding",
+	offersOutstanding = berth.GaugeVec("offers_outstanding",
 		"Number of pods currently offered to a shard, by shard.", "shard")
-	offersEnded = berth.counterVec("offers_ended_total",
+	offersEnded = berth.CounterVec("offers_ended_total",
 		"Number of offers that ended without an answer, by reason: expired, returned.", "how")
-	podsQuarantined = berth.counter("pods_quarantined_total",
+	podsQuarantined = berth.Counter("pods_quarantined_total",
 		"Number of pods quarantined because their attempts repeatedly ended without an answer.")
-	partitionMoves = berth.counterVec("partition_moves_total",
+	partitionMoves = berth.CounterVec("partition_moves_total",
 		"Number of partitions that the queue moved between shards, by reason: backlog, silent, gone, even.", "reason")
-	factLag = berth.gaugeVec("fact_lag_records",
+	factLag = berth.GaugeVec("fact_lag_records",
 		"Number of messages of the log of facts, of one fact or several, that are not applied yet, by member.", "member")
-	nodesUnusable = berth.gaugeVec("nodes_unusable",
+	nodesUnusable = berth.GaugeVec("nodes_unusable",
 		"Number of nodes that a member may not use until the facts it has applied reach their high-water "+
 			"mark, by member.", "member")
-	conflicts = berth.counterVec("conflicts_total",
+	conflicts = berth.CounterVec("conflicts_total",
 		"Number of conflicts lost, by subject: node, guard, keeper, pod, partition, budget.", "reason")
-	nodeSearches = berth.counterVec("node_searches_total",
+	nodeSearches = berth.CounterVec("node_searches_total",
 		"Number of searches for a node, by nodes looked at: all, or the home nodes only.",
 		"nodes")
-	turnsGiven = berth.counter("turns_total",
+	turnsGiven = berth.Counter("turns_total",
 		"Number of turns that shards granted each other on contended nodes.")
-	nodeNotices = berth.counterVec("node_notices_total",
+	nodeNotices = berth.CounterVec("node_notices_total",
 		"Number of findings of shards about nodes, by finding: quarantined, quarantine-ended, spared (the "+
 			"limit on quarantined nodes is reached), doubted (the kubelet has less room), avoided (the kubelet "+
 			"rejected a pod).", "what")
-	nodesLeftAlone = berth.gaugeVec("nodes_left_alone",
+	nodesLeftAlone = berth.GaugeVec("nodes_left_alone",
 		"Number of nodes currently not used, by shard and reason: quarantine, doubt, turn.", "member", "reason")
-	kubeletRejections = berth.counterVec("kubelet_rejections_total",
+	kubeletRejections = berth.CounterVec("kubelet_rejections_total",
 		"Number of bound pods that their kubelet rejected, by the kubelet's reason.", "reason")
-	fencesRefused = berth.gaugeVec("fences_refused",
+	fencesRefused = berth.GaugeVec("fences_refused",
 		"Number of reservations that cannot be cancelled because the API server keeps refusing the binder's "+
 			"write, by binder.", "member")
-	nodesMarked = berth.gaugeVec("nodes_marked",
+	nodesMarked = berth.GaugeVec("nodes_marked",
 		"Number of nodes with marks for cluster autoscalers, by the binder that holds their partitions and mark: "+
 			"withheld (no pod is placed there for now), kept (not to be removed).", "member", "mark")
-	nodeMarks = berth.counterVec("node_marks_total",
+	nodeMarks = berth.CounterVec("node_marks_total",
 		"Number of requests to change the marks of a node for cluster autoscalers, by result.", "result")
-	batchSize = berth.histogramVec("batch_size",
+	batchSize = berth.HistogramVec("batch_size",
 		"Batch sizes: pods per transaction (reservations), pods per message to a shard (offers).",
 		metrics.ExponentialBuckets(1, 2, 10), "what")
-	entryCount = berth.gaugeVec("ledger_entries",
+	entryCount = berth.GaugeVec("ledger_entries",
 		"Number of entries in the ledger, by role (reservation, victim, keeper, move) and state.", "role", "state")
-	entryAge = berth.gaugeVec("ledger_oldest_entry_seconds",
+	entryAge = berth.GaugeVec("ledger_oldest_entry_seconds",
 		"Time for which the leading queue has seen the oldest entry, in seconds, by role and state.", "role", "state")
-	budgetClaims = berth.gaugeVec("budget_claims",
+	budgetClaims = berth.GaugeVec("budget_claims",
 		"Number of disruptions claimed from a PodDisruptionBudget and not yet visible in its status.", "namespace", "budget")
-	evictions = berth.counterVec("evictions_total",
+	evictions = berth.CounterVec("evictions_total",
 		"Number of calls to evict a pod, by cause (preemption, descheduling) and result; dry runs are not "+
 			"counted.", "cause", "result")
-	loopsBroken = berth.counterVec("loop_breaker_trips_total",
+	loopsBroken = berth.CounterVec("loop_breaker_trips_total",
 		"Number of actions not taken because they had repeatedly been in vain: preemption (plans refused), "+
 			"descheduling (pods that had returned to the node from which they were moved).", "what")
-	leads = berth.gaugeVec("leads",
+	leads = berth.GaugeVec("leads",
 		"1 for the leading replica of a service, 0 for the others.", "service")
-	ledgerRenewed = berth.counter("ledger_generations_total",
+	ledgerRenewed = berth.Counter("ledger_generations_total",
 		"Number of new ledger generations that this process began because it could not rely on the state of "+
 			"the ledger.")
-	ledgerClosed = berth.gauge("ledger_closed",
+	ledgerClosed = berth.Gauge("ledger_closed",
 		"1 while a new ledger generation begins and nothing is placed, bound or evicted, otherwise 0.")
-	dependencyUp = berth.gaugeVec("dependency_up",
+	dependencyUp = berth.GaugeVec("dependency_up",
 		"1 while a dependency answers this process, 0 while it does not, by dependency (nats, etcd, "+
 			"kubernetes). The series appears with the first answer.", "dependency")
-	ledgerAuthenticationOff = berth.gaugeVec("ledger_authentication_off",
+	ledgerAuthenticationOff = berth.GaugeVec("ledger_authentication_off",
 		"1 while etcd does not authenticate clients although this process presents a certificate, otherwise "+
 			"0. The series appears with etcd's first answer; a process without a client certificate for etcd "+
 			"does not check.")
-	unreadable = berth.counterVec("log_unreadable_total",
+	unreadable = berth.CounterVec("log_unreadable_total",
 		"Number of records of the log that could not be decoded and were skipped, by service and stream.",
 		"service", "stream")
-	refused = berth.counterVec("log_refused_total",
+	refused = berth.CounterVec("log_refused_total",
 		"Number of messages that the log rejected and that were dropped, by service and stream.", "service", "stream")
-	tooLarge = berth.counterVec("objects_too_large_total",
+	tooLarge = berth.CounterVec("objects_too_large_total",
 		"Number of versions of Kubernetes objects that are too large for the log, by kind and outcome: "+
 			"reduced (to what is needed to stay safe), left-out.", "kind", "result")
-	anomalies = berth.gaugeVec("anomalies",
+	anomalies = berth.GaugeVec("anomalies",
 		"Number of anomalies, by rule; `berth status` lists them.", "rule")
-	busDropped = berth.counter("bus_messages_dropped_total",
+	busDropped = berth.Counter("bus_messages_dropped_total",
 		"Number of bus messages dropped because a subscription buffer was full.")
-	spansEnded = berth.counter("trace_spans_ended_total",
+	spansEnded = berth.Counter("trace_spans_ended_total",
 		"Number of recorded spans that ended. Spans that were neither exported nor are waiting were dropped.")
-	spansExported = berth.counterVec("trace_spans_exported_total",
+	spansExported = berth.CounterVec("trace_spans_exported_total",
 		"Number of spans passed to the exporter, by result.", "result")
-	plansEnded = berth.counterVec("plans_total",
+	plansEnded = berth.CounterVec("plans_total",
 		"Number of preemption plans, by outcome: nominated, promoted (the pod has its place), displaced (a "+
 			"more important pod took it), withdrawn (given up), refused (too many have been in vain).", "what")
-	planDuration = berth.histogramVec("plan_duration_seconds",
+	planDuration = berth.HistogramVec("plan_duration_seconds",
 		"Time for which places were held for preempting pods, in seconds, by outcome: promoted, withdrawn.",
 		metrics.ExponentialBuckets(0.01, 2, 16), "what")
-	placesHeld = berth.gaugeVec("places_held",
+	placesHeld = berth.GaugeVec("places_held",
 		"Number of places that a shard holds for pods until their victims are gone, by shard.", "member")
-	eventsWaiting = berth.gaugeVec("events_waiting",
+	eventsWaiting = berth.GaugeVec("events_waiting",
 		"Number of Kubernetes events that wait until binds leave capacity to send them, by binder.", "member")
 )
 
 // Metrics of the descheduler 0.36 with its names, labels and buckets (metrics/metrics.go).
 var (
-	podsEvicted = descheduler.counterVec("pods_evicted_total",
+	podsEvicted = descheduler.CounterVec("pods_evicted_total",
 		"Number of evictions, by result, strategy, profile, namespace and node.",
 		"result", "strategy", "profile", "namespace", "node")
-	deschedulerLoopDuration = descheduler.histogram("loop_duration_seconds",
+	deschedulerLoopDuration = descheduler.Histogram("loop_duration_seconds",
 		"Duration of one descheduling cycle over all profiles, in seconds.",
 		[]float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500})
-	strategyDuration = descheduler.histogramVec("strategy_duration_seconds",
+	strategyDuration = descheduler.HistogramVec("strategy_duration_seconds",
 		"Duration of one strategy of a profile in one cycle, in seconds.",
 		[]float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100}, "strategy", "profile")
-	deschedulerBuild = descheduler.gaugeVec("build_info",
+	deschedulerBuild = descheduler.GaugeVec("build_info",
 		"Always 1, with the versions of the descheduler and of Go as labels; unknown values are empty.",
 		"GoVersion", "AppVersion", "DeschedulerVersion", "GitBranch", "GitSha1")
-	podsKept = berth.counterVec("descheduler_kept_pods_total",
+	podsKept = berth.CounterVec("descheduler_kept_pods_total",
 		"Number of pods that a strategy picked but that were not evicted, by the protection or guard that "+
 			"kept them.",
 		"strategy", "profile", "reason")
-	podsReturned = berth.counterVec("descheduler_pods_returned_total",
+	podsReturned = berth.CounterVec("descheduler_pods_returned_total",
 		"Number of pods placed on the node from which the pod that they replace was moved, by namespace.", "namespace")
 )
 

@@ -21,52 +21,52 @@ const manyAttempts = 15
 // The metrics of kube-scheduler 1.36 with its names, labels, buckets and stability levels
 // (pkg/scheduler/metrics/metrics.go), so that dashboards and alerts made for it keep working.
 var (
-	scheduleAttempts = schedulerStable.counterVec("schedule_attempts_total",
+	scheduleAttempts = schedulerStable.CounterVec("schedule_attempts_total",
 		"Number of attempts to schedule pods, by result.", "result", "profile")
-	attemptDuration = schedulerStable.histogramVec("scheduling_attempt_duration_seconds",
+	attemptDuration = schedulerStable.HistogramVec("scheduling_attempt_duration_seconds",
 		"Duration of one attempt, from the snapshot to the committed reservation, in seconds.",
 		metrics.ExponentialBuckets(0.001, 2, 15), "result", "profile")
-	algorithmDuration = schedulerAlpha.histogram("scheduling_algorithm_duration_seconds",
+	algorithmDuration = schedulerAlpha.Histogram("scheduling_algorithm_duration_seconds",
 		"Duration of filtering and scoring for one pod, in seconds.", metrics.ExponentialBuckets(0.001, 2, 15))
-	extensionPointDuration = schedulerStable.histogramVec("framework_extension_point_duration_seconds",
+	extensionPointDuration = schedulerStable.HistogramVec("framework_extension_point_duration_seconds",
 		"Duration of all plugins of one extension point, in seconds.", metrics.ExponentialBuckets(0.0001, 2, 12),
 		"extension_point", "status", "profile")
-	pluginExecutionDuration = schedulerAlpha.histogramVec("plugin_execution_duration_seconds",
+	pluginExecutionDuration = schedulerAlpha.HistogramVec("plugin_execution_duration_seconds",
 		"Duration of one plugin at one extension point for one node, in seconds, in a tenth of the attempts.",
 		metrics.ExponentialBuckets(0.00001, 1.5, 20), "plugin", "extension_point", "status")
-	pluginEvaluations = schedulerBeta.counterVec("plugin_evaluation_total",
+	pluginEvaluations = schedulerBeta.CounterVec("plugin_evaluation_total",
 		"Number of plugin evaluations (PreFilter, Filter, PreScore, Score). Results are cached, so the "+
 			"number grows with what changes, not with nodes and pods.",
 		"plugin", "extension_point", "profile")
-	permitWait = schedulerBeta.histogramVec("permit_wait_duration_seconds",
+	permitWait = schedulerBeta.HistogramVec("permit_wait_duration_seconds",
 		"Time for which a pod with a chosen node waited for its victims to leave, in seconds, by outcome.",
 		metrics.ExponentialBuckets(0.001, 2, 15), "result")
-	claimsCreated = schedulerAlpha.counterVec("resourceclaim_creates_total",
+	claimsCreated = schedulerAlpha.CounterVec("resourceclaim_creates_total",
 		"Number of ResourceClaims to create for extended resources that devices back, by result.", "status")
-	pendingPods = schedulerStable.gaugeVec("pending_pods",
+	pendingPods = schedulerStable.GaugeVec("pending_pods",
 		"Number of pending pods, by queue: active, backoff, unschedulable, gated.", "queue")
-	queueIncoming = schedulerStable.counterVec("queue_incoming_pods_total",
+	queueIncoming = schedulerStable.CounterVec("queue_incoming_pods_total",
 		"Number of pods added to a queue, by queue and event.", "queue", "event")
-	podAttempts = schedulerStable.histogram("pod_scheduling_attempts",
+	podAttempts = schedulerStable.Histogram("pod_scheduling_attempts",
 		"Number of attempts to schedule a pod successfully.", metrics.ExponentialBuckets(1, 2, 5))
-	podSLIDuration = schedulerBeta.histogramVec("pod_scheduling_sli_duration_seconds",
+	podSLIDuration = schedulerBeta.HistogramVec("pod_scheduling_sli_duration_seconds",
 		"Time from a pod's first entry into the queue until it is scheduled, in seconds, without the time it "+
 			"was gated.",
 		metrics.ExponentialBuckets(0.01, 2, 20), "attempts")
-	unschedulablePods = schedulerBeta.gaugeVec("unschedulable_pods",
+	unschedulablePods = schedulerBeta.GaugeVec("unschedulable_pods",
 		"Number of unschedulable pods, by each plugin that rejected them.", "plugin", "profile")
-	podScheduledAfterFlush = schedulerAlpha.counter("pod_scheduled_after_flush_total",
+	podScheduledAfterFlush = schedulerAlpha.Counter("pod_scheduled_after_flush_total",
 		"Number of pods placed by the periodic sweep, not by an event.")
-	queueingHintDuration = schedulerAlpha.histogramVec("queueing_hint_execution_duration_seconds",
+	queueingHintDuration = schedulerAlpha.HistogramVec("queueing_hint_execution_duration_seconds",
 		"Duration of one queueing hint of a plugin, in seconds.", metrics.ExponentialBuckets(0.00001, 1.5, 20),
 		"plugin", "event", "hint")
-	cacheSize = schedulerAlpha.gaugeVec("cache_size",
+	cacheSize = schedulerAlpha.GaugeVec("cache_size",
 		"Number of objects in the in-memory state, by type: nodes, pods, assumed_pods.", "type")
-	goroutines = schedulerBeta.gaugeVec("goroutines",
+	goroutines = schedulerBeta.GaugeVec("goroutines",
 		"Number of running goroutines, by operation.", "operation")
-	preemptionAttempts = schedulerStable.counter("preemption_attempts_total",
+	preemptionAttempts = schedulerStable.Counter("preemption_attempts_total",
 		"Number of preemption attempts.")
-	preemptionVictims = schedulerStable.histogram("preemption_victims",
+	preemptionVictims = schedulerStable.Histogram("preemption_victims",
 		"Number of victims of one preemption.", metrics.ExponentialBuckets(1, 2, 7))
 )
 

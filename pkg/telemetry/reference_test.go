@@ -23,6 +23,8 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"sigs.k8s.io/yaml"
+
+	"github.com/berth-scheduler/berth/pkg/telemetry/internal/declare"
 )
 
 var update = flag.Bool("update", false, "write docs/metrics.md instead of comparing it")
@@ -152,9 +154,9 @@ func ofTheRuntime(name string) bool {
 func gatherEveryMetric(t *testing.T) []described {
 	t.Helper()
 	registry := metrics.NewKubeRegistry()
-	for _, d := range declared {
-		registry.MustRegister(d.metric)
-		touch(d.metric, make([]string, len(d.labels)))
+	for _, d := range declare.All() {
+		registry.MustRegister(d.Metric)
+		touch(d.Metric, make([]string, len(d.Labels)))
 	}
 	expiry := newCertificates()
 	expiry.watch([]CertificateFile{{Path: certFile(t, filepath.Join(t.TempDir(), "tls.crt"), time.Unix(1, 0))}})

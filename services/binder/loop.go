@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/driver"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
+	"github.com/berth-scheduler/berth/pkg/telemetry/alpha"
 	"github.com/berth-scheduler/berth/services/binder/commit"
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
@@ -124,8 +125,8 @@ func (l *loop) exportPending() {
 			}
 		}
 	}
-	telemetry.CallsPending(telemetry.CallBinding, binds-l.binds)
-	telemetry.CallsPending(telemetry.CallStatusPatch, patches-l.patches)
+	alpha.CallsPending(alpha.CallBinding, binds-l.binds)
+	alpha.CallsPending(alpha.CallStatusPatch, patches-l.patches)
 	l.binds, l.patches = binds, patches
 }
 

@@ -24,6 +24,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
 	"github.com/berth-scheduler/berth/pkg/telemetry"
+	alphametrics "github.com/berth-scheduler/berth/pkg/telemetry/alpha"
 )
 
 // metricsOf names in the environment whose metrics a run of this test is to print, and that
@@ -210,16 +211,18 @@ func recordOurs() {
 	telemetry.PluginEvaluations("NodeAffinity", metrics.Filter, "p", 1)
 	telemetry.ClaimCreated(true)
 	telemetry.PermitWait("Success", time.Millisecond)
-	telemetry.EventsHandled("NodeAdd", 1, time.Millisecond)
-	telemetry.EventsInFlight("NodeAdd", 1)
-	telemetry.CallsPending(telemetry.CallBinding, 1)
-	telemetry.CallSent(telemetry.CallBinding, true, time.Millisecond)
-	telemetry.CallSent(telemetry.CallStatusPatch, false, time.Millisecond)
-	for _, outcome := range []string{telemetry.ConditionsMet, telemetry.ConditionsFailed, telemetry.ConditionsTimeout} {
-		telemetry.DeviceConditions("p", "driver", outcome)
-		telemetry.DeviceConditionsWait("p", "driver", outcome, time.Second)
+	alphametrics.EventsHandled("NodeAdd", 1, time.Millisecond)
+	alphametrics.EventsInFlight("NodeAdd", 1)
+	alphametrics.CallsPending(alphametrics.CallBinding, 1)
+	alphametrics.CallSent(alphametrics.CallBinding, true, time.Millisecond)
+	alphametrics.CallSent(alphametrics.CallStatusPatch, false, time.Millisecond)
+	for _, outcome := range []string{
+		alphametrics.ConditionsMet, alphametrics.ConditionsFailed, alphametrics.ConditionsTimeout,
+	} {
+		alphametrics.DeviceConditions("p", "driver", outcome)
+		alphametrics.DeviceConditionsWait("p", "driver", outcome, time.Second)
 	}
-	telemetry.VolumesNotBound()
+	alphametrics.VolumesNotBound()
 }
 
 // recordUpstream records the same events in kube-scheduler's metrics, as its code does.

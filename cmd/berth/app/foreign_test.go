@@ -68,28 +68,39 @@ func TestEveryForeignFlagIsAnswered(t *testing.T) {
 		"up": both, "run scheduler": upstreamflags.KubeScheduler(), "run descheduler": upstreamflags.Descheduler(),
 	} {
 		for _, f := range list {
-			underscored := strings.ReplaceAll(f.Name, "-", "_")
-			forms := [][]string{{"--" + f.Name + "=1"}, {"--" + f.Name, "1"}, {"--" + underscored + "=1"}}
-			if f.Switch {
-				forms = [][]string{{"--" + f.Name}, {"--" + f.Name + "=false"}}
-			}
-			if f.Shorthand != "" {
-				forms = append(forms, []string{"-" + f.Shorthand, "1"}, []string{"-" + f.Shorthand + "1"})
-			}
-			for _, form := range forms {
-				cmd := parse(t, append(strings.Fields(command), append(form, "--log-level=warn")...)...)
-				if left := cmd.Flags().Args(); len(left) > 0 {
-					t.Errorf("%s %v: %v is left", command, form, left)
-				}
-				if !cmd.Flags().Changed("log-level") {
-					t.Errorf("%s %v: takes the flag after it", command, form)
-				}
-				flag := cmd.Flags().Lookup(f.Name)
-				if _, foreign := flag.Value.(*foreignValue); !foreign {
-					t.Errorf("%s: --%s is Berth's own", command, f.Name)
-				}
+			for _, form := range formsOf(f) {
+				checkForeign(t, command, f, form)
 			}
 		}
+	}
+}
+
+// formsOf returns the arguments by which upstream accepts a flag.
+func formsOf(f upstreamflags.Flag) [][]string {
+	underscored := strings.ReplaceAll(f.Name, "-", "_")
+	forms := [][]string{{"--" + f.Name + "=1"}, {"--" + f.Name, "1"}, {"--" + underscored + "=1"}}
+	if f.Switch {
+		forms = [][]string{{"--" + f.Name}, {"--" + f.Name + "=false"}}
+	}
+	if f.Shorthand != "" {
+		forms = append(forms, []string{"-" + f.Shorthand, "1"}, []string{"-" + f.Shorthand + "1"})
+	}
+	return forms
+}
+
+// checkForeign parses a flag in one form: it takes its value, and not the flag after it.
+func checkForeign(t *testing.T, command string, f upstreamflags.Flag, form []string) {
+	t.Helper()
+	cmd := parse(t, append(strings.Fields(command), append(form, "--log-level=warn")...)...)
+	if left := cmd.Flags().Args(); len(left) > 0 {
+		t.Errorf("%s %v: %v is left", command, form, left)
+	}
+	if !cmd.Flags().Changed("log-level") {
+		t.Errorf("%s %v: takes the flag after it", command, form)
+	}
+	flag := cmd.Flags().Lookup(f.Name)
+	if _, foreign := flag.Value.(*foreignValue); !foreign {
+		t.Errorf("%s: --%s is Berth's own", command, f.Name)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/inquire"
 	"github.com/berth-scheduler/berth/cmd/berth/internal/render"
+	"github.com/berth-scheduler/berth/cmd/berth/internal/survey"
 	"github.com/berth-scheduler/berth/pkg/explain"
 	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/pkg/priorities"
@@ -236,7 +237,7 @@ func (o *options) priorities(ctx context.Context) (priorities.Report, error) {
 		return priorities.Report{}, err
 	}
 	// Ended pods are listed, too, and left out by package priorities.
-	pods, err := listPages(ctx, func(ctx context.Context, o metav1.ListOptions) ([]corev1.Pod, string, error) {
+	pods, err := survey.Pages(ctx, func(ctx context.Context, o metav1.ListOptions) ([]corev1.Pod, string, error) {
 		page, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
 		if err != nil {
 			return nil, "", fmt.Errorf("list pods: %w", err)
@@ -246,7 +247,9 @@ func (o *options) priorities(ctx context.Context) (priorities.Report, error) {
 	if err != nil {
 		return priorities.Report{}, err
 	}
-	quotas, err := listPages(ctx, func(ctx context.Context, o metav1.ListOptions) ([]corev1.ResourceQuota, string, error) {
+	quotas, err := survey.Pages(ctx, func(
+		ctx context.Context, o metav1.ListOptions,
+	) ([]corev1.ResourceQuota, string, error) {
 		page, err := client.CoreV1().ResourceQuotas(metav1.NamespaceAll).List(ctx, o)
 		if err != nil {
 			return nil, "", fmt.Errorf("list quotas: %w", err)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"github.com/berth-scheduler/berth/cmd/berth/internal/pace"
 	"github.com/berth-scheduler/berth/cmd/berth/internal/serve"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/ledger/share"
@@ -68,7 +69,7 @@ func (o *options) run(ctx context.Context, services []service) error {
 	if err != nil {
 		return err
 	}
-	tuneCollector()
+	pace.Tune()
 	// From here on the process holds resources; each is released by a defer, in the reverse order.
 	var web *serve.Server
 	if o.http.Address != "" {

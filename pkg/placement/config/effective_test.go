@@ -55,15 +55,18 @@ func TestFieldsWithoutEffectAreNamed(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                  "",
 		"parallelism: 16\n": "parallelism", "parallelism: 4\n" + plugins: "",
-		"leaderElection: {leaderElect: false}\n":                                               "leaderElection",
-		"leaderElection: {resourceName: x}\n":                                                  "leaderElection",
-		"enableProfiling: false\n":                                                             "enableProfiling",
-		"enableContentionProfiling: true\n":                                                    "enableContentionProfiling",
-		"delayCacheUntilActive: true\n":                                                        "delayCacheUntilActive",
-		"clientConnection: {contentType: application/json}":                                    "clientConnection.contentType",
-		"clientConnection: {acceptContentTypes: x}":                                            "clientConnection.acceptContentTypes",
-		"clientConnection: {qps: 5, burst: 7}":                                                 "",
+		"leaderElection: {leaderElect: false}\n": "leaderElection",
+		"leaderElection: {resourceName: x}\n":    "leaderElection",
+		"enableProfiling: false\n":               "enableProfiling",
+		"enableContentionProfiling: true\n":      "enableContentionProfiling",
+		"delayCacheUntilActive: true\n":          "delayCacheUntilActive",
+
+		"clientConnection: {contentType: application/json}": "clientConnection.contentType",
+		"clientConnection: {acceptContentTypes: x}":         "clientConnection.acceptContentTypes",
+		"clientConnection: {qps: 5, burst: 7}":              "",
+
 		"profiles: [{pluginConfig: [{name: DynamicResources, args: {bindingTimeout: 9m}}]}]\n": "",
+
 		"profiles: [{}, {schedulerName: b, pluginConfig: [{name: NodeAffinity}, {name: DynamicResources, " +
 			"args: {filterTimeout: 10s}}]}]\n": "profiles[1].pluginConfig[1].args.filterTimeout",
 	} {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/extender"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
+	"github.com/berth-scheduler/berth/pkg/telemetry/alpha"
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
@@ -35,7 +36,7 @@ func (b *bindings) carryOut(ctx context.Context, e effect.Bind) effect.Answered 
 	if e.Volumes != nil {
 		if answer := b.volumes.prepare(ctx, e); answer.Result != effect.Done {
 			if answer.Result != effect.Waiting {
-				telemetry.VolumesNotBound()
+				alpha.VolumesNotBound()
 			}
 			return answer
 		}

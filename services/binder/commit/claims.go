@@ -22,6 +22,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement/devices"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
+	"github.com/berth-scheduler/berth/pkg/telemetry/alpha"
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
@@ -59,7 +60,7 @@ func (c *claims) prepare(ctx context.Context, e effect.Bind) effect.Answered {
 			switch {
 			case problem != "":
 				answer = refusal("%s", problem)
-				c.waits.ended(e, wait, telemetry.ConditionsFailed)
+				c.waits.ended(e, wait, alpha.ConditionsFailed)
 			case !ready:
 				waiting = "the devices of claim " + pick.Claim + " are not ready yet"
 			}
@@ -76,7 +77,7 @@ func (c *claims) prepare(ctx context.Context, e effect.Bind) effect.Answered {
 		c.waits.began(e, wait)
 		return effect.Answered{Op: e.Op, Result: effect.Waiting, Problem: waiting, Conditions: conditions}
 	}
-	c.waits.ended(e, wait, telemetry.ConditionsMet)
+	c.waits.ended(e, wait, alpha.ConditionsMet)
 	return effect.Answered{Op: e.Op, Result: effect.Done, Conditions: conditions}
 }
 

@@ -8,7 +8,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/utils/clock"
 
-	"github.com/berth-scheduler/berth/pkg/telemetry"
+	"github.com/berth-scheduler/berth/pkg/telemetry/alpha"
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
@@ -75,7 +75,8 @@ func (c *conditionWaits) begin(e effect.Bind, w conditionWait) *conditionWait {
 		return known
 	}
 	maps.DeleteFunc(c.mu.of, func(_ string, old *conditionWait) bool { return now.Sub(old.since) > waitKept })
-	w.profile, w.token, w.since = e.SchedulerName, e.Token.String(), now
+	w.profile, w.token = e.SchedulerName, e.Token.String()
+	w.since = now
 	c.mu.of[e.Pod.UID] = &w
 	return &w
 }
@@ -97,7 +98,7 @@ func (c *conditionWaits) timedOut(podUID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if w := c.mu.of[podUID]; w != nil {
-		c.end(w, telemetry.ConditionsTimeout)
+		c.end(w, alpha.ConditionsTimeout)
 	}
 }
 
@@ -108,9 +109,9 @@ func (c *conditionWaits) end(w *conditionWait, outcome string) {
 	}
 	w.ended = true
 	for _, driver := range w.drivers {
-		telemetry.DeviceConditionsWait(w.profile, driver, outcome, c.clock.Since(w.since))
+		alpha.DeviceConditionsWait(w.profile, driver, outcome, c.clock.Since(w.since))
 	}
 	for _, driver := range w.conditioned {
-		telemetry.DeviceConditions(w.profile, driver, outcome)
+		alpha.DeviceConditions(w.profile, driver, outcome)
 	}
 }

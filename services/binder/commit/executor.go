@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/extender"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
+	"github.com/berth-scheduler/berth/pkg/telemetry/alpha"
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
@@ -271,6 +272,6 @@ func (x *Executor) carryOut(ctx context.Context, e effect.Effect) (effect.Input,
 func (x *Executor) statusWrite(write func() effect.Answered) effect.Answered {
 	begin := x.deps.Clock.Now()
 	answer := write()
-	telemetry.CallSent(telemetry.CallStatusPatch, answer.Result == effect.Done, x.deps.Clock.Since(begin))
+	alpha.CallSent(alpha.CallStatusPatch, answer.Result == effect.Done, x.deps.Clock.Since(begin))
 	return answer
 }

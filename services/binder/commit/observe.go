@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 
 	"github.com/berth-scheduler/berth/pkg/telemetry"
+	"github.com/berth-scheduler/berth/pkg/telemetry/alpha"
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
@@ -38,7 +39,7 @@ func observeBind(e effect.Bind, r effect.Result, took time.Duration) {
 	if r == effect.Done || r == effect.AlreadyHere {
 		status = "Success"
 	}
-	telemetry.CallSent(telemetry.CallBinding, status == "Success", took)
+	alpha.CallSent(alpha.CallBinding, status == "Success", took)
 	telemetry.ExtensionPoint("Bind", status, e.SchedulerName, took)
 }
 

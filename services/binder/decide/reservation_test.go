@@ -704,36 +704,39 @@ func TestBindOfAnotherBinderIsReportedOnce(t *testing.T) {
 // The pod's owner learns once that its devices have binding conditions, in kube-scheduler's words and whether they hold
 // at the first look or not. Other binds have no such event.
 func TestBindingConditionsAreAnnouncedOnce(t *testing.T) {
+	want := []effect.Report{{
+		Pod: about("p0"), SchedulerName: "berth", Type: "Normal", Reason: "BindingConditionsPending",
+		Action: "Scheduling", Note: "waiting for binding conditions for device on node n0",
+	}}
 	for _, result := range []effect.Result{effect.Waiting, effect.Done, effect.Refused} {
-		for _, conditions := range []bool{true, false} {
-			r := newRig(t, 1)
-			r.reserve()
-			r.promiseVolumes()
-			for range 3 {
-				answer(r, func(e effect.Bind) effect.Input {
-					return effect.Answered{Op: e.Op, Result: result, Problem: "not ready", Conditions: conditions}
-				})
-				if result != effect.Waiting {
-					break
-				}
-				r.wait(r.limits.Volumes.Poll)
-			}
-			var got []effect.Report
-			for _, report := range r.reported {
-				if report.Reason == "BindingConditionsPending" {
-					got = append(got, report)
-				}
-			}
-			var want []effect.Report
-			if conditions {
-				want = []effect.Report{{
-					Pod: about("p0"), SchedulerName: "berth", Type: "Normal", Reason: "BindingConditionsPending",
-					Action: "Scheduling", Note: "waiting for binding conditions for device on node n0",
-				}}
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%s, conditions %t: events (-want +got):\n%s", result, conditions, diff)
-			}
+		if diff := cmp.Diff(want, reportsOfConditions(t, result, true)); diff != "" {
+			t.Errorf("%s: events (-want +got):\n%s", result, diff)
+		}
+		if got := reportsOfConditions(t, result, false); len(got) > 0 {
+			t.Errorf("%s, without conditions: events %+v", result, got)
 		}
 	}
+}
+
+// reportsOfConditions returns the events BindingConditionsPending about a bind that is answered in one way.
+func reportsOfConditions(t *testing.T, result effect.Result, conditions bool) []effect.Report {
+	t.Helper()
+	r := newRig(t, 1)
+	r.reserve()
+	r.promiseVolumes()
+	answer(r, func(e effect.Bind) effect.Input {
+		return effect.Answered{Op: e.Op, Result: effect.Unknown, Problem: "no answer"}
+	})
+	r.wait(time.Second)
+	run[effect.Announce](r, delivered)
+	for range 3 {
+		answer(r, func(e effect.Bind) effect.Input {
+			return effect.Answered{Op: e.Op, Result: result, Problem: "not ready", Conditions: conditions}
+		})
+		if result != effect.Waiting {
+			break
+		}
+		r.wait(r.limits.Volumes.Poll)
+	}
+	return slices.DeleteFunc(r.reported, func(e effect.Report) bool { return e.Reason != "BindingConditionsPending" })
 }

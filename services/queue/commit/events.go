@@ -5,7 +5,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
-	"github.com/berth-scheduler/berth/pkg/telemetry"
+	"github.com/berth-scheduler/berth/pkg/telemetry/alpha"
 )
 
 // ObserveEvents observes the changes that one step handled, by kube-scheduler's names of the events. The core does not
@@ -33,6 +33,6 @@ func ObserveEvents(changes state.Changes, took time.Duration) {
 	}
 	each := took / time.Duration(total)
 	for name, number := range names {
-		telemetry.EventsHandled(name, number, each)
+		alpha.EventsHandled(name, number, each)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
+	"github.com/berth-scheduler/berth/pkg/telemetry/alpha"
 	"github.com/berth-scheduler/berth/services/queue/decide"
 	"github.com/berth-scheduler/berth/services/queue/decide/waiting"
 )
@@ -215,11 +216,11 @@ func (r *Reporter) Rejectors(now map[waiting.Rejector]int) {
 func (r *Reporter) InFlight(now map[string]int) {
 	for event := range r.inFlight {
 		if _, ok := now[event]; !ok {
-			telemetry.EventsInFlight(event, 0)
+			alpha.EventsInFlight(event, 0)
 		}
 	}
 	for event, n := range now {
-		telemetry.EventsInFlight(event, n)
+		alpha.EventsInFlight(event, n)
 	}
 	r.inFlight = now
 }

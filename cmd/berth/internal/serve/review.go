@@ -40,7 +40,8 @@ type reviews struct{ client kubernetes.Interface }
 // newReviews returns reviews by the API server of a configuration, which it does not change. It makes no request yet.
 func newReviews(config *rest.Config) (*reviews, error) {
 	c := rest.CopyConfig(config)
-	c.QPS, c.Burst, c.RateLimiter, c.Timeout = reviewQPS, reviewBurst, nil, reviewTimeout
+	c.QPS, c.Burst = reviewQPS, reviewBurst
+	c.RateLimiter, c.Timeout = nil, reviewTimeout
 	client, err := kubernetes.NewForConfig(c)
 	if err != nil {
 		return nil, fmt.Errorf("--http-token-review: client for %s: %w", config.Host, err)

@@ -116,15 +116,18 @@ func startReviewed(t *testing.T, dir string, api *reviewer, certified bool) *Ser
 	return s
 }
 
-// send sends a request with a bearer token, empty for none, and returns the status.
-func send(t *testing.T, c *http.Client, s *Server, token, method, path string) int {
+// request is a request with a bearer token, empty for none.
+type request struct{ token, method, path string }
+
+// send sends a request and returns the status.
+func send(t *testing.T, c *http.Client, s *Server, r request) int {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, "https://"+s.Address()+path, strings.NewReader("info"))
+	req, err := http.NewRequestWithContext(t.Context(), r.method, "https://"+s.Address()+r.path, strings.NewReader("info"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
+	if r.token != "" {
+		req.Header.Set("Authorization", "Bearer "+r.token)
 	}
 	resp, err := c.Do(req)
 	if err != nil {
@@ -141,21 +144,21 @@ func TestTokensAreReviewed(t *testing.T) {
 	for _, certified := range []bool{true, false} {
 		s := startReviewed(t, dir, api, certified)
 		for _, c := range []struct {
-			member, token, method, path string
-			want                        int
+			request
+			want int
 		}{
-			{"", "", http.MethodGet, "/livez", 200},
-			{"", "", http.MethodGet, "/metrics", 401},
-			{"", "token-of-prometheus", http.MethodGet, "/metrics", 200},
-			{"", "token-of-prometheus", http.MethodGet, "/metrics/slis", 200},
-			{"", "token-of-prometheus", http.MethodGet, LevelPath, 403},
-			{"", "token-of-prometheus", http.MethodPut, LevelPath, 403},
-			{"", "token-of-nobody", http.MethodGet, "/metrics", 403},
-			{"", "bad", http.MethodGet, "/metrics", 401},
-			{"", "token-of-admin", http.MethodPut, LevelPath, 200},
-			{"", "token-of-admin", http.MethodGet, LevelPath, 403}, // RBAC grants the verb put alone
+			{request{"", http.MethodGet, "/livez"}, 200},
+			{request{"", http.MethodGet, "/metrics"}, 401},
+			{request{"token-of-prometheus", http.MethodGet, "/metrics"}, 200},
+			{request{"token-of-prometheus", http.MethodGet, "/metrics/slis"}, 200},
+			{request{"token-of-prometheus", http.MethodGet, LevelPath}, 403},
+			{request{"token-of-prometheus", http.MethodPut, LevelPath}, 403},
+			{request{"token-of-nobody", http.MethodGet, "/metrics"}, 403},
+			{request{"bad", http.MethodGet, "/metrics"}, 401},
+			{request{"token-of-admin", http.MethodPut, LevelPath}, 200},
+			{request{"token-of-admin", http.MethodGet, LevelPath}, 403}, // RBAC grants the verb put alone
 		} {
-			if got := send(t, client(t, dir, c.member), s, c.token, c.method, c.path); got != c.want {
+			if got := send(t, client(t, dir, ""), s, c.request); got != c.want {
 				t.Errorf("certificates %t: %s %s with %q: %d, want %d", certified, c.method, c.path, c.token, got, c.want)
 			}
 		}
@@ -180,7 +183,8 @@ func TestCertificatesNeedNoAPIServer(t *testing.T) {
 		{"", "token-of-prometheus", "/metrics", 401},
 		{"scheduler", "token-of-prometheus", "/metrics", 401},
 	} {
-		if got := send(t, client(t, dir, c.member), s, c.token, http.MethodGet, c.path); got != c.want {
+		r := request{c.token, http.MethodGet, c.path}
+		if got := send(t, client(t, dir, c.member), s, r); got != c.want {
 			t.Errorf("%s as %q with %q: %d, want %d", c.path, c.member, c.token, got, c.want)
 		}
 	}
@@ -188,7 +192,8 @@ func TestCertificatesNeedNoAPIServer(t *testing.T) {
 		t.Error("rights were reviewed of a token that was not")
 	}
 	api.set(false)
-	if got := send(t, client(t, dir, "scheduler"), s, "token-of-prometheus", http.MethodGet, "/metrics"); got != 200 {
+	scrape := request{"token-of-prometheus", http.MethodGet, "/metrics"}
+	if got := send(t, client(t, dir, "scheduler"), s, scrape); got != 200 {
 		t.Errorf("a token that may, beside a certificate that may not: %d", got)
 	}
 }
@@ -201,10 +206,11 @@ func TestReviewsAreKept(t *testing.T) {
 	s := startReviewed(t, dir, api, false)
 	c := client(t, dir, "")
 	for _, token := range []string{"token-of-prometheus", "token-of-nobody", "bad"} {
-		want := send(t, c, s, token, http.MethodGet, "/metrics")
+		scrape := request{token, http.MethodGet, "/metrics"}
+		want := send(t, c, s, scrape)
 		api.set(true)
 		for range 5 {
-			if got := send(t, c, s, token, http.MethodGet, "/metrics"); got != want {
+			if got := send(t, c, s, scrape); got != want {
 				t.Errorf("%s: %d, was %d", token, got, want)
 			}
 		}

@@ -1,32 +1,38 @@
-package telemetry
+package alpha
 
 import (
 	"time"
 
 	"k8s.io/component-base/metrics"
+
+	"github.com/berth-scheduler/berth/pkg/telemetry/internal/declare"
 )
 
-// Metrics of kube-scheduler with the level ALPHA that dashboards use, for what Berth has too: the queue's events, the
-// binders' calls, and what binders wait for. docs/observing.md lists those that have no meaning here.
 var (
-	eventHandling = schedulerAlpha.histogramVec("event_handling_duration_seconds",
+	schedulerAlpha  = declare.Family{Prefix: "scheduler", Level: metrics.ALPHA}
+	schedulerVolume = declare.Family{Prefix: "scheduler_volume", Level: metrics.ALPHA}
+)
+
+// The metrics, with kube-scheduler's names and labels.
+var (
+	eventHandling = schedulerAlpha.HistogramVec("event_handling_duration_seconds",
 		"Duration of handling one event in the queue, in seconds: the mean of the events that were handled together.",
 		metrics.ExponentialBuckets(0.0001, 2, 12), "event")
-	inflightEvents = schedulerAlpha.gaugeVec("inflight_events",
+	inflightEvents = schedulerAlpha.GaugeVec("inflight_events",
 		"Number of events that the leading queue keeps for pods that are being tried, by event.", "event")
-	pendingCalls = schedulerAlpha.gaugeVec("pending_async_api_calls",
+	pendingCalls = schedulerAlpha.GaugeVec("pending_async_api_calls",
 		"Number of API calls that wait for a worker of a binder, by type: pod_binding, pod_status_patch.", "call_type")
-	calls = schedulerAlpha.counterVec("async_api_call_execution_total",
+	calls = schedulerAlpha.CounterVec("async_api_call_execution_total",
 		"Number of API calls that binders have sent, by type and result.", "call_type", "result")
-	callDuration = schedulerAlpha.histogramVec("async_api_call_execution_duration_seconds",
+	callDuration = schedulerAlpha.HistogramVec("async_api_call_execution_duration_seconds",
 		"Duration of API calls of binders, in seconds.", metrics.ExponentialBuckets(0.001, 2, 15), "call_type", "result")
-	conditionsAllocations = schedulerAlpha.counterVec("dra_bindingconditions_allocations_total",
+	conditionsAllocations = schedulerAlpha.CounterVec("dra_bindingconditions_allocations_total",
 		"Number of allocated devices with binding conditions, by driver and outcome: success, failure (a device reports "+
 			"that it will never be ready), timeout (the place was taken back before).", "profile", "driver", "status")
-	conditionsWait = schedulerAlpha.histogramVec("dra_bindingconditions_wait_duration_seconds",
+	conditionsWait = schedulerAlpha.HistogramVec("dra_bindingconditions_wait_duration_seconds",
 		"Time for which a binder waited for the binding conditions of devices, in seconds, by driver and outcome.",
 		metrics.ExponentialBuckets(0.1, 2, 14), "profile", "driver", "status")
-	volumeErrors = schedulerVolume.counterVec("scheduling_stage_error_total",
+	volumeErrors = schedulerVolume.CounterVec("scheduling_stage_error_total",
 		"Number of times that the volumes of a pod could not be prepared, by operation: bind.", "operation")
 )
 
@@ -83,3 +89,11 @@ func DeviceConditionsWait(profile, driver, outcome string, waited time.Duration)
 
 // VolumesNotBound counts a pod whose volumes could not be prepared.
 func VolumesNotBound() { volumeErrors.WithLabelValues("bind").Inc() }
+
+// StartBinder creates the series of a binder that exist from the start.
+func StartBinder() {
+	declare.Start(calls, []string{CallBinding, CallStatusPatch}, []string{"success", "error"})
+	declare.Start(volumeErrors, []string{"bind"})
+	CallsPending(CallBinding, 0)
+	CallsPending(CallStatusPatch, 0)
+}

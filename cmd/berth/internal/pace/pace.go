@@ -1,4 +1,4 @@
-package app
+package pace
 
 import (
 	"math"
@@ -32,10 +32,10 @@ const (
 	allocatedBytes = "/gc/heap/allocs:bytes"
 )
 
-// tuneCollector sets the collector's pace for a busy process, and sets it again after every collection by the rate at
+// Tune sets the collector's pace for a busy process, and sets it again after every collection by the rate at
 // which the process allocated before it. An operator's GOGC is respected; a memory limit (GOMEMLIMIT) applies in either
 // case.
-func tuneCollector() {
+func Tune() {
 	if os.Getenv("GOGC") != "" {
 		return
 	}

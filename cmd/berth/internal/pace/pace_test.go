@@ -1,4 +1,4 @@
-package app
+package pace
 
 import (
 	"runtime"
@@ -53,7 +53,7 @@ func TestCollectorFollowsTheHeap(t *testing.T) {
 	t.Setenv("GOGC", "")
 	before := debug.SetGCPercent(77)
 	t.Cleanup(func() { debug.SetGCPercent(before) })
-	tuneCollector()
+	Tune()
 	// This is 192 MiB divided by 80 MiB and the test's other data.
 	waitForPercent(t, make([]byte, 80<<20), leastGCPercent+1, 140)
 	// The large slice is gone: a second collection and later ones are followed as well.
@@ -80,7 +80,7 @@ func TestOperatorsGOGCStays(t *testing.T) {
 	t.Setenv("GOGC", "77")
 	before := debug.SetGCPercent(77)
 	t.Cleanup(func() { debug.SetGCPercent(before) })
-	tuneCollector()
+	Tune()
 	if got := gogc(); got != 77 {
 		t.Errorf("GOGC is %d, want the operator's 77", got)
 	}
@@ -99,7 +99,7 @@ func TestIdleProcessReturnsMemory(t *testing.T) {
 	t.Setenv("GOGC", "")
 	before := debug.SetGCPercent(77)
 	t.Cleanup(func() { debug.SetGCPercent(before) })
-	tuneCollector()
+	Tune()
 	deadline := time.After(10 * idleCycle)
 	look := time.NewTicker(idleCycle / 50)
 	defer look.Stop()
