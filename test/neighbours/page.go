@@ -12,8 +12,8 @@ const (
 	// pagePath is the page with the results, relative to the repository.
 	pagePath = "docs/neighbours.md"
 	// begin and end are the lines around the generated part of the page.
-	begin = "<!-- results: written by make neighbours ACCEPT=1 -->"
-	end   = "<!-- end of results -->"
+	begin = `<!-- Written by "make neighbours ACCEPT=1", until the next such comment: manual changes are lost. -->`
+	end   = `<!-- Written by "make neighbours ACCEPT=1" until here. -->`
 )
 
 // Results returns the generated part of the page: for each neighbour its scenarios and a table, from the records in
@@ -92,7 +92,7 @@ func Page(root string, all []Neighbour) (old, updated string, err error) {
 	before, rest, found := strings.Cut(string(text), begin+"\n")
 	_, after, closed := strings.Cut(rest, end)
 	if !found || !closed {
-		return "", "", fmt.Errorf("%s: it lacks the line %q or %q", pagePath, begin, end)
+		return "", "", fmt.Errorf("%s: it lacks the line %s or %s", pagePath, begin, end)
 	}
 	results, err := Results(root, all)
 	if err != nil {

@@ -73,8 +73,9 @@ func TestResultsShowBothSides(t *testing.T) {
 		{Name: "grow", About: "It grows.", Unmet: "a name."}, {Name: "shrink", About: "It shrinks."},
 	}}
 	record := Record{
-		Version: "v1", Pods: 7, KubeScheduler: Result{Measures: []Measure{{Name: "nodes", Value: 4}}, Wrong: []string{"a pod was lost"}},
-		Berth: Result{Measures: []Measure{{Name: "nodes", Value: 7, Margin: Within(1)}}},
+		Version: "v1", Pods: 7,
+		KubeScheduler: Result{Measures: []Measure{{Name: "nodes", Value: 4}}, Wrong: []string{"a pod was lost"}},
+		Berth:         Result{Measures: []Measure{{Name: "nodes", Value: 7, Margin: Within(1)}}},
 	}
 	record.Differences = Differences(record.KubeScheduler, record.Berth)
 	if err := Accept(dir, "scaler", "grow", record); err != nil {

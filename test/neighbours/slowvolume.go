@@ -17,8 +17,8 @@ const volumeTakes = 90 * time.Second
 func (a autoscaler) slowVolume() Scenario {
 	return Scenario{
 		Name: "slow-volume",
-		About: "a pod goes to an elastic node at once, and its volume takes 90 s to be made there; all else leaves the node, " +
-			"which looks empty then, and must not be removed.",
+		About: "a pod goes to an elastic node at once, and its volume takes 90 s to be made there; all else leaves the " +
+			"node, which looks empty then, and must not be removed.",
 		Run: func(ctx context.Context, s *Scene) (Result, error) {
 			if err := createClasses(ctx, s); err != nil {
 				return Result{}, err

@@ -6,8 +6,9 @@
 //     A pod with a nominatedNodeName counts on that node (utils/kubernetes/listers.go, core/static_autoscaler.go);
 //   - a waiting pod that fits an existing node, more important pods first, gets no new node
 //     (core/podlistprocessor/filter_out_schedulable.go); pods of nodes that are being emptied count as waiting;
-//   - how many nodes: first fit, larger pods first, by group of pods with one owner (estimator/binpacking_estimator.go);
-//     each new node has a kube-proxy of 100m, as with the provider for simulated nodes;
+//   - how many nodes: first fit, larger pods first, by group of pods with one owner
+//     (estimator/binpacking_estimator.go); each new node has a kube-proxy of 100m, as with the provider for simulated
+//     nodes;
 //   - which nodes are superfluous: all of their pods fit elsewhere, with disruption budgets
 //     (core/scaledown/planner/planner.go), for a while without interruption, and no node was added a moment ago;
 //   - how a node is removed: tainted, and a few seconds later emptied through the eviction API and deleted. A node that
