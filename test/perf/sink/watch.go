@@ -156,7 +156,8 @@ var listsByPath = sync.OnceValue(func() map[string]schema.GroupVersionKind {
 	return paths
 })
 
-// resources are the kinds of a group and version that can be listed: all that client-go knows.
+// resources are the kinds of a group and version that can be listed: all that client-go knows. Others are not found, as
+// with an API server that does not serve them.
 func (s *Server) resources(w http.ResponseWriter, r *http.Request) {
 	group := schema.GroupVersion{Group: r.PathValue("group"), Version: r.PathValue("version")}
 	list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"},
@@ -168,7 +169,7 @@ func (s *Server) resources(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if len(list.APIResources) == 0 {
-		s.stranger(w, r)
+		s.fail(w, http.StatusNotFound, "not served here: "+group.String())
 		return
 	}
 	s.answer(w, http.StatusOK, list)

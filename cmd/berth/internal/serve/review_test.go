@@ -116,11 +116,11 @@ func startReviewed(t *testing.T, dir string, api *reviewer, certified bool) *Ser
 	return s
 }
 
-// request is a request with a bearer token, empty for none.
-type request struct{ token, method, path string }
+// call is a request with a bearer token, empty for none.
+type call struct{ token, method, path string }
 
 // send sends a request and returns the status.
-func send(t *testing.T, c *http.Client, s *Server, r request) int {
+func send(t *testing.T, c *http.Client, s *Server, r call) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), r.method, "https://"+s.Address()+r.path, strings.NewReader("info"))
 	if err != nil {
@@ -144,21 +144,21 @@ func TestTokensAreReviewed(t *testing.T) {
 	for _, certified := range []bool{true, false} {
 		s := startReviewed(t, dir, api, certified)
 		for _, c := range []struct {
-			request
+			call
 			want int
 		}{
-			{request{"", http.MethodGet, "/livez"}, 200},
-			{request{"", http.MethodGet, "/metrics"}, 401},
-			{request{"token-of-prometheus", http.MethodGet, "/metrics"}, 200},
-			{request{"token-of-prometheus", http.MethodGet, "/metrics/slis"}, 200},
-			{request{"token-of-prometheus", http.MethodGet, LevelPath}, 403},
-			{request{"token-of-prometheus", http.MethodPut, LevelPath}, 403},
-			{request{"token-of-nobody", http.MethodGet, "/metrics"}, 403},
-			{request{"bad", http.MethodGet, "/metrics"}, 401},
-			{request{"token-of-admin", http.MethodPut, LevelPath}, 200},
-			{request{"token-of-admin", http.MethodGet, LevelPath}, 403}, // RBAC grants the verb put alone
+			{call{"", http.MethodGet, "/livez"}, 200},
+			{call{"", http.MethodGet, "/metrics"}, 401},
+			{call{"token-of-prometheus", http.MethodGet, "/metrics"}, 200},
+			{call{"token-of-prometheus", http.MethodGet, "/metrics/slis"}, 200},
+			{call{"token-of-prometheus", http.MethodGet, LevelPath}, 403},
+			{call{"token-of-prometheus", http.MethodPut, LevelPath}, 403},
+			{call{"token-of-nobody", http.MethodGet, "/metrics"}, 403},
+			{call{"bad", http.MethodGet, "/metrics"}, 401},
+			{call{"token-of-admin", http.MethodPut, LevelPath}, 200},
+			{call{"token-of-admin", http.MethodGet, LevelPath}, 403}, // RBAC grants the verb put alone
 		} {
-			if got := send(t, client(t, dir, ""), s, c.request); got != c.want {
+			if got := send(t, client(t, dir, ""), s, c.call); got != c.want {
 				t.Errorf("certificates %t: %s %s with %q: %d, want %d", certified, c.method, c.path, c.token, got, c.want)
 			}
 		}
@@ -183,7 +183,7 @@ func TestCertificatesNeedNoAPIServer(t *testing.T) {
 		{"", "token-of-prometheus", "/metrics", 401},
 		{"scheduler", "token-of-prometheus", "/metrics", 401},
 	} {
-		r := request{c.token, http.MethodGet, c.path}
+		r := call{c.token, http.MethodGet, c.path}
 		if got := send(t, client(t, dir, c.member), s, r); got != c.want {
 			t.Errorf("%s as %q with %q: %d, want %d", c.path, c.member, c.token, got, c.want)
 		}
@@ -192,7 +192,7 @@ func TestCertificatesNeedNoAPIServer(t *testing.T) {
 		t.Error("rights were reviewed of a token that was not")
 	}
 	api.set(false)
-	scrape := request{"token-of-prometheus", http.MethodGet, "/metrics"}
+	scrape := call{"token-of-prometheus", http.MethodGet, "/metrics"}
 	if got := send(t, client(t, dir, "scheduler"), s, scrape); got != 200 {
 		t.Errorf("a token that may, beside a certificate that may not: %d", got)
 	}
@@ -206,7 +206,7 @@ func TestReviewsAreKept(t *testing.T) {
 	s := startReviewed(t, dir, api, false)
 	c := client(t, dir, "")
 	for _, token := range []string{"token-of-prometheus", "token-of-nobody", "bad"} {
-		scrape := request{token, http.MethodGet, "/metrics"}
+		scrape := call{token, http.MethodGet, "/metrics"}
 		want := send(t, c, s, scrape)
 		api.set(true)
 		for range 5 {
