@@ -88,21 +88,19 @@ func onHost(name string) podOption { return selecting(corev1.LabelHostname, name
 
 func (s *stack) taint(node string, taint corev1.Taint) {
 	s.Helper()
-	s.setTaints(node, []corev1.Taint{taint})
+	s.patchTaints(node, types.StrategicMergePatchType, []corev1.Taint{taint})
 }
 
 // removeTaints removes all taints of a node.
 func (s *stack) removeTaints(node string) {
 	s.Helper()
-	s.setTaints(node, nil)
+	s.patchTaints(node, types.MergePatchType, nil)
 }
 
-// setTaints replaces the taints of a node.
-func (s *stack) setTaints(node string, taints []corev1.Taint) {
+func (s *stack) patchTaints(node string, kind types.PatchType, taints []corev1.Taint) {
 	s.Helper()
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"taints": taints}})
 	s.must(err)
-	_, err = s.client.CoreV1().Nodes().Patch(
-		s.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err = s.client.CoreV1().Nodes().Patch(s.Context(), node, kind, patch, metav1.PatchOptions{})
 	s.must(err)
 }

@@ -85,7 +85,7 @@ var others = []revert{
 	},
 	{
 		bug: 105, taken: "The series of unreadable records begin with the first one.",
-		edits: []edit{{"pkg/telemetry/begin.go", `initCounter(unreadable, []string{name}, streams)`, ``}},
+		edits: []edit{{"pkg/telemetry/begin.go", `declare.Start(unreadable, []string{name}, streams)`, ``}},
 		fails: []failing{{"pkg/telemetry", "TestFirstOccurrenceIsAnIncrease"}},
 	},
 	{
