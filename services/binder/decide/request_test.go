@@ -306,7 +306,7 @@ func TestPlanWaitsForARequest(t *testing.T) {
 			r.wantDecisions(events.DecisionEvictBackground)
 			r.migrated()
 			r.settle(time.Second)
-			if d := r.wantDecisions(events.DecisionEvicted)[0]; d.Token != ledger.Token(r.tokens).String() {
+			if d := r.wantDecisions(events.DecisionEvicted)[0]; d.Token != r.tokens.String() {
 				t.Errorf("reported %+v", d)
 			}
 		})

@@ -39,27 +39,32 @@ func declare[M metrics.Registerable](metric M, labels ...string) M {
 	return metric
 }
 
-// Counter and the methods after it declare a metric of each type. Help texts are sentences of the reference.
+// Counter declares a counter. The help texts of all metrics are sentences of the reference.
 func (f Family) Counter(name, help string) *metrics.Counter {
 	return declare(metrics.NewCounter((*metrics.CounterOpts)(f.options(name, help))))
 }
 
+// CounterVec declares a counter with labels.
 func (f Family) CounterVec(name, help string, labels ...string) *metrics.CounterVec {
 	return declare(metrics.NewCounterVec((*metrics.CounterOpts)(f.options(name, help)), labels), labels...)
 }
 
+// Gauge declares a gauge.
 func (f Family) Gauge(name, help string) *metrics.Gauge {
 	return declare(metrics.NewGauge((*metrics.GaugeOpts)(f.options(name, help))))
 }
 
+// GaugeVec declares a gauge with labels.
 func (f Family) GaugeVec(name, help string, labels ...string) *metrics.GaugeVec {
 	return declare(metrics.NewGaugeVec((*metrics.GaugeOpts)(f.options(name, help)), labels), labels...)
 }
 
+// Histogram declares a histogram; its buckets are upper bounds, ascending.
 func (f Family) Histogram(name, help string, buckets []float64) *metrics.Histogram {
 	return declare(metrics.NewHistogram(f.histogramOptions(name, help, buckets)))
 }
 
+// HistogramVec declares a histogram with labels.
 func (f Family) HistogramVec(name, help string, buckets []float64, labels ...string) *metrics.HistogramVec {
 	return declare(metrics.NewHistogramVec(f.histogramOptions(name, help, buckets), labels), labels...)
 }

@@ -88,7 +88,7 @@ func (m *Marker) Seen(d events.Decision) {
 // Order: the only effect is the write of a node. A crash before or after it leaves a node whose marks the facts show,
 // and which this binder or another one compares again.
 func (m *Marker) Advance() {
-	if m.off() || m.Base.Idle() || m.Facts.Cluster == nil || m.Now.Sub(m.advancedAt) < basis.RoundEvery {
+	if m.off() || m.Idle() || m.Facts.Cluster == nil || m.Now.Sub(m.advancedAt) < basis.RoundEvery {
 		return
 	}
 	m.advancedAt = m.Now
