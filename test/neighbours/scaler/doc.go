@@ -1,6 +1,6 @@
 // Package scaler plays Cluster Autoscaler: it adds nodes of one kind for pods that fit nowhere, and removes nodes that
-// it can do without. It stands in for the program itself, whose module cannot be had from the module proxy, and follows
-// its source, cluster-autoscaler 1.36.1, with the delays as parameters:
+// it can do without. It stands in for the program itself and follows its source,
+// cluster-autoscaler 1.36.1, with the delays as parameters:
 //
 //   - which pods count as waiting for a node: only those with the reason Unschedulable and without a nominatedNodeName.
 //     A pod with a nominatedNodeName counts on that node (utils/kubernetes/listers.go, core/static_autoscaler.go);
