@@ -65,11 +65,7 @@ func TestComponentsAreValues(t *testing.T) {
 		"autoscaling":  {"scheduler": map[string]any{"autoscaling": enabled}},
 		"token-review": {"tls": map[string]any{"tokenReview": true}},
 		"lease":        {"queue": map[string]any{"lease": "kube-system/kube-scheduler"}},
-		"metrics":      {"queue": map[string]any{"metricsInterval": "30s"}},
-		"monitoring":   {"serviceMonitor": enabled, "prometheusRule": enabled},
-		"quota-gate":   {"quotaGate": enabled},
 		"node-marks":   {"binder": map[string]any{"nodeMarks": "write"}},
-		"autoscaling":  {"scheduler": map[string]any{"autoscaling": enabled}},
 	} {
 		t.Run(component, func(t *testing.T) {
 			templates, err := render.Chart(root, render.Variant{Name: render.Base, Set: set})
