@@ -1,6 +1,7 @@
 package render_test
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -221,8 +222,14 @@ func checkObserver(t *testing.T, variant string, o *unstructured.Unstructured) {
 	}
 }
 
+// readsMetrics is the only right to a path of the API server: its metrics name the feature gates.
+var readsMetrics = map[string]any{"nonResourceURLs": []any{"/metrics"}, "verbs": []any{"get"}}
+
 func checkRule(t *testing.T, where string, rule map[string]any) {
 	t.Helper()
+	if reflect.DeepEqual(rule, readsMetrics) {
+		return
+	}
 	for _, field := range []string{"apiGroups", "resources", "verbs"} {
 		values, _, err := unstructured.NestedStringSlice(rule, field)
 		if err != nil || len(values) == 0 {
