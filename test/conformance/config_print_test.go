@@ -114,9 +114,25 @@ func compareUnderstood(want, got verdict) (problems []string) {
 		first, err := v1Args(want.internal.Profiles[i].PluginConfig)
 		second, otherErr := v1Args(got.internal.Profiles[i].PluginConfig)
 		check("errors", err, otherErr)
-		check("arguments", first, second)
+		lists := listsOf(want.frameworks[i].ListPlugins())
+		check("arguments", argsOfEnabled(first, lists), argsOfEnabled(second, lists))
 	}
 	return problems
+}
+
+// argsOfEnabled are the arguments of the plugins in the lists. A plugin that a profile disables reads none.
+func argsOfEnabled(
+	args map[string]runtime.Object, lists map[berthconfig.Point][]pluginAt,
+) map[string]runtime.Object {
+	enabled := map[string]runtime.Object{}
+	for _, list := range lists {
+		for _, at := range list {
+			if found, ok := args[at.Name]; ok {
+				enabled[at.Name] = found
+			}
+		}
+	}
+	return enabled
 }
 
 // write returns what kube-scheduler writes with --write-config-to (LogOrWriteConfig in cmd/kube-scheduler/app/options).
