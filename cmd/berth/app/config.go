@@ -30,7 +30,7 @@ func newConfigPrintCommand() *cobra.Command {
 		Short: "Print a KubeSchedulerConfiguration with every default filled in",
 		Long: "Prints what a file for --config means, as a KubeSchedulerConfiguration: each plugin at each point in\n" +
 			"running order, the complete arguments of all plugins, and Berth's own settings. The output is a file that\n" +
-			"means the same to Berth and to kube-scheduler; it is what kube-scheduler calls --write-config-to. Without\n" +
+			"means the same to Berth and to kube-scheduler; kube-scheduler writes one with --write-config-to. Without\n" +
 			"FILE it prints the default configuration. Settings whose defaults differ between the two programs stay 0\n" +
 			"or absent as in the file (see configuration.md). Fields without effect are named on standard error.",
 		Example: "  berth config print examples/scheduler-config.yaml",

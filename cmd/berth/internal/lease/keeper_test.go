@@ -37,7 +37,7 @@ func keeperOf(t *testing.T, client *fake.Clientset, identity string) *Keeper {
 	return k
 }
 
-// holder returns who holds the Lease, empty for nobody, and when it was renewed.
+// holder returns the holder of the Lease, empty if there is none, and when it was renewed.
 func holder(t *testing.T, client *fake.Clientset) (string, time.Time) {
 	t.Helper()
 	lease, err := client.CoordinationV1().Leases("kube-system").Get(t.Context(), "kube-scheduler", metav1.GetOptions{})

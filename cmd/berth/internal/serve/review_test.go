@@ -249,7 +249,7 @@ func TestRequestsWithTokensAreLimited(t *testing.T) {
 	}
 }
 
-// TestATokenNeedsTLSAndAReviewer: a token must not travel in the clear, and one that nobody reviews opens nothing.
+// TestATokenNeedsTLSAndAReviewer: a token must not travel in the clear, and without a reviewer it gives no access.
 func TestATokenNeedsTLSAndAReviewer(t *testing.T) {
 	_, err := Listen(Config{Address: "127.0.0.1:0", TLS: TLS{TokenReview: true}})
 	if err == nil || !strings.Contains(fmt.Sprint(err), "--http-token-review: want --http-cert-file") {
