@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/pkg/placement/gates"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
 const (
@@ -131,7 +132,7 @@ func (g *serverGates) failed(err error, logger klog.Logger) {
 	}
 	g.mu.problem = err.Error()
 	logger.Info("feature gates of the API server cannot be read from its metrics: "+
-		"those that objects and served kinds do not show stay unknown", "err", err.Error())
+		"those that objects and served kinds do not show stay unknown", telemetry.KeyError, err.Error())
 }
 
 // show notes that a gate has shown itself, and reports whether that is new.
