@@ -100,7 +100,6 @@ func (l *loop) Execute(_ context.Context, s driver.Step[effect.Input, []effect.E
 	}
 	switch s.Input.(type) {
 	case effect.Tick:
-		telemetry.FencesRefused(l.cfg.ID, l.core.Stats().FencesRefused)
 		l.exportPending()
 		s := l.core.Stats()
 		telemetry.FencesRefused(l.cfg.ID, s.FencesRefused)

@@ -193,7 +193,7 @@ spec:
       {{- include "berth.podMetadata" $pods | nindent 6 }}
     spec:
       serviceAccountName: {{ .root.Values.name }}-{{ .component }}
-      automountServiceAccountToken: {{ or .kubernetes .root.Values.tls.tokenReview }}
+      automountServiceAccountToken: {{ or .kubernetes (.root.Values.tls.tokenReview | default false) }}
       enableServiceLinks: false
       {{- include "berth.placement" . | nindent 6 }}
       securityContext:

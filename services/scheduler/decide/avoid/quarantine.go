@@ -114,13 +114,15 @@ func (t *Table) FollowFacts(changes state.Changes, now time.Time) {
 	}
 }
 
-// marksMoved reports whether Berth has changed its own marks on a node. The binder marks nodes because they are
-// avoided, so its write is no reason to end that.
-func marksMoved(n state.NodeChange) bool { return n.After != nil && n.Before.Marks != n.After.Marks }
+// onlyMarksMoved reports whether nothing has changed on a node but Berth's own marks. The binder marks nodes because
+// they are avoided, so its write is no reason to end that.
+func onlyMarksMoved(n state.NodeChange) bool {
+	return n.After != nil && n.Before.Marks != n.After.Marks && n.Before.ReadsLike(n.After)
+}
 
 func (t *Table) followMoves(changes state.Changes) {
 	for _, n := range changes.Nodes {
-		if n.Before != nil && !marksMoved(n) {
+		if n.Before != nil && !onlyMarksMoved(n) {
 			t.end(n.Before.UID, Doubt)
 		}
 	}
