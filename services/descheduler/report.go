@@ -22,9 +22,8 @@ const (
 )
 
 // observeSettled counts the outcome of an eviction that this process requested, or that another controller has taken it
-// on. So an eviction counts once, whichever
-// replica leads when its outcome arrives. The outcome is the binder's; a request is no success yet. It is called by
-// intake, on the goroutine that reads the decisions.
+// on. So an eviction counts once, whichever replica leads when its outcome arrives. The outcome is the binder's; a
+// request is no success yet. It is called by intake, on the goroutine that reads the decisions.
 func observeSettled(profile string, outcome events.Decision) {
 	result := resultError
 	switch outcome.Kind {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+
 	"github.com/berth-scheduler/berth/cmd/berth/internal/lease"
 	"github.com/berth-scheduler/berth/cmd/berth/internal/serve"
 )
@@ -22,7 +24,7 @@ func (o *options) listen(services []service, in inputs) (*serve.Server, error) {
 		name = allServices + "-" + name
 	}
 	web.Describe(serve.Component{
-		Name: name, Version: berthVersion(), Flags: o.flags, Configuration: in.config.Effective,
+		Name: name, Version: berthVersion(), Flags: o.flags, Configuration: withoutKeys(in.config.Effective),
 	})
 	if o.http.TLS.TokenReview {
 		if err := web.ReviewTokens(in.rest); err != nil {
@@ -31,6 +33,17 @@ func (o *options) listen(services []service, in inputs) (*serve.Server, error) {
 		}
 	}
 	return web, nil
+}
+
+// withoutKeys returns a copy of a configuration for /configz, without the private keys of extenders' certificates.
+func withoutKeys(c *schedulerv1.KubeSchedulerConfiguration) *schedulerv1.KubeSchedulerConfiguration {
+	shown := c.DeepCopy()
+	for i := range shown.Extenders {
+		if tls := shown.Extenders[i].TLSConfig; tls != nil {
+			tls.KeyData = nil
+		}
+	}
+	return shown
 }
 
 // leaseOf returns what keeps the Lease of --lease for a queue while it leads; nil without a Lease.

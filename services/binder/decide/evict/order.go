@@ -137,7 +137,7 @@ func (e *eviction) waits(v *Evictor) bool {
 // deleting it: KubeVirt does so after a migration.
 func (e *eviction) awaited(v *Evictor) bool {
 	r, ok := v.removals[e.key.Pod]
-	return ok && !r.request.since.IsZero()
+	return ok && (r.request.made || !r.request.since.IsZero())
 }
 
 // podLeft concludes an eviction whose pod is being deleted, has ended as requested, or is gone. If the eviction was

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/evidence"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
@@ -167,7 +168,8 @@ func (ps *Places) keepingBelow(priority int32) []string {
 }
 
 // Withheld returns the names of the nodes on which a pod that fits nowhere would fit if no places were kept there. It
-// returns nil if more places are kept than can be tried: the list would not be complete.
+// returns nil if more places are kept than can be tried, or more nodes would do than a record lists: the list would not
+// be complete.
 func (ps *Places) Withheld(pod *state.Pod, profile *placement.Profile, concern *guard.Concern) (names []string) {
 	most := maxDisplacements
 	if !concern.None() {
@@ -191,6 +193,9 @@ func (ps *Places) Withheld(pod *state.Pod, profile *placement.Profile, concern *
 		}
 		if fits, _, err := profile.FitsWithout(in, node, gone); err == nil && fits {
 			names = append(names, node.Node.Name)
+		}
+		if len(names) > events.MaxWithheld {
+			return nil
 		}
 	}
 	return names

@@ -150,6 +150,9 @@ func (rc *reconciler) fitsElsewhere(s holdState) string {
 		return ""
 	}
 	best := r.Feasible[0].Node
+	if rc.search.SpareNominated(s.pod, nil)[best.Node.Name].Rejected {
+		return "" // the next search may not choose it either
+	}
 	in := placement.Input{Pod: s.pod, Nodes: rc.shard.View.Nodes(), Objects: v.Lookups(rc.shard.View.Snapshot())}
 	if rc.search.DependsOnHolds(in, profile, &concern, best, nil) {
 		return ""

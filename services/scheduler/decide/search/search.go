@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/berth-scheduler/berth/pkg/events/evidence"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
@@ -151,10 +152,10 @@ func dropAvoided(avoided []string, r placement.Result) placement.Result {
 	if len(avoided) == 0 {
 		return r
 	}
-	before := len(r.Feasible)
+	before, dropped := len(r.Feasible), sets.New(avoided...)
 	r.Weighed = placement.Weighed{} // their indexes would no longer be those of the nodes
 	r.Feasible = slices.DeleteFunc(r.Feasible, func(s placement.Scored) bool {
-		return slices.Contains(avoided, s.Node.Node.UID)
+		return dropped.Has(s.Node.Node.UID)
 	})
 	r.FeasibleCount -= before - len(r.Feasible)
 	return r

@@ -8,6 +8,7 @@ import (
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // Release is the name that the chart is rendered with.
@@ -54,6 +55,10 @@ func rendered(root string, v Variant) (map[string]string, error) {
 	chart, err := loader.Load(dir)
 	if err != nil {
 		return nil, fmt.Errorf("chart %s: %w", dir, err)
+	}
+	for _, path := range v.Absent {
+		keys := strings.Split(path, ".")
+		unstructured.RemoveNestedField(chart.Values, keys...)
 	}
 	values := map[string]any{}
 	if v.Name != "" {

@@ -55,6 +55,26 @@ func TestBothWaysGiveTheSame(t *testing.T) {
 	}
 }
 
+// Values that are newer than a release may be absent: helm upgrade --reuse-values renders as with their defaults.
+func TestNewerValuesMayBeAbsent(t *testing.T) {
+	newer := []string{
+		"queue.lease", "queue.metricsInterval", "binder.nodeMarks", "binder.scheduledEvents", "tls.tokenReview",
+	}
+	for _, name := range []string{render.Base, "dev"} {
+		want, err := render.Chart(root, render.Variant{Name: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := render.Chart(root, render.Variant{Name: name, Absent: newer})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s without %v (-with +without):\n%s", name, newer, diff)
+		}
+	}
+}
+
 // A component adds to the base the same objects as the chart does with the corresponding values.
 func TestComponentsAreValues(t *testing.T) {
 	enabled := map[string]any{"enabled": true}

@@ -13,6 +13,9 @@ type Variant struct {
 	Name string
 	// Set are values in addition to the file's, for values that have no file.
 	Set map[string]any
+	// Absent are paths of values, such as queue.lease, that the chart's own file does not have: helm upgrade
+	// --reuse-values has none that are newer than the release.
+	Absent []string
 	// Cluster is where the chart looks objects up that exist already; nil: there are none.
 	Cluster engine.ClientProvider
 }
