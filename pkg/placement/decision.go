@@ -42,6 +42,8 @@ type Input struct {
 	Guidance *Guidance
 	// Everywhere evaluates all nodes, even if the pod fits on the node that it has been nominated to.
 	Everywhere bool
+	// Unsampled evaluates all nodes, even if the profile samples.
+	Unsampled bool
 	// Limit is how many feasible nodes to rank: 0 means TopK, a negative value means all.
 	Limit int
 	// Weigh requests Result.Weighed for this many of the best nodes.

@@ -55,7 +55,7 @@ func (e *Evaluation) filterNodes() {
 	}
 	e.verdicts = make([]int16, len(e.Candidates))
 	e.feasible = make([]*state.NodeInfo, 0, len(e.Candidates))
-	if all := len(e.Candidates); e.nominated == nil && e.Profile.SampleSize(all) < all {
+	if all := len(e.Candidates); e.nominated == nil && !e.Unsampled && e.Profile.SampleSize(all) < all {
 		e.judgeSample()
 	} else {
 		e.judgeAll()

@@ -163,6 +163,11 @@ func TestSamplingFindsWhatAFullSearchFinds(t *testing.T) {
 		if got.Err != nil || all.Err != nil {
 			t.Fatal(got.Err, all.Err)
 		}
+		in.Unsampled = true
+		if r := sampler.Evaluate(in); r.Examined != all.Examined || r.FeasibleCount != all.FeasibleCount {
+			t.Fatalf("%d examined, %d feasible without sampling, want %d, %d",
+				r.Examined, r.FeasibleCount, all.Examined, all.FeasibleCount)
+		}
 		if diff := gocmp.Diff(all.Diagnosis.Message(), got.Diagnosis.Message()); len(all.Feasible) == 0 && diff != "" {
 			t.Fatalf("message (-full +sample):\n%s", diff)
 		}

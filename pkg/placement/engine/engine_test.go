@@ -130,11 +130,12 @@ func (p *pair) disagree(s placementtest.Script) string {
 		q := engine.Query{
 			Pod: pod, Seed: step.Seed, Limit: []int{0, 0, 1, 3, -1}[draw.IntN(5)],
 			Start: draw.IntN(50), Home: draw.IntN(4) == 0, Weigh: draw.IntN(5),
-			HomeFirst: draw.IntN(2) == 0,
+			HomeFirst: draw.IntN(2) == 0, Everywhere: draw.IntN(4) == 0, Unsampled: draw.IntN(4) == 0,
 		}
 		in := placement.Input{
 			Pod: pod, Nodes: p.view.Nodes(), Candidates: usable, Objects: p.view.Objects(),
 			Seed: q.Seed, Limit: q.Limit, Start: q.Start, Weigh: q.Weigh,
+			Everywhere: q.Everywhere, Unsampled: q.Unsampled,
 		}
 		if q.Home {
 			in.Candidates = home

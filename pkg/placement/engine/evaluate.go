@@ -35,6 +35,8 @@ type Query struct {
 	Guidance *placement.Guidance
 	// Everywhere evaluates all nodes even if the pod has been nominated to one; see Input.Everywhere.
 	Everywhere bool
+	// Unsampled evaluates all nodes even if the profile samples; see Input.Unsampled.
+	Unsampled bool
 	// Weigh requests Result.Weighed for this many of the best nodes.
 	Weigh int
 	// Timer, if not nil, is notified of the stages of the evaluation; with TimeRules, also of the results of the
@@ -106,7 +108,7 @@ func (e *Engine) decide(c *class, q Query, result placement.Result) placement.Re
 	}
 	// A late filter is evaluated node by node, which the walk of a sample does; without sampling, counting the
 	// members of the groups is enough.
-	sampling := e.late != nil || c.key.profile.SampleSize(result.NodesTotal) < result.NodesTotal
+	sampling := e.late != nil || !q.Unsampled && c.key.profile.SampleSize(result.NodesTotal) < result.NodesTotal
 	if sampling {
 		result.Examined = e.sample(c, q)
 		e.rating.list(c, e.counts)
@@ -271,7 +273,10 @@ func (e *Engine) sample(c *class, q Query) (examined int) {
 	e.sampled = e.sampled[:0]
 	e.counts = slices.Grow(e.counts[:0], len(c.groups.members))[:len(c.groups.members)]
 	clear(e.counts)
-	enough := c.key.profile.SampleSize(len(list))
+	enough := len(list)
+	if !q.Unsampled {
+		enough = c.key.profile.SampleSize(len(list))
+	}
 	for step := range list {
 		slot := list[(q.Start%len(list)+step)%len(list)]
 		g := c.group[slot]
@@ -293,6 +298,7 @@ func (e *Engine) input(q Query) placement.Input {
 	in := placement.Input{
 		Pod: q.Pod, Objects: e.objects, Seed: q.Seed, Start: q.Start, Limit: q.Limit, Weigh: q.Weigh,
 		Opinions: q.Opinions, Guidance: q.Guidance, Everywhere: q.Everywhere,
+		Unsampled: q.Unsampled,
 	}
 	if q.HomeFirst {
 		in.Home = make(map[string]bool, e.columns.Marks.Home)

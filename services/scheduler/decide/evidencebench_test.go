@@ -60,8 +60,10 @@ type placer struct {
 	bytes, records int
 }
 
-func newPlacer(tb testing.TB, without bool) *placer {
-	const nodes, room = 5000, 100
+func newPlacer(tb testing.TB, without bool) *placer { return newPlacerOn(tb, without, 5000, 100) }
+
+// newPlacerOn returns a placer with nodes that have room for some pods each.
+func newPlacerOn(tb testing.TB, without bool, nodes int, room int64) *placer {
 	p := &placer{tb: tb, st: &scenario{world: newWorld(tb, 1, 1)}}
 	p.st.s = p.st.shards[0]
 	profile, err := placement.NewProfile(placement.DefaultProfile(corev1.DefaultSchedulerName))

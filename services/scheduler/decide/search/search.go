@@ -62,11 +62,27 @@ func (x *Searcher) Find(
 	if err != nil {
 		return record.Evaluation{Result: placement.Result{Err: err}, Basis: x.Record.Basis(profile, avoided)}
 	}
+	l := limits{avoided: avoided, nominated: nominated, whole: len(onHold) > 0}
+	found := x.findWithin(a, profile, v, l, onHold)
+	samples := profile.SampleSize(found.NodesTotal) < found.NodesTotal
+	if found.DependsOnHolds && samples && found.Examined < found.NodesTotal {
+		l.unsampled = true
+		again := x.findWithin(a, profile, v, l, onHold)
+		again.Basis = found.Basis
+		return again
+	}
+	return found
+}
+
+// findWithin is Find within limits. onHold are the UIDs of the held pods without which the nodes must pass.
+func (x *Searcher) findWithin(
+	a *attempt.Attempt, profile *placement.Profile, v claims.Supply, l limits, onHold map[string]bool,
+) record.Evaluation {
 	done := x.Shard.UsePromises(v)
-	found := x.evaluate(profile, a, limits{avoided: avoided, nominated: nominated, whole: len(onHold) > 0})
+	found := x.evaluate(profile, a, l)
 	done()
-	if len(nominated.uids) > 0 && found.Err == nil && found.FeasibleCount == 0 && found.Diagnosis.NodesTotal() == 0 {
-		found.Diagnosis = x.diagnoseRejected(a, profile, v, nominated.opinions())
+	if len(l.nominated.uids) > 0 && nothingLeft(found.Result) {
+		found.Diagnosis = x.diagnoseRejected(a, profile, v, l.nominated.opinions())
 	}
 	if len(onHold) == 0 {
 		return found
@@ -82,6 +98,8 @@ type limits struct {
 	nominated taken
 	// whole: all nodes that pass, instead of the best ones or of those that are tried first.
 	whole bool
+	// unsampled: all nodes are evaluated even if the profile samples.
+	unsampled bool
 }
 
 // evaluate finds the nodes that pass, in the scope of the decision (see Scope). Rules that count pods on other nodes
@@ -95,7 +113,7 @@ func (x *Searcher) evaluate(profile *placement.Profile, a *attempt.Attempt, l li
 		dropped = slices.Concat(dropped, l.nominated.uids)
 	}
 	q := engine.Query{Pod: a.Pod, Seed: attempt.Seed(a.Pod.UID, a.Offer.Attempt), HomeFirst: x.Shard.HomeFirst,
-		Everywhere: l.nominated.own}
+		Everywhere: l.nominated.own, Unsampled: l.unsampled}
 	if q.HomeFirst {
 		x.markHome()
 	}
@@ -123,7 +141,7 @@ func (x *Searcher) evaluate(profile *placement.Profile, a *attempt.Attempt, l li
 	if l.whole {
 		q.Limit, q.Everywhere = -1, true
 	}
-	r := dropAvoided(dropped, x.Query(profile, q))
+	r := x.queryWithout(profile, q, dropped)
 	return x.found(record.Evaluation{Result: r, Basis: basis})
 }
 
@@ -145,6 +163,23 @@ func (x *Searcher) found(e record.Evaluation) record.Evaluation {
 	e.Usable, _ = x.Shard.Engine.Candidates()
 	x.Record.Effects.CountSearch(e.Home)
 	return e
+}
+
+// queryWithout runs a query without the nodes with these UIDs. A query ends when a sample is complete, or when the pod
+// fits on the node that it is nominated to, so that they may be all that it finds: then it is run again on all nodes.
+func (x *Searcher) queryWithout(profile *placement.Profile, q engine.Query, dropped []string) placement.Result {
+	r := dropAvoided(dropped, x.Query(profile, q))
+	if nothingLeft(r) && r.Examined < r.NodesTotal {
+		q.Everywhere, q.Unsampled = true, true
+		r = dropAvoided(dropped, x.Query(profile, q))
+	}
+	return r
+}
+
+// nothingLeft reports whether all nodes that a query found have been removed from its result. If it found none, its
+// result has a diagnosis.
+func nothingLeft(r placement.Result) bool {
+	return r.Err == nil && r.FeasibleCount == 0 && r.Diagnosis.NodesTotal() == 0
 }
 
 // dropAvoided removes avoided nodes from the feasible ones. The query must have asked for as many more nodes.
