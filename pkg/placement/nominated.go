@@ -5,35 +5,46 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// RejectedBeside returns which of the nodes of the input reject a pod if further pods count there, by node name, and
-// why. beside holds those pods by node name; names of other nodes are ignored. Each node is judged as if only the pods
-// beside on this node were added. Candidates, Seed, Start, Limit and Details of the input are ignored, and so is a
-// nomination. Source: the first pass of RunFilterPluginsWithNominatedPods in
-// pkg/scheduler/framework/runtime/framework.go.
-func (p *Profile) RejectedBeside(in Input, beside map[string][]*state.Pod) (map[string]Failure, error) {
+// Beside judges nodes for a pod as if further pods counted there: those that are nominated to the node, for example. It
+// is for one decision: what the input refers to must not change meanwhile. It is for one goroutine.
+type Beside struct {
+	evaluation Evaluation
+	// cluster is nil if a rule rejects the pod on all nodes.
+	cluster *WhatIf
+}
+
+// Beside returns a Beside for the pod and the nodes of an input. Candidates, Seed, Start, Limit and Details of the input
+// are ignored, and so is a nomination of the pod. An error means that a rule cannot be applied.
+//
+// It costs as much as the rules that look at all nodes for the pod.
+func (p *Profile) Beside(in Input) (*Beside, error) {
 	in.Objects = rule.OrNone(in.Objects)
-	e := Evaluation{Input: in, Profile: p}
-	if err := e.Compile(); err != nil {
+	b := &Beside{evaluation: Evaluation{Input: in, Profile: p}}
+	if err := b.evaluation.Compile(); err != nil {
 		return nil, err
 	}
-	if e.Rejected != nil {
-		return nil, nil // on all nodes, whatever counts there
+	if b.evaluation.Rejected == nil {
+		b.evaluation.SurveyFilters()
+		b.cluster = NewWhatIf(b.evaluation.Filters)
 	}
-	e.SurveyFilters()
-	w, rejected := NewWhatIf(e.Filters), map[string]Failure{}
-	for _, n := range in.Nodes {
-		pods := beside[n.Node.Name]
-		if len(pods) == 0 {
-			continue
-		}
-		w.add(n, pods)
-		if verdict := e.Verdict(w.At(n)); verdict != VerdictPass {
-			plugin, reasons := e.explain(w.At(n), verdict)
-			rejected[n.Node.Name] = Failure{Code: rule.Unschedulable, Plugin: plugin, Reasons: reasons}
-		}
-		w.take(n, pods)
+	return b, nil
+}
+
+// Rejects reports whether a node of the input rejects the pod if further pods count on this node alone, and why. It
+// does not report that a rule rejects the pod on all nodes, whatever counts there. Source: the first pass of
+// RunFilterPluginsWithNominatedPods in pkg/scheduler/framework/runtime/framework.go.
+func (b *Beside) Rejects(n *state.NodeInfo, further []*state.Pod) (Failure, bool) {
+	if b.cluster == nil {
+		return Failure{}, false
 	}
-	return rejected, nil
+	b.cluster.add(n, further)
+	defer b.cluster.take(n, further)
+	verdict := b.evaluation.Verdict(b.cluster.At(n))
+	if verdict == VerdictPass {
+		return Failure{}, false
+	}
+	plugin, reasons := b.evaluation.explain(b.cluster.At(n), verdict)
+	return Failure{Code: rule.Unschedulable, Plugin: plugin, Reasons: reasons}, true
 }
 
 // add counts further pods on a node.

@@ -33,16 +33,6 @@ func (v *View) recountAs(uid string, fact *state.Pod) {
 	v.countAdditional(uid, node, pod)
 }
 
-// noteNominated notes whether the API view nominates a pod that counts nowhere.
-func (v *View) noteNominated(uid, node string, fact *state.Pod) {
-	if node == "" && fact != nil && fact.NodeName == "" && !fact.Deleting && !fact.Terminal &&
-		fact.Status().NominatedNodeName != "" {
-		v.nominated[uid] = fact
-		return
-	}
-	delete(v.nominated, uid)
-}
-
 // countAdditional counts every further reservation of an unbound pod on the node of that reservation's document: as
 // long as the reservation exists, a bind may follow it.
 func (v *View) countAdditional(uid, node string, pod *state.Pod) {

@@ -21,8 +21,8 @@ type View struct {
 	// was decided on. They must be checked again whenever progress moves.
 	unknown map[string]struct{}
 	kept    keptPlaces
-	// nominated holds the pods that count nowhere and are nominated to a node, by UID.
-	nominated map[string]*state.Pod
+	// nominated are the pods that count nowhere and are nominated to a node.
+	nominated nominations
 }
 
 // New returns a view over a store and a ledger view in any state. The follower receives everything that exists, and
@@ -48,7 +48,7 @@ func (v *View) Reset(store Facts) {
 		unknown: map[string]struct{}{},
 		kept:    newKeptPlaces(v.kept.taken),
 
-		nominated: map[string]*state.Pod{},
+		nominated: newNominations(),
 	}
 	if v.staged == nil {
 		v.staged = map[string]stagedPod{}
@@ -158,11 +158,6 @@ func (v *View) Counted() iter.Seq[string] { return maps.Keys(v.tally.counted) }
 func (v *View) Sizes() (nodes, pods, reserved int) {
 	return len(v.nodes.existing), len(v.tally.counted), v.tally.reserved
 }
-
-// Nominated returns the pods that are nominated to a node by their status and count nowhere, by UID: no place is held
-// or reserved for them, and they are not staged. Another component has written the name, or it is left over. The caller
-// must not change the map.
-func (v *View) Nominated() map[string]*state.Pod { return v.nominated }
 
 // Pod returns a pod of the API view.
 func (v *View) Pod(uid string) (*state.Pod, bool) { return v.facts.snapshot.Pod(uid) }

@@ -150,7 +150,7 @@ func (rc *reconciler) fitsElsewhere(s holdState) string {
 		return ""
 	}
 	best := r.Feasible[0].Node
-	if rc.search.SpareNominated(s.pod, nil)[best.Node.Name].Rejected {
+	if rc.search.HoldsRoom(s.pod, best.Node.Name) {
 		return "" // the next search may not choose it either
 	}
 	in := placement.Input{Pod: s.pod, Nodes: rc.shard.View.Nodes(), Objects: v.Lookups(rc.shard.View.Snapshot())}

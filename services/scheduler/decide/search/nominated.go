@@ -3,11 +3,10 @@ package search
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
-	"github.com/berth-scheduler/berth/services/scheduler/decide/claims"
 )
 
 // A pod may be nominated to a node by its status alone: an autoscaler or Kueue has written the name, or another
@@ -24,63 +23,106 @@ import (
 // A node where a nomination stands in the way takes part in the comparison of scores, unlike upstream's, but is not
 // chosen. No pod is evicted there for a pod that is no more important than the nominated one: upstream does so if the
 // node then has room for both.
+//
+// Only nodes that are about to be chosen are judged, best first, since thousands of pods may be nominated.
 
-// besidesOf returns the pods that are nominated to nodes, and that a pod has to leave room for, by node name and sorted
-// by UID; nil for none.
-func (x *Searcher) besidesOf(pod *state.Pod) map[string][]*state.Pod {
-	all := x.Shard.View.Nominated()
-	if len(all) == 0 || x.Recorded != nil && !x.Recorded.Nominations {
+// nominated returns the pods that are nominated to nodes, by the name of the node and sorted by UID; none for a recorded
+// decision of a version that did not count them.
+func (x *Searcher) nominated() map[string][]*state.Pod {
+	if x.Recorded != nil && !x.Recorded.Nominations {
 		return nil
 	}
-	var besides map[string][]*state.Pod
-	for uid, p := range all {
-		if _, ours := x.Shard.Profiles[p.SchedulerName]; !ours || uid == pod.UID || p.Priority < pod.Priority {
-			continue
-		}
-		if besides == nil {
-			besides = map[string][]*state.Pod{}
-		}
-		name := p.Status().NominatedNodeName
-		besides[name] = append(besides[name], p)
-	}
-	for _, pods := range besides {
-		slices.SortFunc(pods, func(a, b *state.Pod) int { return strings.Compare(a.UID, b.UID) })
-	}
-	return besides
+	return x.Shard.View.Nominated()
 }
 
-// taken are the nodes that a pod may not use because of pods that are nominated to them.
-type taken struct {
-	// by has the rejections, by node name; uids are the UIDs of these nodes.
-	by   map[string]placement.Failure
-	uids []string
-	// own: the node that the pod itself is nominated to is one of them.
-	own bool
+// holdsRoomAgainst reports whether a nominated pod holds room against a pod.
+func (x *Searcher) holdsRoomAgainst(pod, nominated *state.Pod) bool {
+	_, ours := x.Shard.Profiles[nominated.SchedulerName]
+	return ours && nominated.UID != pod.UID && nominated.Priority >= pod.Priority
 }
 
-// takenFor returns the nodes that a pod may not use because of nominations.
-func (x *Searcher) takenFor(pod *state.Pod, profile *placement.Profile, v claims.Supply) (t taken, err error) {
-	besides := x.besidesOf(pod)
-	if besides == nil {
-		return taken{}, nil
+// HoldsRoom reports whether pods that are nominated to a node hold room there against a pod, be it enough for both or
+// not.
+func (x *Searcher) HoldsRoom(pod *state.Pod, node string) bool {
+	return slices.ContainsFunc(x.nominated()[node], func(p *state.Pod) bool { return x.holdsRoomAgainst(pod, p) })
+}
+
+// besides judges nodes for a pod by the pods that are nominated to them, each node once. nil judges nothing: no pod is
+// nominated.
+type besides struct {
+	search  *Searcher
+	profile *placement.Profile
+	in      placement.Input
+	// judge is nil until it is needed; err is its error.
+	judge *placement.Beside
+	err   error
+	// taken are the rejections by node name; free are the other nodes that have been judged.
+	taken map[string]placement.Failure
+	free  map[string]bool
+}
+
+// besidesOf returns the besides of a pod, with the objects that its rules look at.
+func (x *Searcher) besidesOf(pod *state.Pod, profile *placement.Profile, objects rule.Objects) *besides {
+	if len(x.nominated()) == 0 {
+		return nil
 	}
-	in := placement.Input{Pod: pod, Nodes: x.Shard.View.Nodes(), Objects: v.Lookups(x.Shard.View.Snapshot())}
-	if t.by, err = profile.RejectedBeside(in, besides); err != nil {
-		return taken{}, err
+	return &besides{
+		search: x, profile: profile, taken: map[string]placement.Failure{}, free: map[string]bool{},
+		in: placement.Input{Pod: pod, Nodes: x.Shard.View.Nodes(), Objects: objects},
 	}
-	for _, n := range in.Nodes {
-		if _, is := t.by[n.Node.Name]; is {
-			t.uids = append(t.uids, n.Node.UID)
+}
+
+// takes reports whether nominations leave the pod no room on a node.
+func (b *besides) takes(n *state.NodeInfo) bool {
+	if b == nil || b.err != nil || b.free[n.Node.Name] {
+		return false
+	}
+	if _, is := b.taken[n.Node.Name]; is {
+		return true
+	}
+	f, is := b.rejects(n)
+	if is {
+		b.taken[n.Node.Name] = f
+	} else {
+		b.free[n.Node.Name] = true
+	}
+	return is
+}
+
+// rejects judges a node.
+func (b *besides) rejects(n *state.NodeInfo) (placement.Failure, bool) {
+	var pods []*state.Pod
+	for _, p := range b.search.nominated()[n.Node.Name] {
+		if b.search.holdsRoomAgainst(b.in.Pod, p) {
+			pods = append(pods, p)
 		}
 	}
-	_, t.own = t.by[pod.Status().NominatedNodeName]
-	return t, nil
+	if len(pods) == 0 {
+		return placement.Failure{}, false
+	}
+	if b.judge == nil {
+		if b.judge, b.err = b.profile.Beside(b.in); b.err != nil {
+			return placement.Failure{}, false
+		}
+	}
+	return b.judge.Rejects(n, pods)
 }
 
-// opinions returns the rejections as opinions about the nodes.
-func (t taken) opinions() map[string]placement.Opinion {
-	opinions := make(map[string]placement.Opinion, len(t.by))
-	for name, f := range t.by {
+// failed returns why nodes could not be judged.
+func (b *besides) failed() error {
+	if b == nil {
+		return nil
+	}
+	return b.err
+}
+
+// opinions returns the rejections as opinions about the nodes, nil for none.
+func (b *besides) opinions() map[string]placement.Opinion {
+	if b == nil || len(b.taken) == 0 {
+		return nil
+	}
+	opinions := make(map[string]placement.Opinion, len(b.taken))
+	for name, f := range b.taken {
 		opinions[name] = placement.Opinion{Rejected: true, Plugin: f.Plugin, Reasons: f.Reasons}
 	}
 	return opinions
@@ -91,15 +133,17 @@ func (t taken) opinions() map[string]placement.Opinion {
 func (x *Searcher) SpareNominated(
 	pod *state.Pod, opinions map[string]placement.Opinion,
 ) map[string]placement.Opinion {
-	besides := x.besidesOf(pod)
-	if besides == nil {
+	if len(x.nominated()) == 0 {
 		return opinions
 	}
 	all := maps.Clone(opinions)
-	if all == nil {
-		all = make(map[string]placement.Opinion, len(besides))
-	}
-	for name := range besides {
+	for name := range x.nominated() {
+		if !x.HoldsRoom(pod, name) {
+			continue
+		}
+		if all == nil {
+			all = map[string]placement.Opinion{}
+		}
 		o := all[name]
 		o.Rejected, o.Unresolvable = true, true
 		all[name] = o

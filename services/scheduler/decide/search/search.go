@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/berth-scheduler/berth/pkg/events/evidence"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
@@ -58,11 +57,8 @@ func (x *Searcher) Find(
 	a *attempt.Attempt, profile *placement.Profile, v claims.Supply, concern *guard.Concern, avoided []string,
 ) record.Evaluation {
 	onHold := x.heldPods(a.Pod, profile, concern)
-	nominated, err := x.takenFor(a.Pod, profile, v)
-	if err != nil {
-		return record.Evaluation{Result: placement.Result{Err: err}, Basis: x.Record.Basis(profile, avoided)}
-	}
-	l := limits{avoided: avoided, nominated: nominated, whole: len(onHold) > 0}
+	beside := x.besidesOf(a.Pod, profile, v.Lookups(x.Shard.View.Snapshot()))
+	l := limits{avoided: avoided, beside: beside, whole: len(onHold) > 0}
 	found := x.findWithin(a, profile, v, l, onHold)
 	samples := profile.SampleSize(found.NodesTotal) < found.NodesTotal
 	if found.DependsOnHolds && samples && found.Examined < found.NodesTotal {
@@ -81,8 +77,8 @@ func (x *Searcher) findWithin(
 	done := x.Shard.UsePromises(v)
 	found := x.evaluate(profile, a, l)
 	done()
-	if len(l.nominated.uids) > 0 && nothingLeft(found.Result) {
-		found.Diagnosis = x.diagnoseRejected(a, profile, v, l.nominated.opinions())
+	if taken := l.beside.opinions(); len(taken) > 0 && nothingLeft(found.Result) {
+		found.Diagnosis = x.diagnoseRejected(a, profile, v, taken)
 	}
 	if len(onHold) == 0 {
 		return found
@@ -94,8 +90,8 @@ func (x *Searcher) findWithin(
 type limits struct {
 	// avoided are UIDs of nodes that the pod's workload avoids.
 	avoided []string
-	// nominated are the nodes where pods that are nominated to them leave no room.
-	nominated taken
+	// beside judges where pods that are nominated leave no room.
+	beside *besides
 	// whole: all nodes that pass, instead of the best ones or of those that are tried first.
 	whole bool
 	// unsampled: all nodes are evaluated even if the profile samples.
@@ -108,20 +104,16 @@ type limits struct {
 // depends on holds.
 func (x *Searcher) evaluate(profile *placement.Profile, a *attempt.Attempt, l limits) record.Evaluation {
 	basis := x.Record.Basis(profile, l.avoided)
-	dropped := l.avoided
-	if len(l.nominated.uids) > 0 {
-		dropped = slices.Concat(dropped, l.nominated.uids)
-	}
 	q := engine.Query{Pod: a.Pod, Seed: attempt.Seed(a.Pod.UID, a.Offer.Attempt), HomeFirst: x.Shard.HomeFirst,
-		Everywhere: l.nominated.own, Unsampled: l.unsampled}
+		Unsampled: l.unsampled}
 	if q.HomeFirst {
 		x.markHome()
 	}
 	if !x.Shard.NoEvidence {
 		q.Weigh = evidence.MaxCandidates
 	}
-	if len(dropped) > 0 {
-		q.Limit = placement.TopK + len(dropped)
+	if len(l.avoided) > 0 {
+		q.Limit = placement.TopK + len(l.avoided)
 	}
 	if profile.Extended(a.Pod) {
 		q = x.Extend(q, a)
@@ -131,7 +123,7 @@ func (x *Searcher) evaluate(profile *placement.Profile, a *attempt.Attempt, l li
 	} else if q.HomeFirst && !l.whole && plain(a.Pod) {
 		s := x.scope(profile)
 		basis.AllNodes, basis.Near = !s.Home, int32(s.Near)
-		if r, ok := x.atHome(profile, q, s, dropped); ok && r.FeasibleCount >= enoughHome(a.Pod) &&
+		if r, ok := x.atHome(profile, q, s, l); ok && r.FeasibleCount >= enoughHome(a.Pod) &&
 			(s.Swayed || !r.Swayed) {
 			return x.found(record.Evaluation{Result: r, Home: true, Basis: basis})
 		}
@@ -141,21 +133,21 @@ func (x *Searcher) evaluate(profile *placement.Profile, a *attempt.Attempt, l li
 	if l.whole {
 		q.Limit, q.Everywhere = -1, true
 	}
-	r := x.queryWithout(profile, q, dropped)
+	r := x.permittedOfAll(profile, q, l)
 	return x.found(record.Evaluation{Result: r, Basis: basis})
 }
 
 // atHome evaluates the home nodes only, if the scope has them tried first. ok is false if it does not, or if there are
 // too few of them. If all usable nodes are home nodes, the query would be that for all nodes.
 func (x *Searcher) atHome(
-	profile *placement.Profile, q engine.Query, s Scope, avoided []string,
+	profile *placement.Profile, q engine.Query, s Scope, l limits,
 ) (r placement.Result, ok bool) {
 	usable, home := x.Shard.Engine.Candidates()
 	if !s.Home || home < minHome || home == usable {
 		return r, false
 	}
 	q.Home = true
-	return dropAvoided(avoided, x.Query(profile, q)), true
+	return x.permitted(profile, q, l), true
 }
 
 // found completes the result of a search, and counts it.
@@ -163,37 +155,6 @@ func (x *Searcher) found(e record.Evaluation) record.Evaluation {
 	e.Usable, _ = x.Shard.Engine.Candidates()
 	x.Record.Effects.CountSearch(e.Home)
 	return e
-}
-
-// queryWithout runs a query without the nodes with these UIDs. A query ends when a sample is complete, or when the pod
-// fits on the node that it is nominated to, so that they may be all that it finds: then it is run again on all nodes.
-func (x *Searcher) queryWithout(profile *placement.Profile, q engine.Query, dropped []string) placement.Result {
-	r := dropAvoided(dropped, x.Query(profile, q))
-	if nothingLeft(r) && r.Examined < r.NodesTotal {
-		q.Everywhere, q.Unsampled = true, true
-		r = dropAvoided(dropped, x.Query(profile, q))
-	}
-	return r
-}
-
-// nothingLeft reports whether all nodes that a query found have been removed from its result. If it found none, its
-// result has a diagnosis.
-func nothingLeft(r placement.Result) bool {
-	return r.Err == nil && r.FeasibleCount == 0 && r.Diagnosis.NodesTotal() == 0
-}
-
-// dropAvoided removes avoided nodes from the feasible ones. The query must have asked for as many more nodes.
-func dropAvoided(avoided []string, r placement.Result) placement.Result {
-	if len(avoided) == 0 {
-		return r
-	}
-	before, dropped := len(r.Feasible), sets.New(avoided...)
-	r.Weighed = placement.Weighed{} // their indexes would no longer be those of the nodes
-	r.Feasible = slices.DeleteFunc(r.Feasible, func(s placement.Scored) bool {
-		return dropped.Has(s.Node.Node.UID)
-	})
-	r.FeasibleCount -= before - len(r.Feasible)
-	return r
 }
 
 // Query runs a query of the engine, and advances the start of the next search: with a profile that samples, each
