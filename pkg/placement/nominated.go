@@ -13,8 +13,8 @@ type Beside struct {
 	cluster *WhatIf
 }
 
-// Beside returns a Beside for the pod and the nodes of an input. Candidates, Seed, Start, Limit and Details of the input
-// are ignored, and so is a nomination of the pod. An error means that a rule cannot be applied.
+// Beside returns a Beside for the pod and the nodes of an input. Candidates, Seed, Start, Limit and Details of the
+// input are ignored, and so is a nomination of the pod. An error means that a rule cannot be applied.
 //
 // It costs as much as the rules that look at all nodes for the pod.
 func (p *Profile) Beside(in Input) (*Beside, error) {

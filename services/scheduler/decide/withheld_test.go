@@ -3,11 +3,13 @@ package decide_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/state/nodemark"
 )
 
@@ -78,10 +80,7 @@ func TestMarksChangeNoDecision(t *testing.T) {
 		st.publishMarks(node, marks)
 		doubted(marks.String(), 1)
 	}
-	other := "n0"
-	if node == "n0" {
-		other = "n1"
-	}
+	other := otherOf(node)
 	st.publishMarks(other, nodemark.Marks{Withheld: true})
 	if got, message := st.places("q", ownedBy("db")); got != other {
 		t.Errorf("the pod goes to %q (%s), want %s, whatever its marks", got, message, other)
@@ -101,4 +100,86 @@ func (st *scenario) publishMarks(node string, marks nodemark.Marks) {
 	}
 	st.publishNode(shown)
 	st.deliverAll()
+}
+
+// A pod would not fit on a node that it avoids if its room is held by a nomination.
+func TestAvoidedNodeThatANominationHolds(t *testing.T) {
+	st := newScenario(t, 1, 2, 3)
+	node, _ := st.places("p", ownedBy("web"))
+	st.reject("pod-p0", node, "TopologyAffinityError")
+	other := otherOf(node)
+	st.running("full", other, asking("300m"), important(500))
+	st.addPod("q", asking("300m"), important(500), nominatedTo(node))
+	st.deliverAll()
+	r := st.pod("r", ownedBy("web"))
+	st.runUntilQuiet()
+	d := st.lastDecision(r)
+	const want = "0/2 nodes are available: 2 Insufficient cpu."
+	if d.Kind != events.DecisionUnplaceable || len(d.Withheld) > 0 || !strings.HasPrefix(d.Message, want) {
+		t.Errorf("%s, withheld %v: %q; want it unplaceable: %q", d.Kind, d.Withheld, d.Message, want)
+	}
+	if !slices.Contains(d.Plugins, names.NodeResourcesFit) {
+		t.Errorf("waits for %v", d.Plugins)
+	}
+	remake(t, st.world, st.s)
+}
+
+// otherOf returns the other one of n0 and n1.
+func otherOf(node string) string {
+	if node == "n0" {
+		return "n1"
+	}
+	return "n0"
+}
+
+// The message about a pod that fits on a node that it avoids counts the nodes whose room is held by nominations.
+func TestAvoidedNodeBesideOneThatANominationHolds(t *testing.T) {
+	st := newScenario(t, 1, 2, 3)
+	node, _ := st.places("p", ownedBy("web"))
+	st.reject("pod-p0", node, "TopologyAffinityError")
+	st.addPod("q", asking("300m"), important(500), nominatedTo(otherOf(node)))
+	st.deliverAll()
+	r := st.pod("r", ownedBy("web"))
+	st.runUntilQuiet()
+	d := st.lastDecision(r)
+	const want = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had just rejected a pod of the same owner."
+	if d.Kind != events.DecisionFailed || !slices.Equal(d.Withheld, []string{node}) || d.Message != want {
+		t.Errorf("%s, withheld %v: %q; want it tried again: %q", d.Kind, d.Withheld, d.Message, want)
+	}
+	remake(t, st.world, st.s)
+}
+
+// A profile that samples names all nodes that are withheld as well, and so it does for a pod that is nominated to one.
+func TestAllAvoidedNodesAreNamed(t *testing.T) {
+	for name, options := range map[string][]func(*corev1.Pod){"plain": nil, "nominated": {nominatedTo("n0")}} {
+		t.Run(name, func(t *testing.T) {
+			st := samplingScenario(t, "n0", "n1")
+			for _, pod := range []string{"a", "b"} {
+				node, _ := st.places(pod, ownedBy("web"))
+				st.reject("pod-"+pod+"0", node, "TopologyAffinityError")
+			}
+			r := st.pod("r", append(options, ownedBy("web"))...)
+			st.runUntilQuiet()
+			d := st.lastDecision(r)
+			const want = "0/2 nodes are available: 2 node(s) had just rejected a pod of the same owner."
+			if d.Kind != events.DecisionFailed || !slices.Equal(d.Withheld, []string{"n0", "n1"}) || d.Message != want {
+				t.Errorf("%s, withheld %v: %q; want it tried again: %q", d.Kind, d.Withheld, d.Message, want)
+			}
+		})
+	}
+}
+
+// A node that the workload avoids and whose room a nomination holds is left out once.
+func TestAvoidedAndHeldByANomination(t *testing.T) {
+	st := newScenario(t, 1, 3, 3)
+	node, _ := st.places("p", ownedBy("web"))
+	st.reject("pod-p0", node, "TopologyAffinityError")
+	st.addPod("q", asking("300m"), important(500), nominatedTo(node))
+	st.deliverAll()
+	r := st.pod("r", ownedBy("web"))
+	st.runUntilQuiet()
+	if d := st.lastDecision(r); d.NodeName == "" || d.NodeName == node || d.NodesFeasible != 2 || d.NodesTotal != 3 {
+		t.Errorf("%s on %q, %d nodes of %d: want one of two, not %s", d.Kind, d.NodeName, d.NodesFeasible, d.NodesTotal, node)
+	}
+	remake(t, st.world, st.s)
 }

@@ -1,6 +1,8 @@
 package search
 
 import (
+	"maps"
+
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
@@ -19,8 +21,9 @@ type AvoidedFit struct {
 }
 
 // FitsOnAvoided reports whether a pod that found no node would fit on nodes that are left alone, or that its
-// workload avoids. Its message counts no other nodes, and none whose facts are missing yet. It evaluates the avoided
-// nodes from scratch, and, if one fits, all nodes once more for the message.
+// workload avoids. Nodes where nominations hold the room are not among them. Its message counts no other nodes, and
+// none whose facts are missing yet. It evaluates the avoided nodes from scratch, and, if one fits, all nodes once more
+// for the message.
 func (x *Searcher) FitsOnAvoided(
 	p *placement.Profile, a *attempt.Attempt, seed uint64, avoided []string,
 ) (AvoidedFit, bool) {
@@ -38,7 +41,7 @@ func (x *Searcher) FitsOnAvoided(
 	}
 	in := placement.Input{
 		Pod: a.Pod, Nodes: x.Shard.View.Nodes(), Objects: x.Shard.View.Snapshot(), Seed: seed, Limit: -1,
-		Candidates: []*state.NodeInfo{}, Opinions: a.Advice.Opinions,
+		Candidates: []*state.NodeInfo{}, Opinions: a.Advice.Opinions, Everywhere: true, Unsampled: true,
 	}
 	for _, n := range in.Nodes {
 		if _, is := excluded[n.Node.UID]; is {
@@ -46,16 +49,36 @@ func (x *Searcher) FitsOnAvoided(
 		}
 	}
 	fit := p.Evaluate(in)
-	if len(fit.Feasible) == 0 {
-		return AvoidedFit{}, false
-	}
+	beside := x.besidesOf(a.Pod, p, in.Objects)
 	open := map[string]string{}
 	names := make([]string, 0, len(fit.Feasible))
 	for _, s := range fit.Feasible {
+		if beside.takes(s.Node) {
+			continue
+		}
 		open[s.Node.Node.UID] = excluded[s.Node.Node.UID]
 		names = append(names, s.Node.Node.Name)
 	}
+	if len(open) == 0 {
+		return AvoidedFit{}, false
+	}
 	in.Candidates, in.Excluded = nil, open
-	all := p.Evaluate(in)
-	return AvoidedFit{Message: all.Diagnosis.Message(), Nodes: record.Withheld(names), Transient: brief}, true
+	return AvoidedFit{Message: messageBeside(p, in, beside), Nodes: record.Withheld(names), Transient: brief}, true
+}
+
+// messageBeside returns upstream's message for a pod that no node of the input may take, some of them only because of
+// nominations.
+func messageBeside(p *placement.Profile, in placement.Input, beside *besides) string {
+	r := p.Evaluate(in)
+	for _, s := range r.Feasible {
+		beside.takes(s.Node)
+	}
+	if taken := beside.opinions(); len(r.Feasible) > 0 && len(taken) > 0 {
+		all := map[string]placement.Opinion{}
+		maps.Copy(all, in.Opinions)
+		maps.Copy(all, taken)
+		in.Opinions = all
+		r = p.Evaluate(in)
+	}
+	return r.Diagnosis.Message()
 }

@@ -133,6 +133,12 @@ func (x *Searcher) diagnoseRejected(
 	for _, uid := range x.Shard.Avoid.AvoidedBy(a.Pod, x.Shard.Now) {
 		in.Excluded[uid] = avoid.OwnerMessage
 	}
+	// A node that rejects the pod for more than a while counts as that.
+	for _, n := range in.Nodes {
+		if _, is := rejected[n.Node.Name]; is {
+			delete(in.Excluded, n.Node.UID)
+		}
+	}
 	maps.Copy(in.Opinions, rejected)
 	return p.Evaluate(in).Diagnosis
 }

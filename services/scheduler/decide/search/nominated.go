@@ -26,8 +26,8 @@ import (
 //
 // Only nodes that are about to be chosen are judged, best first, since thousands of pods may be nominated.
 
-// nominated returns the pods that are nominated to nodes, by the name of the node and sorted by UID; none for a recorded
-// decision of a version that did not count them.
+// nominated returns the pods that are nominated to nodes, by the name of the node and sorted by UID; none for a
+// recorded decision of a version that did not count them.
 func (x *Searcher) nominated() map[string][]*state.Pod {
 	if x.Recorded != nil && !x.Recorded.Nominations {
 		return nil

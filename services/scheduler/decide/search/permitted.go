@@ -54,7 +54,8 @@ func (l limits) remove(r placement.Result, all bool) placement.Result {
 		if len(left) == placement.TopK && l.beside != nil && !all {
 			break
 		}
-		if avoided.Has(s.Node.Node.UID) || l.beside.takes(s.Node) {
+		// Avoided nodes are judged as well: what keeps the pod from them is then more than a matter of time.
+		if l.beside.takes(s.Node) || avoided.Has(s.Node.Node.UID) {
 			removed++
 			continue
 		}
