@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -205,6 +206,27 @@ func TestNoVictimsBesideNominatedPods(t *testing.T) {
 	st.runUntilQuiet()
 	if doc, e, ok := st.hold(p); !ok || e.State != ledger.Held || doc.NodeName != "n1" {
 		t.Errorf("%s on %q, want a place held on n1, where no pod is nominated", e.State, doc.NodeName)
+	}
+}
+
+// A plan is given up when its pod fits elsewhere without evictions, but not for room that is held by a nomination.
+func TestPlanIsNotGivenUpForNominatedRoom(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		to   string
+		held bool
+	}{{"the other node is free", "ghost", false}, {"a pod is nominated to the other node", "free", true}} {
+		t.Run(test.name, func(t *testing.T) {
+			st, p, _ := held(t, 1)
+			st.addPod("q", important(10), nominatedTo(test.to))
+			st.addNode("free", 1)
+			st.deliverAll()
+			st.wait(3 * time.Second)
+			st.runUntilQuiet()
+			if _, e, ok := st.hold(p); (ok && e.State == ledger.Held) != test.held {
+				t.Errorf("%+v, want the plan kept: %t", e, test.held)
+			}
+		})
 	}
 }
 
