@@ -176,7 +176,7 @@ func begin(p *placement.Profile, in Input) (x *Search, answer Result, ok bool) {
 // Ineligible returns why the pod may not preempt now; empty if it may. find looks up a candidate by name, nil for
 // none. Source: plugins/defaultpreemption PodEligibleToPreemptOthers.
 func (x *Search) Ineligible(find func(name string) (*state.NodeInfo, rule.Code)) string {
-	if isNever(x.Pod) {
+	if IsNever(x.Pod) {
 		return "not eligible due to preemptionPolicy=Never."
 	}
 	name := x.Pod.Status().NominatedNodeName
@@ -198,11 +198,12 @@ func (x *Search) Ineligible(find func(name string) (*state.NodeInfo, rule.Code))
 // pod is nominated to, nil if there is none. The rules for that node are not checked. Source:
 // plugins/defaultpreemption PodEligibleToPreemptOthers.
 func KeepsNomination(pod *state.Pod, n *state.NodeInfo) bool {
-	return isNever(pod) || n != nil && waitsForPreempted(pod, n)
+	return IsNever(pod) || n != nil && waitsForPreempted(pod, n)
 }
 
-// isNever reports whether a pod never preempts others.
-func isNever(pod *state.Pod) bool {
+// IsNever reports whether a pod never preempts others: its preemption policy is Never. Shards give such a pod no place
+// that is held or kept for another pod either.
+func IsNever(pod *state.Pod) bool {
 	policy := pod.Template.Spec.PreemptionPolicy
 	return policy != nil && *policy == corev1.PreemptNever
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/claims"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/crossnode"
@@ -37,7 +38,7 @@ func (nm *nominator) displace(s seeker) (tried, sent bool) {
 // among equals the one on the node with the smallest UID. Plans with a record are left out: while one is forming, T4
 // would abort it and its room would not be cleared. At most maxDisplacements holds are tried, each with all rules.
 func (nm *nominator) displaceable(s seeker) (takeover, bool) {
-	if isNever(s.pod) {
+	if preempt.IsNever(s.pod) {
 		return takeover{}, false
 	}
 	var nodes []string

@@ -5,13 +5,12 @@ import (
 	"math"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/evidence"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/claims"
@@ -132,7 +131,7 @@ func (ps *Places) stageIn(a *attempt.Attempt, concern *guard.Concern, k view.Pla
 func (ps *Places) displaceKept(
 	a *attempt.Attempt, profile *placement.Profile, concern *guard.Concern,
 ) (done bool) {
-	if isNever(a.Pod) {
+	if preempt.IsNever(a.Pod) {
 		return false
 	}
 	var list []view.Placeholder
@@ -199,10 +198,4 @@ func (ps *Places) Withheld(pod *state.Pod, profile *placement.Profile, concern *
 		}
 	}
 	return names
-}
-
-// isNever reports whether a pod's preemption policy is Never. Such a pod takes no place of another pod either.
-func isNever(p *state.Pod) bool {
-	policy := p.Template.Spec.PreemptionPolicy
-	return policy != nil && *policy == corev1.PreemptNever
 }

@@ -135,7 +135,7 @@ func (nm *nominator) endWithoutPlan(s seeker, plan preempt.Result) {
 	for _, sentence := range plan.Advice {
 		r.Decision.Message += " " + sentence
 	}
-	if plan.BlockedByBudgets || !isNever(s.pod) && nm.holds.protectsBelow(s.pod.Priority) {
+	if plan.BlockedByBudgets || !preempt.IsNever(s.pod) && nm.holds.protectsBelow(s.pod.Priority) {
 		r.WakeOn(names.DefaultPreemption)
 		r.Decision.RetryAfter = nm.failures.spareEnds(s.pod.Priority)
 	}
