@@ -34,7 +34,8 @@ func TestNominatedPodsThatCountNowhere(t *testing.T) {
 				t.Errorf("%s: the list for %s is not sorted", what, node)
 			}
 		}
-		if slices.Sort(got); !slices.Equal(got, want) {
+		slices.Sort(got)
+		if slices.Sort(want); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}

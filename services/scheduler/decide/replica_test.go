@@ -136,6 +136,9 @@ func newPast(t *testing.T, w *world, s *shard) *past {
 	}
 	cfg := placement.DefaultProfile(corev1.DefaultSchedulerName)
 	cfg.Preemption.MaxBlockers = placement.MaxBlockersLimit
+	if w.remadeWith != nil {
+		cfg = *w.remadeWith
+	}
 	profile, err := placement.NewProfile(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package decide_test
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,17 +12,17 @@ import (
 )
 
 // samplingScenario returns a scenario in which the first node that passes is enough: the profile samples, and has no
-// scores by which nodes would differ.
-func samplingScenario(t *testing.T, nodes ...string) *scenario {
+// scores by which nodes would differ. Each node has room for some pods.
+func samplingScenario(t *testing.T, room int64, nodes ...string) *scenario {
 	cfg := placement.DefaultProfile(corev1.DefaultSchedulerName)
 	cfg.PercentageOfNodesToScore = 1
 	for i := range cfg.Plugins {
 		cfg.Plugins[i].Points = placement.Filtering | placement.Narrowing
 	}
 	st := &scenario{world: newWorldOf(t, 1, 1, cfg)}
-	st.s = st.shards[0]
+	st.s, st.remadeWith = st.shards[0], &cfg
 	for _, node := range nodes {
-		st.addNode(node, 1)
+		st.addNode(node, room)
 	}
 	st.deliverAll()
 	return st
@@ -39,14 +40,14 @@ func TestSampleOfNodesThatNominationsHold(t *testing.T) {
 		{"no node is free", []string{"n0", "n1"}, "", "0/2 nodes are available: 2 Insufficient cpu."},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			st := samplingScenario(t, test.nodes...)
+			st := samplingScenario(t, 1, test.nodes...)
 			st.addPod("q0", important(10), nominatedTo("n0"))
 			st.addPod("q1", important(10), nominatedTo("n1"))
 			st.deliverAll()
 			p := st.pod("p", important(10))
 			st.runUntilQuiet()
 			d := st.lastDecision(p)
-			if d.NodeName != test.want || test.message != "" && d.Message != test.message {
+			if d.NodeName != test.want || !strings.HasPrefix(d.Message, test.message) {
 				t.Errorf("%s on %q: %q, want it on %q: %q", d.Kind, d.NodeName, d.Message, test.want, test.message)
 			}
 			remake(t, st.world, st.s)
@@ -56,10 +57,10 @@ func TestSampleOfNodesThatNominationsHold(t *testing.T) {
 
 // A sample of nodes that the workload avoids is not all that there is.
 func TestSampleOfNodesThatTheWorkloadAvoids(t *testing.T) {
-	st := samplingScenario(t, "n0", "n1", "n2")
+	st := samplingScenario(t, 2, "n0", "n1", "n2")
 	node, _ := st.places("p", ownedBy("web"))
 	st.reject("pod-p0", node, "TopologyAffinityError")
-	for _, name := range []string{"r", "s"} { // as many as the other nodes have room for
+	for _, name := range []string{"r", "s", "t", "u"} { // as many as the other nodes have room for
 		if got, message := st.places(name, ownedBy("web")); got == node || got == "" {
 			t.Errorf("replacement %s goes to %q (%s), its predecessor was rejected by %s", name, got, message, node)
 		}
@@ -80,7 +81,7 @@ func TestNominatedToANodeThatTheWorkloadAvoids(t *testing.T) {
 
 // A sample of nodes that pass only because of a place that is held is not all that there is.
 func TestSampleOfNodesThatPassOnlyWithHolds(t *testing.T) {
-	st := samplingScenario(t)
+	st := samplingScenario(t, 1)
 	st.addNodeIn("n0", "a", 10)
 	st.addNodeIn("n1", "b", 1)
 	st.running("there", "n0", evenly, important(500))

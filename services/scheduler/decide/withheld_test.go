@@ -153,7 +153,7 @@ func TestAvoidedNodeBesideOneThatANominationHolds(t *testing.T) {
 func TestAllAvoidedNodesAreNamed(t *testing.T) {
 	for name, options := range map[string][]func(*corev1.Pod){"plain": nil, "nominated": {nominatedTo("n0")}} {
 		t.Run(name, func(t *testing.T) {
-			st := samplingScenario(t, "n0", "n1")
+			st := samplingScenario(t, 1, "n0", "n1")
 			for _, pod := range []string{"a", "b"} {
 				node, _ := st.places(pod, ownedBy("web"))
 				st.reject("pod-"+pod+"0", node, "TopologyAffinityError")

@@ -49,6 +49,8 @@ type world struct {
 	*auditor
 	// now is the time of all shards; it passes with every step.
 	now time.Time
+	// remadeWith, if not nil, is the profile with which remake makes decisions again, instead of that of newWorld.
+	remadeWith *placement.ProfileConfig
 	hooks
 }
 
