@@ -115,6 +115,8 @@ func (e *eviction) advance(v *Evictor) {
 		e.remove(v)
 	case e.moves():
 		e.move(v, claim)
+	case ours && claim.Declined && claim.State != ledger.Evicting:
+		e.finish(v, events.DecisionEvictRefused, "its eviction was requested, and no controller has carried it out")
 	case ours:
 		// Its removal continues.
 	case claimed:

@@ -179,7 +179,7 @@ func (r *removal) advance(v *Evictor) {
 	case v.Fate(r.claim) != txns.Staying:
 		r.reportGone(v)
 	case r.claim.State != ledger.Evicting:
-		if wanted && !r.podLeaving && !r.checksDone(v) {
+		if wanted && !r.podLeaving && !r.checksDone(v) && !declined(v, r) {
 			r.prepare(v)
 		}
 	case r.claim.Shard != v.ID:
@@ -195,7 +195,7 @@ func (r *removal) advance(v *Evictor) {
 
 // continueEvicting handles a victim whose evictions this binder has to send.
 func (r *removal) continueEvicting(v *Evictor, wanted bool) {
-	failed := !wanted || r.failures >= r.maxTries(v)
+	failed := !wanted || r.failures >= r.maxTries(v) || declined(v, r)
 	switch {
 	case r.podLeaving:
 	case r.returning || failed && !r.underWay(v):

@@ -23,9 +23,11 @@ import (
 //     request was turned down;
 //   - when no controller has shown that it has taken the request on within Limits.RequestFor.
 //
-// The last two are refusals. While it waits, the claim stays Evicting, so that no other plan or order has the pod, and
-// the place for which it leaves is kept. Source: sigs.k8s.io/descheduler pkg/descheduler/evictions, the cache of
-// EvictionsInBackground. That one forgets at a restart that it has asked; here the claim in the ledger shows it.
+// The last two are refusals. The claim is then given back as declined (ledger.Entry.Declined): no binder makes another
+// request for it while the pod is such a one. While the removal waits, the claim stays Evicting, so that no other plan
+// or order has the pod, and the place for which it leaves is kept. Source: sigs.k8s.io/descheduler
+// pkg/descheduler/evictions, the cache of EvictionsInBackground. That one forgets at a restart that it has asked; here
+// the claim in the ledger shows it.
 type request struct {
 	// read is the pod as it was last read; nil if it was not.
 	read *state.Pod
@@ -58,6 +60,10 @@ func requestOnly(v *Evictor, r *removal) bool { return annotationsOf(v, r).only 
 
 // inProgress reports whether a controller is carrying out a request to evict the victim.
 func inProgress(v *Evictor, r *removal) bool { return annotationsOf(v, r).inProgress }
+
+// declined reports whether a request to evict the victim has come to nothing already, by this binder or another one, so
+// that none is made for this claim any more.
+func declined(v *Evictor, r *removal) bool { return r.claim.Declined && requestOnly(v, r) }
 
 // marked reports whether this binder sends the evictions of the claim.
 func marked(v *Evictor, r *removal) bool {
@@ -188,7 +194,11 @@ func (r *removal) giveBack(v *Evictor) {
 	if !ok {
 		return
 	}
-	next, err := txns.FailEviction(d, r.claim.PodUID, r.plan)
+	fail := txns.FailEviction
+	if r.request.over {
+		fail = txns.DeclineEviction
+	}
+	next, err := fail(d, r.claim.PodUID, r.plan)
 	change := txns.Change{Docs: []ledger.NodeDoc{next}}
 	failure := txns.Failure{BudgetRV: r.budgetRV}
 	for _, uid := range r.claim.Budgets {
