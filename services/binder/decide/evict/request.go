@@ -1,6 +1,7 @@
 package evict
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -78,7 +79,7 @@ func (r *removal) requested(v *Evictor) bool {
 // beginWait begins to wait for what comes of the request, and reports that.
 func beginWait(v *Evictor, r *removal, why string) {
 	r.request.since, r.request.made = v.Now, true
-	r.sent = true
+	r.sent, r.problem = true, why
 	v.Publish(decisionAbout(v, r, events.DecisionEvictBackground, "the eviction was requested, and is waited for: "+why))
 	r.await(v)
 }
@@ -87,7 +88,7 @@ func beginWait(v *Evictor, r *removal, why string) {
 // round.
 func (r *removal) await(v *Evictor) {
 	if r.request.since.IsZero() {
-		beginWait(v, r, "whether it has been sent is not known")
+		beginWait(v, r, cmp.Or(r.problem, "whether it has been sent is not known"))
 		return
 	}
 	seen := annotationsOf(v, r)
@@ -116,7 +117,7 @@ func requestEnds(v *Evictor, r *removal) time.Time {
 // way any more.
 func endWait(v *Evictor, r *removal, why string) {
 	r.request.since, r.request.over = time.Time{}, true
-	r.failures, r.problem = r.maxTries(v), why
+	r.failures, r.problem = r.maxTries(v), fmt.Sprintf("%s (%s)", why, r.problem)
 	if !r.underWay(v) {
 		r.giveBack(v)
 	}
