@@ -200,7 +200,8 @@ func sameCondition(a, b corev1.PodCondition) bool {
 
 // settle publishes that the decision's condition is written, with the pod's resourceVersion.
 func (w *condition) settle(s *Writer, d events.Decision, rv uint64, problem string) {
-	w.pending, w.sent, w.read = nil, nil, nil
+	w.pending, w.sent = nil, nil
+	w.read = nil
 	w.Pacing = basis.Pacing{Retry: s.Limits.Retry}
 	s.Publish(events.Decision{
 		Kind: events.DecisionCondition, Pod: d.Pod, SchedulerName: d.SchedulerName,

@@ -42,7 +42,7 @@ func (w *condition) newest(p *state.Pod) *state.Pod {
 }
 
 // behind reports whether a version of the pod is older than the one that the decision used, and so does not show what
-// the decision is about. One that was read from the API server is what there is.
+// the decision is about. One that was read from the API server is never behind.
 func (w *condition) behind(d events.Decision, p *state.Pod) bool {
 	return p != w.read && p.ResourceVersion < d.PodResourceVersion
 }
