@@ -120,6 +120,10 @@ type Entry struct {
 	// member that sends it. It has millisecond precision. It is zero if only the plan determines how long the
 	// eviction is wanted, as with preemptions and in claims that earlier versions have written.
 	NotAfter time.Time
+	// Declined, on a victim claim, means that its eviction could only be requested (state.Pod.EvictsByRequest), and that
+	// no controller has carried the request out. For as long as the pod is such a one, it is not requested again for
+	// this claim. Claims that earlier versions have written do not have it.
+	Declined bool
 	// Replacement of a move placeholder describes the pod that the place is for.
 	Replacement Replacement
 	// Volumes of a reservation are the steps that the pod's claims need before it is bound.

@@ -145,13 +145,15 @@ func growthOf(hw map[string]uint64) int {
 }
 
 // growth returns how much an entry of that many bytes may still grow through the steps of its life: a hold is
-// promoted and asked back, a reservation is fenced, a claim that was created for it gets a UID, a victim is marked.
+// promoted and asked back, a reservation is fenced, a claim that was created for it gets a UID, a victim is marked, and
+// its eviction is declined.
 func (e *Entry) growth(bytes int) int {
 	n := 0
 	switch e.Role {
 	case RoleVictim:
 		n += 1 + 1 - numberBytes(5, uint64(e.State)) // Evicting
 		n += max(0, textBytes(9, MaxMemberID)-textBytes(9, len(e.Shard)))
+		n += boolBytes(36, true) - boolBytes(36, e.Declined)
 	case RoleReservation:
 		n += boolBytes(15, true) - boolBytes(15, e.Wanted) + causeBytes - numberBytes(34, uint64(e.Cause))
 		if e.State == Held { // what Promote writes; claims are picked again there, and checked
@@ -209,7 +211,8 @@ func (e *Entry) Bytes() int {
 		boolBytes(15, e.Wanted) + textBytes(16, len(e.Gang)) + textBytes(17, len(e.Plan)) +
 		numberBytes(30, uint64(uint32(e.GroupPartition))) + fixedFieldBytes(31, e.PlacementHash) +
 		boolBytes(33, e.Delegated) +
-		numberBytes(34, uint64(e.Cause)) + numberBytes(35, uint64(e.NotAfterMillis())) + len(e.Later)
+		numberBytes(34, uint64(e.Cause)) + numberBytes(35, uint64(e.NotAfterMillis())) +
+		boolBytes(36, e.Declined) + len(e.Later)
 	for name, amount := range e.Requests {
 		n += partBytes(11, textBytes(1, len(name))+numberBytes(2, uint64(amount)))
 	}

@@ -153,4 +153,21 @@ var binders = []revert{
 		}},
 		fails: []failing{{ofBinder, "TestOutcomeThatArrivesBeforeTheClaimIsMade"}},
 	},
+	{
+		bug: 123, taken: "A request that came to nothing is forgotten.",
+		edits: []edit{{ofEvictions + "/giveback.go", `fail = txns.DeclineEviction`, `_ = txns.DeclineEviction`}},
+		fails: []failing{{ofBinder, "TestDeclinedRequestIsNotRepeated"}},
+	},
+	{
+		bug: 124, taken: "A patch that clears a name is sent whatever the facts show by then.",
+		edits: []edit{{
+			"services/binder/decide/core.go", `c.settled(e.Pod.UID) || c.status.Moot(e)`, `c.settled(e.Pod.UID)`,
+		}},
+		fails: []failing{{ofBinder, "TestNameThatIsWrittenWhileTheClearingWaits"}},
+	},
+	{
+		bug: 124, taken: "A patch that clears a name is bound to no version.",
+		edits: []edit{{"services/binder/decide/podstatus/stale.go", `case !w.clears:`, `case true:`}},
+		fails: []failing{{ofBinder, "TestNameThatIsWrittenWhileTheClearingWaits"}},
+	},
 }

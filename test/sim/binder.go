@@ -311,6 +311,10 @@ func (w *world) fencePod(e effect.FencePod) effect.Answered {
 }
 
 func (w *world) patchCondition(e effect.PatchCondition) effect.Answered {
+	now := w.api.read(e.Pod.UID).Pod
+	if e.ResourceVersion > 0 && now != nil && now.ResourceVersion != e.ResourceVersion {
+		return effect.Answered{Result: effect.Conflict, Pod: now, Problem: "the pod has changed"}
+	}
 	p := w.api.changePod(e.Pod.UID, func(p *corev1.Pod) bool {
 		before := p.Status.NominatedNodeName
 		if e.NominatedNodeName != "" || e.ClearNomination {

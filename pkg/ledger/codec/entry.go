@@ -33,7 +33,7 @@ func EntryToProto(e *ledger.Entry) *ledgerpb.Entry {
 		NonZeroCpu: e.NonZeroCPU, NonZeroMemory: e.NonZeroMemory,
 		Gang: e.Gang, Plan: e.Plan, Wanted: e.Wanted, Budgets: e.Budgets, GroupPartition: uint32(e.GroupPartition),
 		Wish: e.PlacementHash, Delegated: e.Delegated, FenceCause: ledgerpb.FenceCause(e.Cause),
-		NotAfterMillis: e.NotAfterMillis(),
+		NotAfterMillis: e.NotAfterMillis(), Declined: e.Declined,
 	}
 	RestoreUnknown(m, e.Later)
 	if e.Replacement != (ledger.Replacement{}) {
@@ -95,7 +95,7 @@ func entryFromProto(m *ledgerpb.Entry) (ledger.Entry, error) {
 		Replacement: ledger.Replacement{
 			Owner: m.GetReplacement().GetOwner(), Template: m.GetReplacement().GetTemplate(),
 		},
-		NotAfter: timeOf(m.GetNotAfterMillis()),
+		NotAfter: timeOf(m.GetNotAfterMillis()), Declined: m.GetDeclined(),
 	}
 	if m.GetGroupPartition() > ledger.Partitions {
 		return ledger.Entry{}, fmt.Errorf("pod %s/%s: partition %d of its group, want at most %d",

@@ -707,8 +707,11 @@ type Entry struct {
 	FenceCause FenceCause `protobuf:"varint,34,opt,name=fence_cause,json=fenceCause,proto3,enum=berth.ledger.v1.FenceCause" json:"fence_cause,omitempty"`
 	// Of a victim claim: Unix time after which its eviction is not begun any more; 0 if its plan alone says.
 	NotAfterMillis int64 `protobuf:"varint,35,opt,name=not_after_millis,json=notAfterMillis,proto3" json:"not_after_millis,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Of a victim claim: its eviction was requested of another controller, which has not carried it out. It is not
+	// requested again for this claim.
+	Declined      bool `protobuf:"varint,36,opt,name=declined,proto3" json:"declined,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Entry) Reset() {
@@ -935,6 +938,13 @@ func (x *Entry) GetNotAfterMillis() int64 {
 		return x.NotAfterMillis
 	}
 	return 0
+}
+
+func (x *Entry) GetDeclined() bool {
+	if x != nil {
+		return x.Declined
+	}
+	return false
 }
 
 // VolumePick is a claim in the pod's namespace that has no volume yet, or that only one pod may use.
@@ -2599,7 +2609,7 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"factsAfter\"J\n" +
 	"\tHighWater\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12)\n" +
-	"\x10resource_version\x18\x02 \x01(\x04R\x0fresourceVersion\"\xad\b\n" +
+	"\x10resource_version\x18\x02 \x01(\x04R\x0fresourceVersion\"\xc9\b\n" +
 	"\x05Entry\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\fR\x06podUid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -2634,7 +2644,8 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\tdelegated\x18! \x01(\bR\tdelegated\x12<\n" +
 	"\vfence_cause\x18\" \x01(\x0e2\x1b.berth.ledger.v1.FenceCauseR\n" +
 	"fenceCause\x12(\n" +
-	"\x10not_after_millis\x18# \x01(\x03R\x0enotAfterMillisJ\x04\b\x14\x10\x1b\"v\n" +
+	"\x10not_after_millis\x18# \x01(\x03R\x0enotAfterMillis\x12\x1a\n" +
+	"\bdeclined\x18$ \x01(\bR\bdeclinedJ\x04\b\x14\x10\x1b\"v\n" +
 	"\n" +
 	"VolumePick\x12\x14\n" +
 	"\x05claim\x18\x01 \x01(\tR\x05claim\x12\x16\n" +

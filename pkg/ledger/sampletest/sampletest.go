@@ -102,6 +102,7 @@ func DrawEntry(t *rapid.T) ledger.Entry {
 		NonZeroMemory: rapid.Int64().Draw(t, "memory"), Gang: text.Draw(t, "gang"),
 		Plan: text.Draw(t, "plan"), Wanted: rapid.Bool().Draw(t, "wanted"),
 		GroupPartition: rapid.Int32Range(0, ledger.Partitions).Draw(t, "group partition"),
+		Declined:       rapid.Bool().Draw(t, "declined"),
 	}
 	if m := rapid.MapOfN(text, rapid.Int64(), 0, 4).Draw(t, "requests"); len(m) > 0 {
 		e.Requests = m

@@ -93,6 +93,13 @@ func buildersOf(
 			d, err := FailEviction(d, "w", ledger.PlanID(1, false))
 			return Change{Docs: []ledger.NodeDoc{d}, Budgets: []ledger.BudgetDoc{CoverBudget(budget, Failure{BudgetRV: 9})}}, err
 		},
+		"T10 declined": func(d ledger.NodeDoc) (Change, error) {
+			d, err := DeclineEviction(d, "w", ledger.PlanID(1, false))
+			if i := d.VictimIndex("w"); err == nil && (!d.Entries[i].Declined || d.Entries[i].State != 0) {
+				err = fmt.Errorf("the claim is %+v", d.Entries[i])
+			}
+			return Change{Docs: []ledger.NodeDoc{d}}, err
+		},
 		"T12": func(d ledger.NodeDoc) (Change, error) {
 			return Relocate(Relocation{
 				Placeholder: NodeEntry{NodeUID: "n1", Entry: ledger.Entry{Token: 9,

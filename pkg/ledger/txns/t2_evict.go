@@ -130,6 +130,21 @@ func FailEviction(d ledger.NodeDoc, podUID, plan string) (ledger.NodeDoc, error)
 	return d, nil
 }
 
+// DeclineEviction is FailEviction for a victim whose eviction could only be requested, and which no controller has made
+// leave. The claim is marked Declined, so that no binder requests it again for this plan. The mark stays with the
+// claim.
+//
+// Carry it out like FailEviction. A crash before it leaves the mark Evicting, and the next binder takes the request as
+// made; after it the claim is like one that was never marked, except that nothing is requested for it.
+func DeclineEviction(d ledger.NodeDoc, podUID, plan string) (ledger.NodeDoc, error) {
+	d, err := FailEviction(d, podUID, plan)
+	if err != nil {
+		return ledger.NodeDoc{}, err
+	}
+	d.Entries[d.VictimIndex(podUID)].Declined = true
+	return d, nil
+}
+
 func hasDoc(docs []ledger.NodeDoc, nodeUID string) bool {
 	s := docSet{docs: docs}
 	return s.at(nodeUID) >= 0

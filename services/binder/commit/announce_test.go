@@ -44,6 +44,9 @@ func TestPatchesOfTheNominatedNode(t *testing.T) {
 		{"a condition alone", effect.PatchCondition{Pod: thePod, Condition: condition}, nil, false, nil},
 		{"with a node", effect.PatchCondition{Pod: thePod, Condition: condition, NominatedNodeName: "n"}, "n", true, nil},
 		{"that clears it", effect.PatchCondition{Pod: thePod, Condition: condition, ClearNomination: true}, nil, true, nil},
+		{"that clears it at a version", effect.PatchCondition{
+			Pod: thePod, Condition: condition, ClearNomination: true, ResourceVersion: 7,
+		}, nil, true, "7"},
 		{"a hold", effect.Nominate{Pod: thePod, NodeName: "n"}, "n", true, nil},
 		{"the end of one", effect.Nominate{Pod: thePod}, nil, true, nil},
 		{"an announcement", effect.Announce{Pod: thePod, NodeName: "n", ResourceVersion: 7}, "n", true, "7"},
@@ -94,5 +97,23 @@ func TestAnnouncementLosesLikeABind(t *testing.T) {
 				t.Errorf("%+v, %v; want %s", in, err, test.want)
 			}
 		})
+	}
+}
+
+// A patch that is bound to a version of the pod, and finds another one, is answered with the pod as it is. One that is
+// not bound, and loses all the same, has no outcome.
+func TestPatchOfAnotherVersion(t *testing.T) {
+	for version, want := range map[uint64]effect.Result{6: effect.Conflict, 0: effect.Unknown} {
+		x := serve(t, func(w http.ResponseWriter, req *http.Request) {
+			if req.Method == http.MethodGet {
+				write(w, http.StatusOK, podObject(nil))
+				return
+			}
+			fail(w, apierrors.NewConflict(theRes, "p", errors.New("moved")))
+		})
+		in, err := x.carryOut(t.Context(), effect.PatchCondition{Op: 5, Pod: thePod, ResourceVersion: version})
+		if a := in.(effect.Answered); err != nil || a.Op != 5 || a.Result != want || a.Pod == nil {
+			t.Errorf("%+v, %v; want %s", in, err, want)
+		}
 	}
 }

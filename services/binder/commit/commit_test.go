@@ -292,6 +292,13 @@ func budgetSpent() *apierrors.StatusError {
 	return err
 }
 
+// uncalled is what the API server answers when it cannot call a webhook whose failure policy is Fail (k8s.io/apiserver
+// pkg/admission/plugin/webhook/validating/dispatcher.go, pkg/util/webhook/error.go).
+func uncalled(why string) *apierrors.StatusError {
+	return apierrors.NewInternalError(fmt.Errorf("failed calling webhook %q: failed to call webhook: Post %q: %s",
+		"w.example.com", "https://w.ns.svc:443/?timeout=10s", why))
+}
+
 func TestEvictionOutcomes(t *testing.T) {
 	grace := int64(3)
 	for _, tc := range []struct {
@@ -310,7 +317,12 @@ func TestEvictionOutcomes(t *testing.T) {
 		{"drain cleaner", denied(500, "The pod will be rolled by the Strimzi Cluster Operator"), effect.Refused, true},
 		{"policy", denied(403, "no evictions in this namespace"), effect.Refused, false},
 		{"webhook without a code", denied(400, "no"), effect.Refused, false},
-		{"webhook that fails", apierrors.NewInternalError(errors.New("failed calling webhook")), effect.Unknown, false},
+		{"webhook that answers not found", denied(404, "no"), effect.Refused, false},
+		{"webhook that answers with a conflict", denied(409, "no"), effect.Refused, false},
+		{"webhook that is overloaded", denied(503, "later"), effect.Refused, true},
+		{"webhook that does not answer", uncalled("context deadline exceeded"), effect.Refused, true},
+		{"webhook that cannot be reached", uncalled("connect: connection refused"), effect.Refused, true},
+		{"another error", apierrors.NewInternalError(errors.New("etcdserver: leader changed")), effect.Unknown, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var calls atomic.Int32

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -19,21 +20,29 @@ type conditions struct {
 }
 
 // patchCondition writes one condition and, if the effect names one, the nominated node, or clears it, in one patch of
-// pods/status. The strategic merge replaces the condition of that type and leaves the others alone.
+// pods/status. The strategic merge replaces the condition of that type and leaves the others alone. If the effect names
+// a version of the pod, and the pod has another one, the answer is Conflict with the pod as it is.
 func (c *conditions) patchCondition(ctx context.Context, e effect.PatchCondition) effect.Answered {
 	status := map[string]any{"conditions": []corev1.PodCondition{e.Condition}}
 	if e.NominatedNodeName != "" || e.ClearNomination {
 		status[fieldNominated] = nameOrNull(e.NominatedNodeName)
 	}
-	body, err := json.Marshal(map[string]any{"metadata": patchMeta{UID: e.Pod.UID}, "status": status})
+	meta := patchMeta{UID: e.Pod.UID}
+	if e.ResourceVersion > 0 {
+		meta.ResourceVersion = strconv.FormatUint(e.ResourceVersion, 10)
+	}
+	body, err := json.Marshal(map[string]any{"metadata": meta, "status": status})
 	if err != nil {
 		return effect.Answered{Op: e.Op, Result: effect.Refused, Problem: err.Error()}
 	}
 	obj, answer := c.patch(ctx, e.Pod, body, "status")
 	answer.Op = e.Op
-	if answer.Result == effect.Done {
+	switch {
+	case answer.Result == effect.Done:
 		answer.ResourceVersion = state.NewPod(obj).ResourceVersion
-	} else {
+	case answer.Pod != nil && e.ResourceVersion > 0:
+		answer.Result = effect.Conflict
+	default:
 		c.logger.Warn("condition not written",
 			"pod", ref(e.Pod), "result", answer.Result.String(), telemetry.KeyError, answer.Problem)
 	}

@@ -95,7 +95,7 @@ func (v *evictions) postEviction(ctx context.Context, e effect.Evict) effect.Ans
 		return effect.Answered{Result: effect.Done}
 	case apierrors.IsTooManyRequests(err):
 		return effect.Answered{Result: effect.Throttled, Problem: err.Error(), Intercepted: intercepted(err)}
-	case deniedByWebhook(err):
+	case deniedByWebhook(err), webhookFailed(err):
 		return effect.Answered{Result: effect.Refused, Problem: err.Error(), Intercepted: intercepted(err)}
 	case apierrors.IsConflict(err):
 		return v.goneOr(ctx, e.Pod, effect.Refused, err)
@@ -120,13 +120,15 @@ const evacuation = "Eviction triggered evacuation"
 // intercepted reports whether a refusal is one with which a controller takes the eviction on. A webhook names the
 // evacuation (KubeVirt), or denies the request as a failure (Strimzi's drain cleaner answers 500); one that denies it
 // as forbidden or invalid applies a policy. Or the webhook lets the request pass, and relies on a disruption budget
-// that allows nothing (the drain cleaner's legacy mode, and older versions of KubeVirt). A 429 without these causes is
-// the API server's own load.
+// that allows nothing (the drain cleaner's legacy mode, and older versions of KubeVirt). A webhook that does not answer
+// in time may have acted as well. A 429 without these causes is the API server's own load.
 func intercepted(err error) bool {
 	status, ok := statusOf(err)
 	switch {
 	case !ok:
 		return false
+	case webhookFailed(err):
+		return true
 	case deniedByWebhook(err):
 		return status.Code == http.StatusTooManyRequests || status.Code >= http.StatusInternalServerError
 	case status.Code != http.StatusTooManyRequests:
@@ -142,6 +144,16 @@ func deniedByWebhook(err error) bool {
 	status, ok := statusOf(err)
 	return ok && strings.HasPrefix(status.Message, "admission webhook ") &&
 		strings.Contains(status.Message, " denied the request")
+}
+
+// webhookFailed reports whether an admission webhook whose failure policy is Fail could not be called, or has not
+// answered in time. Admission comes before the eviction, so nothing of it has been carried out, and the message names
+// the webhook. The form of the message is apiserver's (pkg/admission/plugin/webhook/validating/dispatcher.go, and
+// ErrCallingWebhook of pkg/util/webhook).
+func webhookFailed(err error) bool {
+	status, ok := statusOf(err)
+	return ok && status.Code == http.StatusInternalServerError &&
+		strings.HasPrefix(status.Message, "Internal error occurred: failed calling webhook ")
 }
 
 // statusOf returns the API server's answer to a request that failed; false if there was none.

@@ -80,11 +80,11 @@ func (p *pods) patch(
 	return nil, failed(err)
 }
 
-// goneOr checks whether this incarnation of the pod still exists, and answers otherwise if it does.
+// goneOr checks whether this incarnation of the pod still exists, and answers otherwise, with the pod, if it does.
 func (p *pods) goneOr(ctx context.Context, pod events.PodRef, otherwise effect.Result, cause error) effect.Answered {
 	read := p.get(ctx, pod)
 	if read.Result == effect.Done {
-		read = effect.Answered{Result: otherwise, Problem: cause.Error()}
+		read = effect.Answered{Result: otherwise, Problem: cause.Error(), Pod: read.Pod}
 	}
 	return read
 }

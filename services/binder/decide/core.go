@@ -111,7 +111,8 @@ func (c *Core) tick() {
 }
 
 // Moot reports whether an effect that still waits has become pointless or harmful. A write for a pod that waits would
-// move the resourceVersion that a bind relies on, or be refused because the pod is bound. An eviction may have waited
+// move the resourceVersion that a bind relies on, or be refused because the pod is bound; or it would clear a
+// nominatedNodeName that is not the one that was judged. An eviction may have waited
 // longer than its claim is vouched for, or its plan may have been given up. The caller must drop such an effect and
 // send the core NotStarted.
 func (c *Core) Moot(e effect.Effect) (effect.OpID, bool) {
@@ -120,9 +121,9 @@ func (c *Core) Moot(e effect.Effect) (effect.OpID, bool) {
 		if e.Condition.Type != corev1.PodScheduled {
 			return 0, false
 		}
-		return e.Op, c.settled(e.Pod.UID)
+		return e.Op, c.settled(e.Pod.UID) || c.status.Moot(e)
 	case effect.Nominate:
-		return e.Op, c.settled(e.Pod.UID)
+		return e.Op, c.settled(e.Pod.UID) || c.status.MootEnd(e)
 	case effect.RemoveGate:
 		return e.Op, c.gates.Late(e.Op)
 	case effect.Evict:

@@ -100,6 +100,9 @@ func (w *world) carryOut(b *member, e effect.Effect) (effect.Input, error) {
 	case effect.Announce:
 		return w.announce(e), nil
 	case effect.PatchCondition:
+		if now := w.api.now().pods[e.Pod.UID]; e.ResourceVersion > 0 && now.ResourceVersion != e.ResourceVersion {
+			return effect.Answered{Op: e.Op, Result: effect.Conflict, Pod: now}, nil
+		}
 		p := w.api.changePod(e.Pod.UID, func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{e.Condition}
 			if e.NominatedNodeName != "" || e.ClearNomination {

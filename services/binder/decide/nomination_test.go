@@ -141,3 +141,126 @@ func (r *planRig) quietAbout(pod, why string) {
 		}
 	}
 }
+
+// clearing is a binder that is about to clear p0's nomination, which leads nowhere, at the version that it knows.
+func clearing(t *testing.T) (*rig, effect.PatchCondition) {
+	r := newRig(t, 1)
+	r.api.changePod("p0-uid", nominate("ghost"))
+	r.see()
+	d := unplaceable("p0", 1, "0/1 nodes are available: 1 full.")
+	d.StaleNomination, d.PodResourceVersion = "ghost", r.api.now().rv
+	r.receive(d)
+	patch := next[effect.PatchCondition](r)
+	if !patch.ClearNomination || patch.ResourceVersion != r.api.now().rv {
+		t.Fatalf("patch %+v, want one that clears the name at resourceVersion %d", patch, r.api.now().rv)
+	}
+	return r, patch
+}
+
+// retried has the patch that waits withdrawn, as the loop does with one that is moot, or sends it and waits for the
+// next try. It returns the next patch, which it carries out.
+func (r *rig) retried(withdraw bool) effect.PatchCondition {
+	r.Helper()
+	if withdraw {
+		answer(r, func(e effect.PatchCondition) effect.Input { return effect.NotStarted{Op: e.Op} })
+	} else {
+		run[effect.PatchCondition](r, delivered)
+		r.wait(time.Second)
+	}
+	return run[effect.PatchCondition](r, delivered)
+}
+
+func (r *rig) nominatedTo() string { return r.api.now().pods["p0-uid"].Status().NominatedNodeName }
+
+// A patch that clears a name may wait for a worker. A name that another component writes meanwhile is left alone,
+// whether the facts show it before the patch is sent or not, and the condition is written all the same.
+func TestNameThatIsWrittenWhileTheClearingWaits(t *testing.T) {
+	for _, shown := range []bool{true, false} {
+		r, patch := clearing(t)
+		if _, moot := r.b.core.Moot(patch); moot {
+			t.Fatal("moot although nothing has changed")
+		}
+		r.api.changePod("p0-uid", nominate("another"))
+		if shown {
+			r.see()
+		}
+		if _, moot := r.b.core.Moot(patch); moot != shown {
+			t.Errorf("moot %t, want %t", moot, shown)
+		}
+		if again := r.retried(shown); again.ClearNomination || again.ResourceVersion != 0 {
+			t.Errorf("the next patch is %+v", again)
+		}
+		if name := r.nominatedTo(); name != "another" {
+			t.Errorf("nominated to %q, want the name that another component has written", name)
+		}
+		r.wantDecisions(events.DecisionCondition)
+		if len(r.reported) != 1 {
+			t.Errorf("%d events, want one", len(r.reported))
+		}
+	}
+}
+
+// Any other change of the pod meanwhile only delays the clearing.
+func TestPodThatChangesWhileTheClearingWaits(t *testing.T) {
+	for _, shown := range []bool{true, false} {
+		r, _ := clearing(t)
+		r.api.changePod("p0-uid", annotate("example.com/note", "x"))
+		if shown {
+			r.see()
+		}
+		if again := r.retried(shown); !again.ClearNomination || r.nominatedTo() != "" {
+			t.Errorf("the next patch is %+v, and the pod is nominated to %q", again, r.nominatedTo())
+		}
+		r.see()
+		r.wait(time.Second)
+		r.quiet("afterwards")
+	}
+}
+
+// The decision has seen a version that the API server has lost, as after a restore of its etcd: the pod is judged as it
+// is.
+func TestClearingByADecisionFromTheFuture(t *testing.T) {
+	r := newRig(t, 1)
+	r.api.changePod("p0-uid", nominate("another"))
+	r.see()
+	d := unplaceable("p0", 1, "0/1 nodes are available: 1 full.")
+	d.StaleNomination, d.PodResourceVersion = "ghost", r.api.now().rv+100
+	r.receive(d)
+	if again := r.retried(false); again.ClearNomination || r.nominatedTo() != "another" {
+		t.Errorf("the next patch is %+v, and the pod is nominated to %q", again, r.nominatedTo())
+	}
+}
+
+// The end of a hold clears the name that was written for it. It is withdrawn while it waits if the facts show another
+// one.
+func TestNameThatIsWrittenWhileTheEndOfAHoldWaits(t *testing.T) {
+	r := newPlanRig(t, 1)
+	plan := r.nominated(0, "v4")
+	performNext[effect.Nominate](r, delivered)
+	r.see()
+	r.wait(time.Minute)
+	r.b.lines = nil
+	r.abortPlan(plan)
+	r.see()
+	r.wait(time.Minute)
+	var end effect.Nominate
+	for i, e := range r.b.lines {
+		if e, is := e.(effect.Nominate); is {
+			end = e
+			r.b.lines = append(r.b.lines[:i:i], r.b.lines[i+1:]...)
+			break
+		}
+	}
+	if _, moot := r.b.core.Moot(end); moot || end.Op == 0 || end.NodeName != "" {
+		t.Fatalf("%+v, moot %t, want the end of the nomination", end, moot)
+	}
+	r.api.changePod("p0-uid", nominate("another"))
+	r.see()
+	if _, moot := r.b.core.Moot(end); !moot {
+		t.Fatal("it would clear a name that another component has written")
+	}
+	r.step(r.b, effect.NotStarted{Op: end.Op})
+	r.see()
+	r.wait(time.Minute)
+	r.quietAbout("p0-uid", "it is another component's name")
+}

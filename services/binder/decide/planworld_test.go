@@ -545,6 +545,9 @@ func (w *planWorld) change(e effect.Effect) (effect.Input, error) {
 	case effect.FencePod:
 		return change(e.Op, e.Pod, annotate(effect.AnnotationFence, e.Value))
 	case effect.PatchCondition:
+		if now, ok := w.api.now().pods[e.Pod.UID]; ok && e.ResourceVersion > 0 && now.ResourceVersion != e.ResourceVersion {
+			return effect.Answered{Op: e.Op, Result: effect.Conflict, Pod: now}, nil
+		}
 		return change(e.Op, e.Pod, func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{e.Condition}
 			if e.NominatedNodeName != "" || e.ClearNomination {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -192,6 +194,24 @@ func TestRequestWithoutAnswerIsNotRepeated(t *testing.T) {
 			r.migrated()
 			r.wantDecisions(events.DecisionEvicted)
 		})
+	}
+}
+
+// The answer to a request is lost, and the controller ends the pod before anything else has happened: the eviction that
+// was requested is carried out, and the pod that has ended is not evicted.
+func TestRequestWithoutAnswerWhosePodEnds(t *testing.T) {
+	r := newRequestRig(t)
+	r.receive(orderEvict("v0", 1))
+	r.commitAmend("evict-claim")
+	performNext[effect.ReadPod](r, delivered)
+	performNext[effect.Evict](r, answerLost)
+	r.api.changePod("v0-uid", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
+	r.see()
+	r.wantDecisions(events.DecisionEvicted)
+	for _, e := range r.b.lines {
+		if e, is := e.(effect.Evict); is {
+			t.Errorf("%+v is to be sent for a pod that has ended as requested", e)
+		}
 	}
 }
 

@@ -136,3 +136,27 @@ func TestWantedReservationLeavesTheLine(t *testing.T) {
 		t.Errorf("%+v, want the first step of p2's fence", mark)
 	}
 }
+
+// Another binder has begun to fence a reservation that waits for its turn. When the turn comes, the fence has been idle
+// since the mark, however long the reservation has waited before.
+func TestWaitForATurnDelaysNoFence(t *testing.T) {
+	r := newLine(t, 2)
+	r.reserveAll()
+	r.wait(10 * r.limits.Idle)
+	d := r.ledger.current[ledger.KeyNode("n1-uid")]
+	next, err := txns.MarkFencing(d, "p1-uid", d.Entries[0].Token, ledger.FenceByNode)
+	if err != nil || !r.replace(next) {
+		t.Fatal("not marked", err)
+	}
+	r.showDocs(r.b, len(r.ledger.history))
+	if got := r.bindNext(); got != "p0" {
+		t.Fatalf("first turn: %s", got)
+	}
+	r.wait(r.limits.Idle + time.Second)
+	for _, e := range r.b.lines {
+		if fence, is := e.(effect.FencePod); is && fence.Pod.Name == "p1" {
+			return
+		}
+	}
+	t.Errorf("effects to be sent: %s, want p1's fence", lines(r.b))
+}

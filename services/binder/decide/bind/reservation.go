@@ -2,6 +2,7 @@ package bind
 
 import (
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -90,6 +91,17 @@ func (r *reservation) advanceCommitted(env *environment) {
 			r.takeTurn(env, p.Priority)
 		}
 	case unseen:
+	}
+}
+
+// excuse leaves the wait for a turn out of the time that a bind may take: it says nothing about this pod. An entry that
+// another binder has begun to fence meanwhile has changed since: its time has begun then.
+func (r *reservation) excuse(waited time.Duration, now time.Time) {
+	if r.entry.State != ledger.Committed {
+		return
+	}
+	if r.since = r.since.Add(waited); r.since.After(now) {
+		r.since = now
 	}
 }
 

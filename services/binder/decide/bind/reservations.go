@@ -226,7 +226,7 @@ func (b *Reservations) nextTurns() {
 			return
 		}
 		r := b.all[key]
-		r.since = r.since.Add(waited) // the wait for a turn says nothing about this pod
+		r.excuse(waited, b.Now)
 		b.advance(r)
 	}
 }

@@ -127,7 +127,8 @@ type FencePod struct {
 }
 
 // PatchCondition sets one condition of the pod's status, with UID as the precondition. It is answered by Answered:
-// Done with ResourceVersion, Gone, Refused, Unknown.
+// Done with ResourceVersion, Gone, Conflict with Pod (only with a ResourceVersion), Refused, Unknown; or by NotStarted
+// if it was not begun.
 type PatchCondition struct {
 	Op        OpID
 	Pod       events.PodRef
@@ -136,6 +137,8 @@ type PatchCondition struct {
 	// ClearNomination.
 	NominatedNodeName string
 	ClearNomination   bool
+	// ResourceVersion is another precondition, of a patch with ClearNomination; 0 for none.
+	ResourceVersion uint64
 }
 
 // RemoveGate removes one scheduling gate of the pod, if present, with UID as the precondition. It is answered by

@@ -138,7 +138,7 @@ type Answered struct {
 	Op     OpID
 	Result Result
 	// Pod is the pod as the API server returned it: after ReadPod and FencePod with Done, and with the results of
-	// Bind that say so.
+	// Bind and PatchCondition that say so.
 	Pod *state.Pod
 	// ResourceVersion is that of the pod after PatchCondition, Nominate and Announce, and that of the budget after
 	// ReadBudget.
@@ -153,8 +153,8 @@ type Answered struct {
 	// it cannot reach a webhook. Possibly nothing happens, however often the call is repeated.
 	Failed bool
 	// Intercepted means that an eviction was refused in a way in which another controller takes it on: a webhook has
-	// said so, or denied it as a failure, or a disruption budget allows nothing. Whether one does depends on the pod
-	// (state.Pod.EvictsByRequest).
+	// said so, or denied it as a failure, or has not answered, or a disruption budget allows nothing. Whether one does
+	// depends on the pod (state.Pod.EvictsByRequest).
 	Intercepted bool
 	// Conditions means that a Bind is about allocated devices with binding conditions, whether they hold already or not.
 	Conditions bool

@@ -82,7 +82,7 @@ func (p *plan) moveEnded(v *Evictor, owner ledger.Entry) string {
 	e, asked := v.moveOrder(p.id, owner)
 	held, _, _ := v.Ledger.Plans().Owner(p.id)
 	switch {
-	case asked && e.failed && !marked:
+	case asked && !marked && (e.failed || claim.Declined):
 		return "its eviction was refused"
 	case fate == txns.Left && v.Now.Sub(p.leftAt) > v.Limits.KeepPlace:
 		return fmt.Sprintf("no pod took its place within %s", v.Limits.KeepPlace)

@@ -103,8 +103,8 @@ func (e *eviction) advance(v *Evictor) {
 	case e.order.FactEpoch != 0 && e.order.FactEpoch <= v.Ledger.Generation().FactsAfter:
 		e.finish(v, events.DecisionEvictRefused, newGeneration)
 	case v.Ended(e.order.NotAfter) && !(ours && claim.State == ledger.Evicting) && known && !p.Deleting:
-		e.finish(v, events.DecisionEvictRefused, fmt.Sprintf("not carried out by %s, when the order ended: it is %s here",
-			e.order.NotAfter.Format(time.RFC3339), v.Now.UTC().Format(time.RFC3339)))
+		e.finish(v, events.DecisionEvictRefused, fmt.Sprintf("not carried out by %s, when the order ended: it is %s here%s",
+			e.order.NotAfter.Format(time.RFC3339), v.Now.UTC().Format(time.RFC3339), e.obstacle(v)))
 	case !known && (v.Facts.Sequence < e.order.FactSequence || !v.Facts.PodProgressKnown):
 		// The decision used later facts than this binder has, or the facts are being republished.
 	case !known || p.Deleting:
@@ -115,6 +115,8 @@ func (e *eviction) advance(v *Evictor) {
 		e.remove(v)
 	case e.moves():
 		e.move(v, claim)
+	case ours && claim.Declined && claim.State != ledger.Evicting:
+		e.finish(v, events.DecisionEvictRefused, "its eviction was requested, and no controller has carried it out")
 	case ours:
 		// Its removal continues.
 	case claimed:
@@ -122,6 +124,15 @@ func (e *eviction) advance(v *Evictor) {
 	default:
 		e.claim(v, p)
 	}
+}
+
+// obstacle returns the last problem of the order's own claim, as the end of a message; empty if there is none.
+func (e *eviction) obstacle(v *Evictor) string {
+	r, ok := v.removals[e.key.Pod]
+	if !ok || r.problem == "" || PlanToken(r.plan) != e.key.Token.String() {
+		return ""
+	}
+	return "; last answer: " + r.problem
 }
 
 // waits reports whether the eviction cannot go on yet: a call is on its way, a pause has not ended, the pod belongs to

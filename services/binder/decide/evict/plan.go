@@ -76,7 +76,8 @@ func (p *plan) advance(v *Evictor) {
 	}
 }
 
-// unmarked returns the victims in a document that must be marked, and whether all of them can be marked now.
+// unmarked returns the victims in a document that must be marked, and whether all of them can be marked now. They
+// cannot while one of them is declined: then the others would leave for nothing. The plan's shard gives it up.
 func (p *plan) unmarked(v *Evictor, d ledger.NodeDoc) (victims []string, ready bool) {
 	ready = true
 	for _, e := range d.Entries {
@@ -85,7 +86,7 @@ func (p *plan) unmarked(v *Evictor, d ledger.NodeDoc) (victims []string, ready b
 		}
 		victims = append(victims, e.PodUID)
 		r, ok := v.removals[e.PodUID]
-		ready = ready && ok && r.plan == p.id && r.checksDone(v)
+		ready = ready && ok && r.plan == p.id && r.checksDone(v) && !declined(v, r)
 	}
 	return victims, ready
 }

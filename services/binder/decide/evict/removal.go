@@ -80,7 +80,7 @@ type attempts struct {
 	sent, reported, podLeaving bool
 	// unansweredAt is when the last eviction that may still be in flight was answered or found; zero without one.
 	unansweredAt time.Time
-	// failures counts the refusals in a row, and problem is the last one.
+	// failures counts the refusals in a row. problem is the last one, or the last answer that left the outcome open.
 	failures int
 	problem  string
 	// returning means that the claim is being given back; nothing is sent until it has been.
@@ -113,7 +113,7 @@ func (r *removal) follow(v *Evictor, now ledger.Entry) {
 	}
 	known := r.attempts
 	r.since = v.Now
-	r.attempts = attempts{}
+	r.attempts = attempts{problem: known.problem}
 	r.Pacing = basis.Pacing{Retry: v.Limits.Retry}
 	switch {
 	case now.State != ledger.Evicting:
@@ -179,7 +179,7 @@ func (r *removal) advance(v *Evictor) {
 	case v.Fate(r.claim) != txns.Staying:
 		r.reportGone(v)
 	case r.claim.State != ledger.Evicting:
-		if wanted && !r.podLeaving && !r.checksDone(v) {
+		if wanted && !r.podLeaving && !r.checksDone(v) && !declined(v, r) {
 			r.prepare(v)
 		}
 	case r.claim.Shard != v.ID:
@@ -195,7 +195,7 @@ func (r *removal) advance(v *Evictor) {
 
 // continueEvicting handles a victim whose evictions this binder has to send.
 func (r *removal) continueEvicting(v *Evictor, wanted bool) {
-	failed := !wanted || r.failures >= r.maxTries(v)
+	failed := !wanted || r.failures >= r.maxTries(v) || declined(v, r)
 	switch {
 	case r.podLeaving:
 	case r.returning || failed && !r.underWay(v):
@@ -434,6 +434,7 @@ func (r *removal) dryRunAnswered(v *Evictor, a effect.Answered) {
 	case effect.Gone:
 		r.podLeaving = true
 	case effect.Unknown:
+		r.problem = "dry run: " + a.Problem
 		r.Pause(v.Now)
 	default:
 		r.failed(v, "dry run: "+a.Problem)
@@ -461,7 +462,7 @@ func (r *removal) evicted(v *Evictor, a effect.Answered) {
 	case a.Intercepted && requestOnly(v, r):
 		beginWait(v, r, a.Problem)
 	case a.Result == effect.Unknown:
-		r.unansweredAt = v.Now
+		r.unansweredAt, r.problem = v.Now, a.Problem
 		r.request.made = true
 		r.Pause(v.Now)
 	default:

@@ -1,14 +1,13 @@
 package evict
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
-	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
 // request is what a removal knows of a pod whose eviction can only be requested, because another controller answers
@@ -23,9 +22,11 @@ import (
 //     request was turned down;
 //   - when no controller has shown that it has taken the request on within Limits.RequestFor.
 //
-// The last two are refusals. While it waits, the claim stays Evicting, so that no other plan or order has the pod, and
-// the place for which it leaves is kept. Source: sigs.k8s.io/descheduler pkg/descheduler/evictions, the cache of
-// EvictionsInBackground. That one forgets at a restart that it has asked; here the claim in the ledger shows it.
+// The last two are refusals. The claim is then given back as declined (ledger.Entry.Declined): no binder makes another
+// request for it while the pod is such a one. While the removal waits, the claim stays Evicting, so that no other plan
+// or order has the pod, and the place for which it leaves is kept. Source: sigs.k8s.io/descheduler
+// pkg/descheduler/evictions, the cache of EvictionsInBackground. That one forgets at a restart that it has asked; here
+// the claim in the ledger shows it.
 type request struct {
 	// read is the pod as it was last read; nil if it was not.
 	read *state.Pod
@@ -59,6 +60,10 @@ func requestOnly(v *Evictor, r *removal) bool { return annotationsOf(v, r).only 
 // inProgress reports whether a controller is carrying out a request to evict the victim.
 func inProgress(v *Evictor, r *removal) bool { return annotationsOf(v, r).inProgress }
 
+// declined reports whether a request to evict the victim has come to nothing already, by this binder or another one, so
+// that none is made for this claim any more.
+func declined(v *Evictor, r *removal) bool { return r.claim.Declined && requestOnly(v, r) }
+
 // marked reports whether this binder sends the evictions of the claim.
 func marked(v *Evictor, r *removal) bool {
 	return r.claim.State == ledger.Evicting && r.claim.Shard == v.ID
@@ -74,7 +79,7 @@ func (r *removal) requested(v *Evictor) bool {
 // beginWait begins to wait for what comes of the request, and reports that.
 func beginWait(v *Evictor, r *removal, why string) {
 	r.request.since, r.request.made = v.Now, true
-	r.sent = true
+	r.sent, r.problem = true, why
 	v.Publish(decisionAbout(v, r, events.DecisionEvictBackground, "the eviction was requested, and is waited for: "+why))
 	r.await(v)
 }
@@ -83,7 +88,7 @@ func beginWait(v *Evictor, r *removal, why string) {
 // round.
 func (r *removal) await(v *Evictor) {
 	if r.request.since.IsZero() {
-		beginWait(v, r, "whether it has been sent is not known")
+		beginWait(v, r, cmp.Or(r.problem, "whether it has been sent is not known"))
 		return
 	}
 	seen := annotationsOf(v, r)
@@ -112,128 +117,8 @@ func requestEnds(v *Evictor, r *removal) time.Time {
 // way any more.
 func endWait(v *Evictor, r *removal, why string) {
 	r.request.since, r.request.over = time.Time{}, true
-	r.failures, r.problem = r.maxTries(v), why
+	r.failures, r.problem = r.maxTries(v), fmt.Sprintf("%s (%s)", why, r.problem)
 	if !r.underWay(v) {
 		r.giveBack(v)
-	}
-}
-
-// pending reports whether a victim's eviction is a request that may still be carried out by another controller, as any
-// binder can see it in the claim and in the facts, and how much longer than other victims it may therefore stay.
-func pending(v *Evictor, r *removal) (longer time.Duration, is bool) {
-	if r.claim.State != ledger.Evicting {
-		return 0, false
-	}
-	switch seen := annotationsOf(v, r); {
-	case seen.inProgress:
-		return forever, true
-	case seen.only:
-		return v.Limits.RequestFor, true
-	}
-	return 0, false
-}
-
-// forever is longer than any wait for a pod: as long as a controller shows that it is carrying a request out, the
-// request does not end.
-const forever = 1 << 20 * time.Second
-
-// LongestGrace returns the longest time that holds of a document may take in addition to Overdue: the grace period of
-// the pods that leave for them, what plugins may take, or how long another controller may take to make a pod leave
-// whose eviction was requested.
-func (v *Evictor) LongestGrace(d ledger.NodeDoc) time.Duration {
-	var longest int64
-	for _, hold := range d.Entries {
-		if hold.Plan == "" || hold.Role == ledger.RoleVictim {
-			continue
-		}
-		if txns.IsPrepared(hold.Plan) {
-			longest = max(longest, int64(txns.PreparedFor/time.Second))
-		}
-		for _, r := range v.removalsOf(hold.Plan) {
-			if longer, pending := pending(v, r); pending {
-				longest = max(longest, int64(longer/time.Second))
-			}
-			p, known, _ := v.Pod(r.claim.PodUID, r.claim.PodRV)
-			if !known || !p.Deleting {
-				continue
-			}
-			if grace := p.Object().DeletionGracePeriodSeconds; grace != nil {
-				longest = max(longest, *grace)
-			}
-		}
-	}
-	return time.Duration(longest) * time.Second
-}
-
-// takeOver makes this binder the one that sends the evictions.
-func (r *removal) takeOver(v *Evictor) {
-	d, ok := v.Ledger.Doc(r.nodeUID)
-	if !ok {
-		return
-	}
-	next, err := txns.TakeEviction(d, r.claim.PodUID, r.plan, v.ID)
-	r.amend(v, txns.Change{Docs: []ledger.NodeDoc{next}}, err, "evict-take")
-}
-
-// giveBack takes the mark back. If anything was sent, it may have taken from budgets. So the budgets' documents
-// record the version that the facts about them must reach for that to show.
-func (r *removal) giveBack(v *Evictor) {
-	r.returning = true
-	if r.sent && r.budgetsRead < len(r.claim.Budgets) {
-		b := v.Ledger.Budgets().Of(r.claim.Budgets[r.budgetsRead])
-		v.Emit(effect.ReadBudget{Op: r.begin(v, readingBudget), Namespace: b.Namespace, Name: b.Name})
-		return
-	}
-	d, ok := v.Ledger.Doc(r.nodeUID)
-	if !ok {
-		return
-	}
-	next, err := txns.FailEviction(d, r.claim.PodUID, r.plan)
-	change := txns.Change{Docs: []ledger.NodeDoc{next}}
-	failure := txns.Failure{BudgetRV: r.budgetRV}
-	for _, uid := range r.claim.Budgets {
-		if failure.BudgetRV > 0 {
-			change.Budgets = append(change.Budgets, txns.CoverBudget(v.Ledger.Budgets().Of(uid), failure))
-		}
-	}
-	r.amend(v, change, err, "evict-failed")
-}
-
-// budgetRead continues after one of the claim's budgets was read; giveBack reads the next one.
-func (r *removal) budgetRead(v *Evictor, a effect.Answered) {
-	switch a.Result {
-	case effect.Done:
-		r.budgetRV = max(r.budgetRV, a.ResourceVersion)
-		r.budgetsRead++
-		r.advance(v)
-	case effect.Gone:
-		r.budgetsRead++ // nothing can be taken from it any more
-		r.advance(v)
-	default:
-		r.Pause(v.Now)
-	}
-}
-
-// amend sends a transaction on the claim's document. err is the reason why there is no change.
-func (r *removal) amend(v *Evictor, change txns.Change, err error, why string) {
-	if err != nil {
-		// The view is ahead of the state that the change was built on; the next try uses the current one.
-		r.Pause(v.Now)
-		return
-	}
-	if op := v.amend(r, change, why); op != 0 {
-		r.op, r.step = op, amending
-	}
-}
-
-// amended continues after a transaction on the claim.
-func (r *removal) amended(v *Evictor, in effect.Amended) {
-	// The view shows the outcome by now, and follow has seen it.
-	switch {
-	case r.claimGone:
-	case in.Result == effect.TxnUnknown || in.Result == effect.TxnRefused:
-		r.Pause(v.Now)
-	default:
-		r.advance(v)
 	}
 }

@@ -34,6 +34,9 @@ type condition struct {
 	// that the last patch has cleared the name, which counts like written.
 	nomination      *nomination
 	clears, cleared bool
+	// read is the pod as the API server had it when a patch that clears the name lost to another change of the pod; nil
+	// if none has.
+	read *state.Pod
 
 	op effect.OpID
 	basis.Pacing
@@ -96,7 +99,8 @@ func (w *condition) advance(s *Writer) {
 		// Autoscalers consider no pod with another reason, and the marks on the nodes show them that it fits nowhere.
 		w.patch.Reason = corev1.PodReasonUnschedulable
 	}
-	nominated, clears := nominatedByPlugin(d, p), w.mustClear(s, d, p)
+	nominated, shown := nominatedByPlugin(d, p), w.newest(p)
+	clears := w.mustClear(s, d, shown)
 	if current != nil && sameCondition(*current, w.patch) && nominated == "" && !clears {
 		w.settle(s, d, rv, "")
 		return
@@ -108,37 +112,8 @@ func (w *condition) advance(s *Writer) {
 	}
 	s.Emit(effect.PatchCondition{
 		Op: w.op, Pod: d.Pod, Condition: w.patch, ClearNomination: clears,
-		NominatedNodeName: cmp.Or(w.nominate(s, d, p), nominated),
+		NominatedNodeName: cmp.Or(w.nominate(s, d, p), nominated), ResourceVersion: w.clearedAt(d, shown),
 	})
-}
-
-// mustClear reports whether the pod's nominatedNodeName leads nowhere by a decision and still shows, whoever wrote it.
-// A name that was written after the version that the decision used is another one, and the next attempt's; facts of an
-// earlier version do not show yet which one it is. The name of a place that is held is left alone.
-func (w *condition) mustClear(s *Writer, d events.Decision, p *state.Pod) bool {
-	if _, _, reserved := s.Ledger.Entry(d.Pod.UID); reserved {
-		return false
-	}
-	stale := d.StaleNomination
-	if d.Kind == events.DecisionWithdrawn || basis.BindFailed(d) {
-		stale = d.NodeName
-	}
-	switch name := p.Status().NominatedNodeName; {
-	case stale == "" || w.cleared && p.ResourceVersion < w.writtenRV:
-		return false
-	case p.ResourceVersion < d.PodResourceVersion:
-		return d.StaleNomination != ""
-	default:
-		return name == stale || name != "" && name == d.StaleNomination
-	}
-}
-
-// clearWith makes the nomination of a place that was given up wait for the patch in flight, which clears the name.
-func (w *condition) clearWith(s *Writer, d events.Decision) {
-	if m, ok := s.nominations[d.Pod.UID]; ok && m.op == 0 {
-		w.nomination = m
-		m.op, m.sent = w.op, ""
-	}
 }
 
 // aboutHold reports whether a decision begins or ends a hold.
@@ -226,6 +201,7 @@ func sameCondition(a, b corev1.PodCondition) bool {
 // settle publishes that the decision's condition is written, with the pod's resourceVersion.
 func (w *condition) settle(s *Writer, d events.Decision, rv uint64, problem string) {
 	w.pending, w.sent = nil, nil
+	w.read = nil
 	w.Pacing = basis.Pacing{Retry: s.Limits.Retry}
 	s.Publish(events.Decision{
 		Kind: events.DecisionCondition, Pod: d.Pod, SchedulerName: d.SchedulerName,
@@ -257,6 +233,9 @@ func (w *condition) answered(s *Writer, in effect.Input) {
 	}
 	d := *w.sent
 	newer := w.pending
+	if a.Result == effect.Conflict {
+		w.read = a.Pod
+	}
 	switch a.Result {
 	case effect.Done:
 		written := w.patch

@@ -99,7 +99,7 @@ func (s *Writer) NominationsDueSince(since time.Time) (due []string) {
 func (s *Writer) ForgetVersions() {
 	for _, w := range s.conditions {
 		w.written, w.writtenRV = nil, 0
-		w.cleared = false
+		w.cleared, w.read = false, nil
 	}
 	for _, m := range s.nominations {
 		m.writtenRV = 0
