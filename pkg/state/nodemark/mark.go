@@ -217,3 +217,12 @@ func Stripped(n *corev1.Node) *corev1.Node {
 	Strip(&out)
 	return &out
 }
+
+// Disown removes, in place, a note of marks from a node that the API server has returned: only Strip makes notes, so
+// that this one was written by others, or copied from a fact, and says nothing about the node.
+func Disown(n *corev1.Node) {
+	delete(n.Annotations, FactAnnotation)
+	if len(n.Annotations) == 0 {
+		n.Annotations = nil
+	}
+}

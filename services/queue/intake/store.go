@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -16,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/nodemark"
 	"github.com/berth-scheduler/berth/pkg/state/reduce"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
@@ -280,6 +282,9 @@ func (s *kindStore) readAll(list []any) (map[string]item, error) {
 // it, from a watch the object's own version. The object is changed: fields that facts do not need are removed, and one
 // that is too large for the log is reduced.
 func (s *kindStore) upsert(o object, version, progress uint64, cause string) error {
+	if node, is := o.(*corev1.Node); is {
+		nodemark.Disown(node)
+	}
 	s.strip(o)
 	data, err := o.Marshal()
 	if err != nil {
