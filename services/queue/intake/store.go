@@ -218,11 +218,29 @@ func (s *kindStore) Replace(list []any, resourceVersion string) error {
 	if err := s.mark(listVersion, s.cause); err != nil {
 		return err
 	}
+	return s.endFirst()
+}
+
+// endFirst ends the first list of the round, if it has not ended.
+func (s *kindStore) endFirst() error {
 	if s.listed {
 		return nil
 	}
 	s.listed = true
 	return s.onListed()
+}
+
+// withdraw deletes in the log every object of a kind that the API server does not serve, and ends the first list. No
+// reflector may run. The objects may still be in the server's storage: a list that has them publishes them again.
+func (s *kindStore) withdraw() error {
+	s.olderObject = nil // of a list that was interrupted
+	for _, uid := range slices.Sorted(maps.Keys(s.logged)) {
+		was := s.logged[uid]
+		if err := s.remove(uid, was, max(was.version, s.versionReached()), s.progress, s.cause); err != nil {
+			return err
+		}
+	}
+	return s.endFirst()
 }
 
 // removeMissing publishes a deletion for every known object that a list does not have.
