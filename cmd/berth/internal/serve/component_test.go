@@ -86,8 +86,10 @@ func TestProcessIsDescribed(t *testing.T) {
 func TestWhatAProcessWasGivenIsPrivate(t *testing.T) {
 	s := listening(t, defaultTimeouts)
 	defer s.Close()
-	s.Describe(Component{Name: "berth-queue", Flags: pflag.NewFlagSet("run", pflag.ContinueOnError),
-		Configuration: &schedulerv1.KubeSchedulerConfiguration{}})
+	config := &schedulerv1.KubeSchedulerConfiguration{}
+	config.APIVersion, config.Kind = "kubescheduler.config.k8s.io/v1", "KubeSchedulerConfiguration"
+	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	s.Describe(Component{Name: "berth-queue", Flags: flags, Configuration: config})
 	if err := s.install(); err != nil {
 		t.Fatal(err)
 	}
