@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2/ktesting"
+	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -36,7 +37,7 @@ func watchRules(t *testing.T, api *apitest.Server, base *state.Snapshot) (next f
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
-	round := Round{Base: base, Cause: CauseList, Logger: logger}
+	round := Round{Base: base, Cause: CauseList, Logger: logger, Metrics: Metrics{Clock: clock.RealClock{}}}
 	go func() { ended <- cluster.Watch(ctx, round, out) }()
 	t.Cleanup(func() {
 		stop()
