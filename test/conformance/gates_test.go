@@ -44,11 +44,15 @@ func TestEveryGateOfTheSchedulerIsListed(t *testing.T) {
 	t.Logf("upstream's scheduler reads %d gates", len(read))
 }
 
-// TestListedGatesExist: each gate of our lists is one of upstream's. One that upstream has removed can go.
+// TestListedGatesExist: each gate of our lists is one of upstream's, with its stage. One that upstream has removed can
+// go.
 func TestListedGatesExist(t *testing.T) {
 	known := utilfeature.DefaultMutableFeatureGate.GetAll()
 	for _, g := range gates.All() {
-		if _, ok := known[featuregate.Feature(g.Name)]; ok {
+		if upstream, ok := known[featuregate.Feature(g.Name)]; ok {
+			if string(upstream.PreRelease) != g.Stage() {
+				t.Errorf("%s has stage %q, upstream's is %q", g.Name, g.Stage(), upstream.PreRelease)
+			}
 			continue
 		}
 		if g.Name != string(zpages.ComponentFlagz) && g.Name != string(zpages.ComponentStatusz) {

@@ -70,6 +70,7 @@ func (o *options) run(ctx context.Context, services []service) error {
 		return err
 	}
 	pace.Tune()
+	exportGates(ctx)
 	// From here on the process holds resources; each is released by a defer, in the reverse order.
 	var web *serve.Server
 	if o.http.Address != "" {

@@ -128,6 +128,53 @@ func Unfollowed(names []string) []Gate {
 	return list
 }
 
+// These are the gates that are not beta in Kubernetes 1.36. Source: pkg/features/kube_features.go.
+var (
+	alpha = []string{
+		"DRAListTypeAttributes",
+		"DRANodeAllocatableResources",
+		"DRAWorkloadResourceClaims",
+		"GangScheduling",
+		"GenericWorkload",
+		"MutablePVNodeAffinity",
+		"StorageCapacityScoring",
+		"TaintTolerationComparisonOperators",
+		"TopologyAwareWorkloadScheduling",
+		"VolumeLimitScaling",
+		"WorkloadAwarePreemption",
+		"WorkloadWithJob",
+	}
+	stable = []string{
+		"DRAAdminAccess",
+		"DRAPrioritizedList",
+		"DynamicResourceAllocation",
+		"InPlacePodVerticalScaling",
+		"MatchLabelKeysInPodAffinity",
+		"MutableCSINodeAllocatableCount",
+		"NodeInclusionPolicyInPodTopologySpread",
+		"PodSchedulingReadiness",
+		"SchedulerQueueingHints",
+		"SidecarContainers",
+		"VolumeAttributesClass",
+	}
+)
+
+// Stage returns the gate's stage in Kubernetes 1.36, in the words of upstream's metric kubernetes_feature_enabled:
+// ALPHA, BETA, or empty for a stable feature.
+func (g Gate) Stage() string {
+	switch {
+	case slices.Contains(alpha, g.Name):
+		return "ALPHA"
+	case slices.Contains(stable, g.Name):
+		return ""
+	default:
+		return "BETA"
+	}
+}
+
+// Evaluated reports whether Berth does what the feature is for, wherever objects use it.
+func (g Gate) Evaluated() bool { return g.Treatment == Followed || g.Treatment == OtherMeans }
+
 // String describes the gate and its effect in one line, for logs and warnings.
 func (g Gate) String() string {
 	text := "feature gate " + g.Name + " is " + g.Treatment.String()

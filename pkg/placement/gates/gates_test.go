@@ -21,6 +21,11 @@ func TestListsAreDisjoint(t *testing.T) {
 			t.Errorf("%s: the note ends in a full stop: %q", g.Name, g.Note)
 		}
 	}
+	for _, name := range slices.Concat(alpha, stable) {
+		if !seen[name] {
+			t.Errorf("%s has a stage, and is in no list", name)
+		}
+	}
 	if !slices.IsSorted(followed) {
 		t.Error("the followed gates are not sorted")
 	}

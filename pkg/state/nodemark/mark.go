@@ -179,11 +179,16 @@ func Patch(n *corev1.Node, want Marks) (body []byte, needed bool, err error) {
 	return body, true, nil
 }
 
-// Strip replaces the marks of a node, in place, by a note of them (FactAnnotation), so that no decision sees them.
-// Stripping twice has no further effect.
-func Strip(n *corev1.Node) {
+// Marked reports whether a node has marks that Strip would replace. It allocates nothing.
+func Marked(n *corev1.Node) bool {
 	_, listed := n.Annotations[Annotation]
-	if !listed && !slices.ContainsFunc(n.Spec.Taints, isMark) {
+	return listed || slices.ContainsFunc(n.Spec.Taints, isMark)
+}
+
+// Strip replaces the marks of a node, in place, by a note of them (FactAnnotation), so that no decision sees them.
+// Stripping twice has no further effect: the note of a node without marks stays.
+func Strip(n *corev1.Node) {
+	if !Marked(n) {
 		return
 	}
 	text := Text(n)
@@ -196,6 +201,27 @@ func Strip(n *corev1.Node) {
 	}
 	delete(n.Annotations, Annotation)
 	annotate(n, FactAnnotation, text)
+	if len(n.Annotations) == 0 {
+		n.Annotations = nil
+	}
+}
+
+// Stripped returns a node as Strip leaves it. A node without marks is returned itself, and any other as a copy that
+// shares with it all but its annotations and taints.
+func Stripped(n *corev1.Node) *corev1.Node {
+	if !Marked(n) {
+		return n
+	}
+	out := *n
+	out.Annotations, out.Spec.Taints = maps.Clone(n.Annotations), slices.Clone(n.Spec.Taints)
+	Strip(&out)
+	return &out
+}
+
+// Disown removes, in place, a note of marks from a node that the API server has returned: only Strip makes notes, so
+// that this one was written by others, or copied from a fact, and says nothing about the node.
+func Disown(n *corev1.Node) {
+	delete(n.Annotations, FactAnnotation)
 	if len(n.Annotations) == 0 {
 		n.Annotations = nil
 	}

@@ -8,6 +8,7 @@
 //
 //   - Cluster.Watch runs one client-go reflector for each kind until the round ends. kinds.go lists the kinds;
 //     served.go and release.go find out what the API server has of them, and log what its version leaves out.
+//     watching.go follows what it serves later.
 //   - serverGates knows which feature gates the API server has on, by its metrics, by the kinds that it serves and by
 //     objects, and reports those that Berth does not follow.
 //   - resumption stands between a reflector and the API server. Before each watch, it checks that the API server's

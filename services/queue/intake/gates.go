@@ -45,8 +45,10 @@ var enabledLine = regexp.MustCompile(`^kubernetes_feature_enabled\{(?:.*,)?name=
 type serverGates struct {
 	mu struct {
 		sync.Mutex
-		// listed are those that the server last listed as on; shown are those that objects and served kinds have shown.
+		// listed are those that the server last listed as on; shown are those that objects have shown.
 		listed, shown map[string]bool
+		// groups means that the server serves groups of pods.
+		groups bool
 		// logged are those that the log has a line about.
 		logged map[string]bool
 		// problem is why the server's list could not be read, as it was last logged.
@@ -74,6 +76,9 @@ func (g *serverGates) lines() []string {
 // unfollowed returns the gates to report. The caller holds the lock.
 func (g *serverGates) unfollowed() []gates.Gate {
 	names := slices.Concat(slices.Collect(maps.Keys(g.mu.listed)), slices.Collect(maps.Keys(g.mu.shown)))
+	if g.mu.groups {
+		names = append(names, gateGroups)
+	}
 	list := gates.Unfollowed(names)
 	if g.mu.older.taintRules {
 		list = append(list, gates.Gate{
@@ -152,12 +157,9 @@ func (g *serverGates) show(name string) bool {
 // serves notes what served kinds show: whether pods may belong to groups, and what is served only in a version that is
 // not read.
 func (g *serverGates) serves(groups bool, older olderKinds) {
-	if groups {
-		g.show(gateGroups)
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.mu.older = older
+	g.mu.groups, g.mu.older = groups, older
 }
 
 // notice looks for features that are not followed in an object. It is called for every object that is read, so it

@@ -141,7 +141,7 @@ func (c *Cluster) awaitRelease(ctx context.Context, logger klog.Logger) error {
 }
 
 // followRelease requests the version periodically until ctx ends, so that the log shows an upgrade of the API server
-// that brings fields which the rules do not know. The kinds to watch are not determined again before the next round.
+// that brings fields which the rules do not know.
 func (c *Cluster) followRelease(ctx context.Context, logger klog.Logger) {
 	tick := time.NewTicker(releaseEvery)
 	defer tick.Stop()

@@ -10,81 +10,105 @@ import (
 	"k8s.io/klog/v2"
 )
 
+// offering is a group that an API server may serve in part or not at all, with the kinds that are watched of it.
+type offering struct {
+	version string
+	kinds   []watched
+	// rare means that few servers serve the kinds, so that it is no news if they are not served.
+	rare bool
+}
+
+var offerings = []offering{
+	{version: storageVersion, kinds: storageKinds},
+	{version: deviceVersion, kinds: deviceKinds},
+	{version: taintRuleVersion, kinds: taintRuleKinds, rare: true},
+}
+
+// resourceSet is a set of resources by group and version, such as the resources that an API server serves.
+type resourceSet map[string]map[string]bool
+
 // served returns the kinds that the API server serves. Core groups are always there. The groups for volumes and
 // devices are asked for, because a cluster may have them in part or not at all, and a reflector for a kind that is not
 // served would never list, so that the epoch would never end. It retries until it gets an answer; an error is that of
 // ctx. It also logs what the server's version leaves out by default.
 func (c *Cluster) served(ctx context.Context, logger klog.Logger) ([]watched, error) {
-	list := slices.Clone(kinds)
 	if err := c.awaitRelease(ctx, logger); err != nil {
 		return nil, err
 	}
-	for _, optional := range []struct {
-		group string
-		kinds []watched
-	}{{storageVersion, storageKinds}, {deviceVersion, deviceKinds}} {
-		has, err := c.resources(ctx, optional.group)
-		if err != nil {
-			return nil, err
-		}
-		if len(has) == 0 {
-			logger.Info("API server does not have this group: its objects are taken as absent",
-				"group", optional.group)
-			continue
-		}
-		for _, w := range optional.kinds {
-			if has[w.resource] {
-				list = append(list, w)
-				continue
-			}
-			logger.Info("API server does not have this kind: its objects are taken as absent",
-				"resource", w.resource, "group", optional.group)
-		}
-	}
-	rules, err := c.servedOffByDefault(ctx)
-	c.gates.log(logger)
-	return append(list, rules...), err
-}
-
-// servedOffByDefault returns the kinds to watch among those that belong to features which are off by default, and notes
-// which such features the other kinds show. It logs nothing about kinds that are not served.
-func (c *Cluster) servedOffByDefault(ctx context.Context) ([]watched, error) {
-	has, err := c.resources(ctx, taintRuleVersion)
-	if err != nil {
-		return nil, err
-	}
-	var list []watched
-	for _, w := range taintRuleKinds {
-		if has[w.resource] {
-			list = append(list, w)
-		}
-	}
-	shown := map[string]map[string]bool{}
-	for _, version := range []string{oldTaintRuleVersion, groupVersion, oldGroupVersion} {
-		if shown[version], err = c.resources(ctx, version); err != nil {
-			return nil, err
-		}
-	}
-	hasGroups := shown[groupVersion][groups]
-	c.gates.serves(hasGroups, olderKinds{
-		taintRules: len(list) == 0 && shown[oldTaintRuleVersion][taintRules],
-		groups:     !hasGroups && shown[oldGroupVersion][groups],
-	})
-	return list, nil
-}
-
-// resources returns the resources of a group and version; none if the server does not have it.
-func (c *Cluster) resources(ctx context.Context, group string) (map[string]bool, error) {
-	var list *metav1.APIResourceList
-	err := wait.PollUntilContextCancel(ctx, identifyEvery, true, func(context.Context) (bool, error) {
+	var has resourceSet
+	err := wait.PollUntilContextCancel(ctx, identifyEvery, true, func(ctx context.Context) (bool, error) {
 		var err error
-		list, err = c.client.Discovery().ServerResourcesForGroupVersion(group)
-		if apierrors.IsNotFound(err) {
-			list, err = &metav1.APIResourceList{}, nil
-		}
+		has, err = c.discover(ctx)
 		return err == nil, nil
 	})
 	if err != nil {
+		return nil, err
+	}
+	has.logAbsent(logger)
+	c.gates.log(logger)
+	return append(slices.Clone(kinds), has.watched()...), nil
+}
+
+// watched returns the kinds of the offerings that are in the set.
+func (has resourceSet) watched() []watched {
+	var list []watched
+	for _, o := range offerings {
+		for _, w := range o.kinds {
+			if has[o.version][w.resource] {
+				list = append(list, w)
+			}
+		}
+	}
+	return list
+}
+
+// logAbsent logs the groups and kinds that are not in the set.
+func (has resourceSet) logAbsent(logger klog.Logger) {
+	for _, o := range offerings {
+		switch {
+		case o.rare:
+			continue
+		case len(has[o.version]) == 0:
+			logger.Info("API server does not have this group: its objects are taken as absent", "group", o.version)
+			continue
+		}
+		for _, w := range o.kinds {
+			if !has[o.version][w.resource] {
+				logger.Info("API server does not have this kind: its objects are taken as absent",
+					"resource", w.resource, "group", o.version)
+			}
+		}
+	}
+}
+
+// discover asks once which resources the API server has of the groups that it may not serve, and notes which features
+// that are off by default these show.
+func (c *Cluster) discover(ctx context.Context) (resourceSet, error) {
+	has := resourceSet{}
+	for _, version := range []string{
+		storageVersion, deviceVersion, taintRuleVersion, oldTaintRuleVersion, groupVersion, oldGroupVersion,
+	} {
+		var err error
+		if has[version], err = c.resources(ctx, version); err != nil {
+			return nil, err
+		}
+	}
+	hasGroups := has[groupVersion][groups]
+	c.gates.serves(hasGroups, olderKinds{
+		taintRules: !has[taintRuleVersion][taintRules] && has[oldTaintRuleVersion][taintRules],
+		groups:     !hasGroups && has[oldGroupVersion][groups],
+	})
+	return has, nil
+}
+
+// resources returns the resources of a group and version; none if the server does not have it. (Discovery's own method
+// takes no context.)
+func (c *Cluster) resources(ctx context.Context, version string) (map[string]bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
+	defer cancel()
+	list := &metav1.APIResourceList{}
+	err := c.client.Discovery().RESTClient().Get().AbsPath("/apis/" + version).Do(ctx).Into(list)
+	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
 	has := map[string]bool{}

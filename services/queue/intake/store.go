@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -16,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/nodemark"
 	"github.com/berth-scheduler/berth/pkg/state/reduce"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
@@ -216,11 +218,29 @@ func (s *kindStore) Replace(list []any, resourceVersion string) error {
 	if err := s.mark(listVersion, s.cause); err != nil {
 		return err
 	}
+	return s.endFirst()
+}
+
+// endFirst ends the first list of the round, if it has not ended.
+func (s *kindStore) endFirst() error {
 	if s.listed {
 		return nil
 	}
 	s.listed = true
 	return s.onListed()
+}
+
+// withdraw deletes in the log every object of a kind that the API server does not serve, and ends the first list. No
+// reflector may run. The objects may still be in the server's storage: a list that has them publishes them again.
+func (s *kindStore) withdraw() error {
+	s.olderObject = nil // of a list that was interrupted
+	for _, uid := range slices.Sorted(maps.Keys(s.logged)) {
+		was := s.logged[uid]
+		if err := s.remove(uid, was, max(was.version, s.versionReached()), s.progress, s.cause); err != nil {
+			return err
+		}
+	}
+	return s.endFirst()
 }
 
 // removeMissing publishes a deletion for every known object that a list does not have.
@@ -280,6 +300,9 @@ func (s *kindStore) readAll(list []any) (map[string]item, error) {
 // it, from a watch the object's own version. The object is changed: fields that facts do not need are removed, and one
 // that is too large for the log is reduced.
 func (s *kindStore) upsert(o object, version, progress uint64, cause string) error {
+	if node, is := o.(*corev1.Node); is {
+		nodemark.Disown(node)
+	}
 	s.strip(o)
 	data, err := o.Marshal()
 	if err != nil {

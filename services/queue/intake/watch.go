@@ -3,6 +3,7 @@ package intake
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -43,40 +44,44 @@ type Round struct {
 // Watch lists and watches every served kind and sends facts to out until ctx ends, when it returns nil, or until
 // something arrives that cannot become a fact. It returns the error of the first store that has ended the round,
 // *WentBackError for a restored API server. Facts of different kinds are in no order; those of one kind are in the
-// order of its watch. The facts carry no epoch: the writer sets it. When every kind has been
-// listed once, OpEpochEnd is sent. Reflectors keep retrying while the API server cannot be reached.
+// order of its watch. The facts carry no epoch: the writer sets it. When every kind has been listed once, OpEpochEnd is
+// sent; objects in the log of kinds that are not served are deleted there before. Which kinds are served is asked again
+// periodically (watching.follow). Reflectors keep retrying while the API server cannot be reached.
 func (c *Cluster) Watch(ctx context.Context, r Round, out chan<- events.Fact) error {
-	kinds, err := c.served(ctx, r.Logger)
+	served, err := c.served(ctx, r.Logger)
 	if err != nil {
 		return endCause(ctx)
 	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	group, ctx := errgroup.WithContext(ctx)
-	all := make([]events.Kind, len(kinds))
-	for i, w := range kinds {
-		all[i] = w.kind
+	all := slices.Clone(kinds)
+	for _, o := range offerings {
+		all = append(all, o.kinds...)
 	}
-	stores := r.stores(all, out, fail, ctx.Done())
-	for i, w := range kinds {
-		store, backoff := stores[i], reflectorBackoff
-		store.notice = func(o object) { c.gates.notice(o, r.Logger) }
-		options := cache.ReflectorOptions{Name: "queue/" + w.resource, Logger: &r.Logger, Backoff: &backoff}
-		reflector := cache.NewReflectorWithOptions(w.listWatch(c.client, store), w.example, reflected{store}, options)
+	stores := r.stores(kindsOf(all), out, fail, ctx.Done())
+	w := &watching{cluster: c, group: group, logger: r.Logger}
+	for i, kind := range all {
+		one := &reflection{watched: kind, store: stores[i]}
+		one.store.notice = func(o object) { c.gates.notice(o, r.Logger) }
+		if i >= len(kinds) {
+			w.offered = append(w.offered, one)
+		}
+		if slices.ContainsFunc(served, kind.is) {
+			w.begin(ctx, one)
+		}
+	}
+	group.Go(func() error { return c.sample(ctx, r, out) })
+	for _, follow := range []func(){
+		func() { w.follow(ctx) },
+		func() { c.followRelease(ctx, r.Logger) },
+		func() { c.followGates(ctx, r.Logger) },
+	} {
 		group.Go(func() error {
-			reflector.RunWithContext(klog.NewContext(ctx, r.Logger))
+			follow()
 			return nil
 		})
 	}
-	group.Go(func() error { return c.sample(ctx, r, out) })
-	group.Go(func() error {
-		c.followRelease(ctx, r.Logger)
-		return nil
-	})
-	group.Go(func() error {
-		c.followGates(ctx, r.Logger)
-		return nil
-	})
 	if err := group.Wait(); err != nil {
 		return err
 	}

@@ -41,14 +41,14 @@ func (s *Server) describe(c Component) error {
 	if err := shown.Set(c.Configuration); err != nil {
 		return err
 	}
-	configz.InstallHandler(s)
+	configz.InstallHandler(privately{s})
 	flags := cliflag.NamedFlagSets{}
 	c.Flags.VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {
 			flags.FlagSet(c.Name).AddFlag(f)
 		}
 	})
-	flagz.Install(s, c.Name, flagz.NamedFlagSetsReader{FlagSets: flags})
+	flagz.Install(privately{s}, c.Name, flagz.NamedFlagSetsReader{FlagSets: flags})
 	listed := statusz.WithListedPaths(append(s.paths, statusz.DefaultStatuszPath))
 	statusz.Install(s, c.Name, statusz.NewRegistry(effectiveVersion(c.Version), listed))
 	return nil
@@ -56,6 +56,19 @@ func (s *Server) describe(c Component) error {
 
 // Handle serves a path for the libraries that install their pages themselves. It implements their mux.
 func (s *Server) Handle(path string, h http.Handler) { s.AddHandler(path, h) }
+
+// privately serves paths that show what a process was given, such as addresses and names of files, to clients that
+// Server.private lets through. kube-scheduler serves them to authorised clients alone.
+type privately struct{ *Server }
+
+// Handle serves a path.
+func (p privately) Handle(path string, h http.Handler) {
+	p.AddHandler(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p.private(w, r) {
+			h.ServeHTTP(w, r)
+		}
+	}))
+}
 
 // effectiveVersion returns a version for /statusz.
 func effectiveVersion(text string) compatibility.EffectiveVersion {

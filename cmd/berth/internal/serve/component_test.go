@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -76,6 +77,53 @@ func TestProcessIsDescribed(t *testing.T) {
 			if strings.Contains(text, not) {
 				t.Errorf("%s (%s): %q in\n%s", c.path, c.accept, not, text)
 			}
+		}
+	}
+}
+
+// TestWhatAProcessWasGivenIsPrivate: without certificates and reviews, only clients on this machine see the
+// configuration and the flags; with either, those that it lets through. What shows neither is for all.
+func TestWhatAProcessWasGivenIsPrivate(t *testing.T) {
+	s := listening(t, defaultTimeouts)
+	defer s.Close()
+	config := &schedulerv1.KubeSchedulerConfiguration{}
+	config.APIVersion, config.Kind = "kubescheduler.config.k8s.io/v1", "KubeSchedulerConfiguration"
+	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	s.Describe(Component{Name: "berth-queue", Flags: flags, Configuration: config})
+	if err := s.install(); err != nil {
+		t.Fatal(err)
+	}
+	// ask returns the status and the text for a client at an address.
+	ask := func(path, client string) (int, string) {
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		r.RemoteAddr = client
+		w := httptest.NewRecorder()
+		s.mux.ServeHTTP(w, r)
+		return w.Code, w.Body.String()
+	}
+	clients := map[string]int{
+		"127.0.0.1:4000": 200, "[::1]:4000": 200, "10.0.0.7:4000": 403, "[2001:db8::7]:4000": 403, "pipe": 403,
+	}
+	for client, want := range clients {
+		for _, path := range []string{"/configz", "/flagz"} {
+			code, text := ask(path, client)
+			if code != want {
+				t.Errorf("%s from %s: %d, want %d", path, client, code, want)
+			}
+			if code == http.StatusForbidden && !strings.Contains(text, "--http-client-ca-file or --http-token-review") {
+				t.Errorf("%s says %q, want the flags that open it", path, text)
+			}
+		}
+		for _, path := range []string{"/statusz", "/metrics", "/metrics/slis", "/healthz"} {
+			if code, _ := ask(path, client); code != http.StatusOK {
+				t.Errorf("%s from %s: %d, want %d", path, client, code, http.StatusOK)
+			}
+		}
+	}
+	s.tls.ClientCAFile = "ca.crt" // guard decides about such requests, and mux gets those that it lets through
+	for _, path := range []string{"/configz", "/flagz"} {
+		if code, _ := ask(path, "10.0.0.7:4000"); code != http.StatusOK {
+			t.Errorf("%s from a client that was let through: %d", path, code)
 		}
 	}
 }

@@ -11,6 +11,7 @@
 //	/healthz, /livez, /readyz  any client      any client: a kubelet has none to show  any client
 //	/metrics, /metrics/...     any client      any, or those of --http-allowed-names   as RBAC says, verb get
 //	change the log level       this machine    those of --http-admin-names             as RBAC says, verb put
+//	/configz, /flagz           this machine    those of --http-admin-names             as RBAC says, verb get
 //	all else: pages, profiles  any client      those of --http-admin-names             as RBAC says, verb get
 //
 // Certificates are verified here, without the API server. Tokens are reviewed by it (TokenReview, SubjectAccessReview)

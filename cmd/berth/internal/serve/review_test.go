@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -218,6 +219,26 @@ func TestReviewsAreKept(t *testing.T) {
 	}
 	if tokens, rights := api.times("tokenreviews"), api.times("subjectaccessreviews"); tokens != 3 || rights != 2 {
 		t.Errorf("%d tokens and %d rights were reviewed, want 3 and 2", tokens, rights)
+	}
+}
+
+// TestAFloodOfTokens: tokens that are not known cost the API server reviewQPS reviews a second after the first
+// reviewBurst, however many there are.
+func TestAFloodOfTokens(t *testing.T) {
+	dir, api := t.TempDir(), newReviewer(t)
+	issue(t, dir)
+	s := startReviewed(t, dir, api, false)
+	c := client(t, dir, "")
+	began := time.Now()
+	const flood = reviewBurst + reviewQPS
+	for i := range flood {
+		if got := send(t, c, s, call{fmt.Sprintf("bad-%d", i), http.MethodGet, "/metrics"}); got != http.StatusUnauthorized {
+			t.Errorf("a token that is not known: %d", got)
+		}
+	}
+	most := reviewBurst + 1 + int(time.Since(began).Seconds()*reviewQPS)
+	if got := api.times("tokenreviews"); got > most || got > flood {
+		t.Errorf("%d reviews in %s of %d tokens, want at most %d", got, time.Since(began), flood, most)
 	}
 }
 

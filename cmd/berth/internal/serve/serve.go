@@ -188,13 +188,22 @@ const LevelPath = "/debug/flags/v"
 // maxLevel bounds how many bytes are read of a new level.
 const maxLevel = 64
 
-// setLevel changes the log level. With client certificates or reviews, guard lets only those through who may. Without
-// them, only local clients may change it: any other client that reaches the port could make the log useless.
-func (s *Server) setLevel(w http.ResponseWriter, r *http.Request) {
+// private reports whether a client may make a request that is not for all who reach the port, and answers it with 403 if
+// not. With client certificates or reviews, guard lets only those through who may. Without them, only clients on this
+// machine may.
+func (s *Server) private(w http.ResponseWriter, r *http.Request) bool {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if ip := net.ParseIP(host); !s.guards() && (err != nil || ip == nil || !ip.IsLoopback()) {
-		http.Error(w, "allowed only from this machine, or with --http-client-ca-file or --http-token-review",
-			http.StatusForbidden)
+	if ip := net.ParseIP(host); s.guards() || err == nil && ip != nil && ip.IsLoopback() {
+		return true
+	}
+	http.Error(w, "allowed only from this machine, or with --http-client-ca-file or --http-token-review",
+		http.StatusForbidden)
+	return false
+}
+
+// setLevel changes the log level. Not every client that reaches the port may: it could make the log useless.
+func (s *Server) setLevel(w http.ResponseWriter, r *http.Request) {
+	if !s.private(w, r) {
 		return
 	}
 	text, err := io.ReadAll(io.LimitReader(r.Body, maxLevel))

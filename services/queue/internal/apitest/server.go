@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,6 +43,8 @@ type Server struct {
 		events  []event
 		watches int
 		broken  bool
+		// unserved are the resources that the server has and does not serve.
+		unserved map[string]bool
 		// changed is closed whenever a watch may have something to send.
 		changed chan struct{}
 	}
@@ -55,8 +58,13 @@ type event struct {
 	object   object
 }
 
-// storageV1 is a group that not all servers have. This server serves all of it except volumeattachments.
-const storageV1 = "/apis/storage.k8s.io/v1"
+// These are groups that not all servers have. This server has of the group for volumes all but volumeattachments, and
+// of the group for devices only DeviceTaintRules, which it does not serve at first.
+const (
+	storageV1     = "/apis/storage.k8s.io/v1"
+	deviceV1beta2 = "/apis/resource.k8s.io/v1beta2"
+	taintRules    = "devicetaintrules"
+)
 
 // resources maps the paths of lists to resources and their kinds.
 var resources = map[string][2]string{
@@ -75,6 +83,7 @@ var resources = map[string][2]string{
 	storageV1 + "/csinodes":                      {"csinodes", "CSINode"},
 	storageV1 + "/csidrivers":                    {"csidrivers", "CSIDriver"},
 	storageV1 + "/csistoragecapacities":          {"csistoragecapacities", "CSIStorageCapacity"},
+	deviceV1beta2 + "/" + taintRules:             {taintRules, "DeviceTaintRule"},
 }
 
 // New starts a server that has namespace kube-system with UID clusterUID. The caller must close it.
@@ -83,6 +92,7 @@ func New(clusterUID string) *Server {
 	s.mu.version = 100
 	s.mu.objects = map[string]map[string]object{}
 	s.mu.changed = make(chan struct{})
+	s.mu.unserved = map[string]bool{taintRules: true}
 	s.Set(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: types.UID(clusterUID)}})
 	s.http = httptest.NewServer(http.HandlerFunc(s.serve))
 	return s
@@ -158,6 +168,9 @@ func storageResourceOf(o object) string {
 		kind, resource = "CSIDriver", "csidrivers"
 	case *storagev1.CSIStorageCapacity:
 		kind, resource = "CSIStorageCapacity", "csistoragecapacities"
+	case *resourcev1beta2.DeviceTaintRule:
+		group = "resource.k8s.io/v1beta2"
+		kind, resource = "DeviceTaintRule", taintRules
 	default:
 		panic(fmt.Sprintf("apitest: no resource for %T", o))
 	}
@@ -249,6 +262,22 @@ func (s *Server) Down(down bool) {
 	s.Break()
 }
 
+// ServeTaintRules begins or ceases to serve DeviceTaintRules, as a restart with another flag does: all watches end, and
+// the objects stay in the storage.
+func (s *Server) ServeTaintRules(serve bool) {
+	s.mu.Lock()
+	s.mu.unserved[taintRules] = !serve
+	s.mu.Unlock()
+	s.Break()
+}
+
+// serves reports whether a resource is served.
+func (s *Server) serves(resource string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.mu.unserved[resource]
+}
+
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	down := s.mu.broken
@@ -262,13 +291,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.get(w, "namespaces", "/"+name)
 		return
 	}
-	if r.URL.Path == storageV1 {
-		s.discover(w)
+	if r.URL.Path == storageV1 || r.URL.Path == deviceV1beta2 {
+		s.discover(w, r.URL.Path)
 		return
 	}
 	resource, ok := resources[r.URL.Path]
 	switch {
-	case !ok:
+	case !ok || !s.serves(resource[0]):
 		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound)
 	case r.URL.Query().Get("watch") == "":
 		s.list(w, r.URL.Path, resource)
@@ -277,13 +306,14 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// discover lists the resources of the storage group.
-func (s *Server) discover(w http.ResponseWriter) {
+// discover lists the resources of a group.
+func (s *Server) discover(w http.ResponseWriter, group string) {
 	list := metav1.APIResourceList{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"}, GroupVersion: "storage.k8s.io/v1",
+		TypeMeta:     metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"},
+		GroupVersion: strings.TrimPrefix(group, "/apis/"),
 	}
 	for path, r := range resources {
-		if strings.HasPrefix(path, storageV1) {
+		if strings.HasPrefix(path, group+"/") && s.serves(r[0]) {
 			list.APIResources = append(list.APIResources, metav1.APIResource{Name: r[0], Kind: r[1]})
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -113,6 +114,8 @@ func empty(resource string) object {
 		return &storagev1.CSIDriver{}
 	case "csistoragecapacities":
 		return &storagev1.CSIStorageCapacity{}
+	case taintRules:
+		return &resourcev1beta2.DeviceTaintRule{}
 	default:
 		return &schedulingv1.PriorityClass{}
 	}

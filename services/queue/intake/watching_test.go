@@ -1,0 +1,135 @@
+package intake
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	resourcev1beta2 "k8s.io/api/resource/v1beta2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2/ktesting"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/statetest"
+	"github.com/berth-scheduler/berth/services/queue/internal/apitest"
+)
+
+// someFactsWithin bounds the wait for facts, on a machine that is busy.
+const someFactsWithin = time.Minute
+
+func ruleNamed(name string) *resourcev1beta2.DeviceTaintRule {
+	return &resourcev1beta2.DeviceTaintRule{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
+}
+
+// watchRules runs a round over a state of the log, and returns a function that returns the next facts about rules for
+// devices, and where the epoch ends.
+func watchRules(t *testing.T, api *apitest.Server, base *state.Snapshot) (next func(n int) []string) {
+	t.Helper()
+	cluster, err := Connect(api.Config())
+	must(t, err)
+	cluster.kindsEvery = 10 * time.Millisecond
+	out := make(chan events.Fact, factCapacity)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	round := Round{Base: base, Cause: CauseList, Logger: logger, Metrics: Metrics{Clock: clock.RealClock{}}}
+	go func() { ended <- cluster.Watch(ctx, round, out) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		api.Close()
+	})
+	return func(n int) (lines []string) {
+		t.Helper()
+		late := time.After(someFactsWithin)
+		for len(lines) < n {
+			select {
+			case f := <-out:
+				switch {
+				case f.Op == events.OpEpochEnd:
+					lines = append(lines, "end of the epoch")
+				case f.Kind == events.KindDeviceTaintRule && f.Op != events.OpProgress:
+					lines = append(lines, fmt.Sprintf("%s %s", f.Op, f.Name))
+				}
+			case <-late:
+				t.Fatalf("%d facts, want %d: %q", len(lines), n, lines)
+			}
+		}
+		return lines
+	}
+}
+
+// A kind that the API server begins to serve during a round is watched from then on; one that it ceases to serve is
+// withdrawn from the log; one that it serves again is compared with that. No object is published twice.
+func TestKindsThatComeAndGo(t *testing.T) {
+	api := apitest.New("cluster")
+	api.Set(ruleNamed("a"))
+	api.Set(ruleNamed("b"))
+	next := watchRules(t, api, state.New().Snapshot())
+	for _, step := range []struct {
+		name string
+		do   func()
+		want []string
+	}{
+		{"not served", func() {}, []string{"end of the epoch"}},
+		{"served", func() { api.ServeTaintRules(true) }, []string{"upsert a", "upsert b"}},
+		{"changed", func() { api.Set(ruleNamed("b")) }, []string{"upsert b"}},
+		{"watches end", func() { api.Break(); api.Set(ruleNamed("c")) }, []string{"upsert c"}},
+		{"not served any more", func() { api.ServeTaintRules(false) }, []string{"delete a", "delete b", "delete c"}},
+		{"served again, without one of them", func() {
+			api.Delete(ruleNamed("b"))
+			api.ServeTaintRules(true)
+		}, []string{"upsert a", "upsert c"}},
+		{"changed again", func() { api.Set(ruleNamed("a")) }, []string{"upsert a"}},
+	} {
+		step.do()
+		if diff := gocmp.Diff(step.want, next(len(step.want))); diff != "" {
+			t.Fatalf("%s (-want +got):\n%s", step.name, diff)
+		}
+	}
+}
+
+// Objects in the log of a kind that the API server does not serve are withdrawn when a round begins, before every kind
+// counts as listed.
+func TestKindsThatAreGoneWhenARoundBegins(t *testing.T) {
+	var h statetest.History
+	h.BeginEpoch()
+	h.Upsert(events.KindDeviceTaintRule, ruleNamed("a"))
+	h.EndEpoch()
+	store := state.New()
+	_, err := store.Apply(h.Facts)
+	must(t, err)
+	api := apitest.New("cluster")
+	next := watchRules(t, api, store.Snapshot())
+	if diff := gocmp.Diff([]string{"delete a", "end of the epoch"}, next(2)); diff != "" {
+		t.Fatalf("(-want +got):\n%s", diff)
+	}
+}
+
+// One answer that lacks a kind ends nothing: another server may have given it, while servers are restarted.
+func TestOneAnswerWithoutAKind(t *testing.T) {
+	s, out := newStore(map[string]loggedObject{"a": {12, "", "a"}}, func(error) { t.Error("the round ended") }, nil)
+	s.kind, s.progress = events.KindDeviceTaintRule, 20
+	ended := 0
+	r := &reflection{watched: taintRuleKinds[0], store: s, end: func() { ended++ }}
+	w := &watching{logger: ktesting.NewLogger(t, ktesting.NewConfig()), offered: []*reflection{r}}
+	for _, answer := range [][]watched{nil, taintRuleKinds, nil} {
+		must(t, w.compare(t.Context(), answer))
+		if ended > 0 || len(out) > 0 {
+			t.Fatalf("ended %d times, %q", ended, factLines(out))
+		}
+	}
+	must(t, w.compare(t.Context(), nil))
+	must(t, w.compare(t.Context(), nil))
+	want := []string{"delete a rv=20 progress=20 list"}
+	if diff := gocmp.Diff(want, factLines(out)); diff != "" || ended != 1 {
+		t.Errorf("ended %d times (-want +got):\n%s", ended, diff)
+	}
+}
