@@ -1,0 +1,2 @@
+// Package kubeprometheus pins kube-prometheus, whose manifests the tests of neighbours read. Nothing of it is built.
+package kubeprometheus
