@@ -34,19 +34,20 @@ func onNode(name, group, node string, from, to int) traced {
 
 func TestPlacementViolations(t *testing.T) {
 	domain := map[string]string{"a1": "a", "a2": "a", "b1": "b"}
+	both := func(a, b traced) []traced { return []traced{a, b} }
 	for name, test := range map[string]struct {
 		pods  []traced
 		alone bool
 		want  string
 	}{
-		"one domain":             {[]traced{onNode("p", "g", "a1", 2, 0), onNode("q", "g", "a2", 2, 0)}, true, ""},
-		"two domains":            {[]traced{onNode("p", "g", "a1", 2, 0), onNode("q", "g", "b1", 2, 0)}, false, "g are in a and in b"},
-		"one after the other":    {[]traced{onNode("p", "g", "a1", 2, 3), onNode("q", "g", "b1", 3, 4)}, false, ""},
-		"two groups":             {[]traced{onNode("p", "g", "a1", 2, 5), onNode("q", "h", "a2", 4, 6)}, true, "g and h are in a"},
-		"two groups, allowed":    {[]traced{onNode("p", "g", "a1", 2, 5), onNode("q", "h", "a2", 4, 6)}, false, ""},
-		"two groups in sequence": {[]traced{onNode("p", "g", "a1", 2, 4), onNode("q", "h", "a2", 4, 6)}, true, ""},
-		"no group":               {[]traced{onNode("p", "", "a1", 2, 5), onNode("q", "h", "a2", 4, 6)}, true, ""},
-		"not bound":              {[]traced{onNode("p", "g", "", 0, 5), onNode("q", "h", "a2", 4, 6)}, true, ""},
+		"one domain":             {both(onNode("p", "g", "a1", 2, 0), onNode("q", "g", "a2", 2, 0)), true, ""},
+		"two domains":            {both(onNode("p", "g", "a1", 2, 0), onNode("q", "g", "b1", 2, 0)), false, "in a and in b"},
+		"one after the other":    {both(onNode("p", "g", "a1", 2, 3), onNode("q", "g", "b1", 3, 4)), false, ""},
+		"two groups":             {both(onNode("p", "g", "a1", 2, 5), onNode("q", "h", "a2", 4, 6)), true, "g and h are in"},
+		"two groups, allowed":    {both(onNode("p", "g", "a1", 2, 5), onNode("q", "h", "a2", 4, 6)), false, ""},
+		"two groups in sequence": {both(onNode("p", "g", "a1", 2, 4), onNode("q", "h", "a2", 4, 6)), true, ""},
+		"no group":               {both(onNode("p", "", "a1", 2, 5), onNode("q", "h", "a2", 4, 6)), true, ""},
+		"not bound":              {both(onNode("p", "g", "", 0, 5), onNode("q", "h", "a2", 4, 6)), true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := placement{domain: domain, group: func(p *corev1.Pod) string { return p.Labels["group"] }, alone: test.alone}

@@ -61,8 +61,8 @@ func jobSet() Neighbour {
 		Name: "jobset", Version: "JobSet 0.11.1 (`sigs.k8s.io/jobset`)", Programs: []string{"jobset"},
 		Scenarios: []Scenario{{
 			Name: "exclusive",
-			About: "two JobSets of four jobs of six pods each, every job in a rack of its own, on six racks: two jobs wait for " +
-				"others to end. JobSet gives the first pod of a job affinities, and the others its rack.",
+			About: "two JobSets of four jobs of six pods each, every job in a rack of its own, on six racks: two jobs wait " +
+				"for others to end. JobSet gives the first pod of a job affinities, and the others its rack.",
 			Run: func(ctx context.Context, s *Scene) (Result, error) {
 				const sets, jobs, podsOfJob = 2, 4, 6
 				t, a, err := exclusiveGround(ctx, s, jobSetOperator)

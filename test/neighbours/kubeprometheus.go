@@ -42,13 +42,13 @@ func kubePrometheus() Neighbour {
 	return Neighbour{
 		Name:    "kube-prometheus",
 		Version: "kube-prometheus 0.0.0 (`" + monitoringModule + "`), manifests",
-		Played: "Its Prometheus is played by Prometheus' own parser and engine, which scrape as its ServiceMonitor says with " +
-			"the token of its service account",
+		Played: "Its Prometheus is played by Prometheus' own parser and engine, which scrape as its ServiceMonitor says " +
+			"with the token of its service account",
 		Scenarios: []Scenario{{
 			Name: "rules",
-			About: "the ServiceMonitor for the scheduler is followed, but for the address, after pods were bound and one fitted " +
-				"nowhere; all rules of the control plane are evaluated for half an hour, and the queries of the scheduler's " +
-				"dashboard at its end. Berth's job is named `kube-scheduler`.",
+			About: "the ServiceMonitor for the scheduler is followed, but for the address, after pods were bound and one " +
+				"fitted nowhere; all rules of the control plane are evaluated for half an hour, and the queries of the " +
+				"scheduler's dashboard at its end. Berth's job is named `kube-scheduler`.",
 			Scheduling: Scheduling{Start: startServing},
 			Run:        watchScheduler,
 		}},
@@ -203,7 +203,8 @@ func someWork(ctx context.Context, s *Scene) error {
 	return nil
 }
 
-// prometheusToken gives the account of kube-prometheus' Prometheus the rights of its manifests, and returns a token of it.
+// prometheusToken gives the account of kube-prometheus' Prometheus the rights of its manifests, and returns a token of
+// it.
 func prometheusToken(ctx context.Context, s *Scene, manifests string) (string, error) {
 	if err := harness.CreateNamespace(ctx, s.Client, harness.Namespace(monitoring)); err != nil {
 		return "", err
@@ -270,7 +271,9 @@ func scrapeAll(ctx context.Context, s *Scene, pages []string, token string) (lis
 	var all []scraped
 	for round := range scrapeRounds {
 		for i, path := range pages {
-			one := scraped{Round: round, Job: "kube-scheduler", Instance: s.Address, Endpoint: fmt.Sprintf("https-metrics-%d", i)}
+			one := scraped{
+				Round: round, Job: "kube-scheduler", Instance: s.Address, Endpoint: fmt.Sprintf("https-metrics-%d", i),
+			}
 			text, err := scrapePage(ctx, "https://"+s.Address+path, token)
 			switch {
 			case err == nil:

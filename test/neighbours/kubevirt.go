@@ -50,8 +50,8 @@ func kubeVirt() Neighbour {
 	return Neighbour{
 		Name:    "kubevirt",
 		Version: "kubevirt.io/kubevirt, main",
-		Played: "Its part is played by a program that follows docs/handling-eviction-requests.md and the eviction webhook of " +
-			"its source: KubeVirt itself needs kubelets that run machines",
+		Played: "Its part is played by a program that follows docs/handling-eviction-requests.md and the eviction webhook " +
+			"of its source: KubeVirt itself needs kubelets that run machines",
 		Scenarios: []Scenario{
 			{
 				Name: "drain",

@@ -22,8 +22,8 @@ var quotaHall = hall{blocks: 1, racks: 2, hosts: 6, cpu: 8}
 func quotaScenario() Scenario {
 	return Scenario{
 		Name: "quota",
-		About: fmt.Sprintf("%d jobs of %d pods and %d single pods with gates compete for a quota of %d CPUs, on nodes with %d; "+
-			"at no time more CPUs than the quota are bound.", quotaJobs, jobPods, quotaPods, quotaCPU,
+		About: fmt.Sprintf("%d jobs of %d pods and %d single pods with gates compete for a quota of %d CPUs, on nodes with "+
+			"%d; at no time more CPUs than the quota are bound.", quotaJobs, jobPods, quotaPods, quotaCPU,
 			quotaHall.racks*quotaHall.hosts*quotaHall.cpu),
 		Run: func(ctx context.Context, s *Scene) (Result, error) {
 			t, err := startKueue(ctx, s, quotaHall, kueueQueue(quotaCPU, ""))

@@ -41,8 +41,8 @@ var levels = map[string]string{"rack": rackLabel, "host": corev1.LabelHostname, 
 func topologyScenario() Scenario {
 	return Scenario{
 		Name: "topology",
-		About: fmt.Sprintf("Kueue assigns the pods of %d jobs to hosts, racks and blocks, around %d pods that are not its own; "+
-			"each pod comes to the host that Kueue chose, and no job is outside its domain.", topologyJobs, standing),
+		About: fmt.Sprintf("Kueue assigns the pods of %d jobs to hosts, racks and blocks, around %d pods that are not its "+
+			"own; each pod comes to the host that Kueue chose, and no job is outside its domain.", topologyJobs, standing),
 		Run: playTopology,
 	}
 }
@@ -98,7 +98,7 @@ func stand(ctx context.Context, s *Scene) error {
 	return nil
 }
 
-// topologyWrong are pods that are not together as they must be, or not where Kueue wanted them, and nodes with too many.
+// topologyWrong: pods that are not together as they must be, or not where Kueue wanted them, and nodes with too much.
 func topologyWrong(ctx context.Context, s *Scene, pods []traced) (wrong []string, err error) {
 	for _, word := range slices.Sorted(maps.Keys(levels)) {
 		domain, err := domains(ctx, s, levels[word])

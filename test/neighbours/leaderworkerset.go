@@ -61,8 +61,8 @@ func leaderWorkerSet() Neighbour {
 		Name: "leaderworkerset", Version: "LeaderWorkerSet 0.8.0 (`sigs.k8s.io/lws`)", Programs: []string{"lws"},
 		Scenarios: []Scenario{{
 			Name: "exclusive",
-			About: fmt.Sprintf("%d groups of %d pods each come to racks of their own. Then the leader of one is deleted, and its "+
-				"group is created again and comes to a rack of its own.", groups, groupSize),
+			About: fmt.Sprintf("%d groups of %d pods each come to racks of their own. Then the leader of one is deleted, and "+
+				"its group is created again and comes to a rack of its own.", groups, groupSize),
 			Run: playGroups,
 		}},
 	}

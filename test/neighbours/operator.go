@@ -28,9 +28,9 @@ const (
 	loopback         = "127.0.0.1"
 )
 
-// operator is a controller with admission webhooks that runs as a process beside the cluster and not in a pod of it: the
-// API server reaches its webhooks by an address, and the scenario makes its certificates. It has the administrator's
-// rights.
+// operator is a controller with admission webhooks that runs as a process beside the cluster and not in a pod of it:
+// the API server reaches its webhooks by an address, and the scenario makes its certificates. It has the
+// administrator's rights.
 type operator struct {
 	// name is that of its folder and log, program is the built program.
 	name, program string

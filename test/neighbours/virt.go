@@ -60,8 +60,8 @@ spec:
 // virt plays the part of KubeVirt that others meet: a webhook that turns the eviction of a machine's pod into a
 // migration, a budget that allows no disruption of it, and the migration. Safe for concurrent use.
 //
-// Source: docs/handling-eviction-requests.md, pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go,
-// pkg/virt-controller/watch/drain of kubevirt.io/kubevirt.
+// Source, in kubevirt.io/kubevirt: docs/handling-eviction-requests.md, pkg/virt-controller/watch/drain,
+// pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go.
 type virt struct {
 	s  *Scene
 	mu struct {
@@ -120,7 +120,8 @@ func startVirt(ctx context.Context, s *Scene) (*virt, error) {
 
 func (v *virt) pods() typedcorev1.PodInterface { return v.s.Client.CoreV1().Pods(virtNamespace) }
 
-// add starts a machine, with a budget that allows no disruption of its pod. Its first pod is on a node, if one is given.
+// add starts a machine, with a budget that allows no disruption of its pod. Its first pod is on the node, if there is
+// one.
 func (v *virt) add(ctx context.Context, name, cpu, node string) error {
 	a, err := v.s.Applier()
 	if err != nil {
@@ -237,8 +238,8 @@ func (v *virt) takeOver(ctx context.Context, m *machine, source, target string) 
 	}
 	m.evacuates = false
 	v.mu.Unlock()
-	_, err := v.pods().Patch(ctx, source, types.MergePatchType, []byte(`{"status":{"phase":"Succeeded","conditions":null}}`),
-		metav1.PatchOptions{}, "status")
+	body := []byte(`{"status":{"phase":"Succeeded","conditions":null}}`)
+	_, err := v.pods().Patch(ctx, source, types.MergePatchType, body, metav1.PatchOptions{}, "status")
 	return gone(err)
 }
 

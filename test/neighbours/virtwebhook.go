@@ -85,8 +85,9 @@ func (v *virt) register(ctx context.Context, url string, authority []byte) error
 
 // probe waits until the API server asks the webhook: it learns of a configuration a moment after it exists.
 func (v *virt) probe(ctx context.Context) error {
+	labels := map[string]string{launcherLabel: launcher, machineLabel: "probe"}
 	probe := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "probe", Labels: map[string]string{launcherLabel: launcher, machineLabel: "probe"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "probe", Labels: labels},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "probe", Image: "none"}}, SchedulerName: "none"},
 	}
 	if _, err := v.pods().Create(ctx, probe, metav1.CreateOptions{}); err != nil {
@@ -162,8 +163,8 @@ func (v *virt) decide(ctx context.Context, pod *corev1.Pod, request *admissionv1
 	return false, message
 }
 
-// evictionIn returns the Eviction of a request, and whether it is only tried. The options for the deletion say that, and
-// the API server does not repeat it in the request.
+// evictionIn returns the Eviction of a request, and whether it is only tried. The options for the deletion say that,
+// and the API server does not repeat it in the request.
 func evictionIn(request *admissionv1.AdmissionRequest) (eviction policyv1.Eviction, dry bool) {
 	dry = ptr.Deref(request.DryRun, false)
 	if err := json.Unmarshal(request.Object.Raw, &eviction); err != nil || eviction.DeleteOptions == nil {

@@ -28,7 +28,9 @@ const (
 )
 
 // elsewhere are targets of other jobs, without which other alerts than the scheduler's would fire.
-var elsewhere = []string{"apiserver", "kubelet", "kube-controller-manager", "kube-proxy", "kube-state-metrics", "node-exporter"}
+var elsewhere = []string{
+	"apiserver", "kubelet", "kube-controller-manager", "kube-proxy", "kube-state-metrics", "node-exporter",
+}
 
 // timeline is what a Prometheus would know, from the first scrape on.
 type timeline struct {
@@ -49,7 +51,9 @@ type series struct {
 }
 
 func newTimeline(pages []page) *timeline {
-	t := &timeline{series: map[string]*series{}, since: map[string]time.Time{}, fires: map[string]bool{}, made: map[string]bool{}}
+	t := &timeline{
+		series: map[string]*series{}, since: map[string]time.Time{}, fires: map[string]bool{}, made: map[string]bool{},
+	}
 	for _, p := range pages {
 		for len(t.rounds) <= p.Round {
 			t.rounds = append(t.rounds, nil)
