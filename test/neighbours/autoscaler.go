@@ -46,7 +46,6 @@ func (a autoscaler) scenarios(unmet map[string]string) []Scenario {
 		a.slowVolume(),
 	}
 	for i := range list {
-		list[i].Cluster.Stages = "test/neighbours/testdata/hostname-stage.yaml"
 		list[i].Unmet = unmet[list[i].Name]
 	}
 	return list

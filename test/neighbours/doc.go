@@ -1,5 +1,5 @@
-// Package neighbours runs the programs that live beside a scheduler, such as autoscalers, once beside kube-scheduler and
-// once beside Berth, with the same script on a fresh cluster each, and compares the results.
+// Package neighbours runs the programs that live beside a scheduler, such as autoscalers, once beside kube-scheduler
+// and once beside Berth, with the same script on a fresh cluster each, and compares the results.
 //
 // A Neighbour is built from its Go module, which a module below tools/neighbours pins and the driver of local clusters
 // builds. A Scenario is a script with one of them. It measures, and it names what must not happen with any scheduler.

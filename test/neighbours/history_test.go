@@ -60,7 +60,8 @@ func (s *tale) claim(pod, node, volume string) {
 	s.Helper()
 	c := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "of-" + pod, UID: types.UID(pod), ResourceVersion: s.next(), Annotations: map[string]string{selectedNode: node},
+			Name: "of-" + pod, UID: types.UID(pod), ResourceVersion: s.next(),
+			Annotations: map[string]string{selectedNode: node},
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{VolumeName: volume},
 	}

@@ -22,15 +22,10 @@ const (
 func karpenter() Neighbour {
 	const name = "karpenter"
 	return Neighbour{
-		Name:     name,
-		Version:  "Karpenter 1.14.1 (`" + karpenterModule + "`) with its provider `kwok`",
-		Programs: []string{name},
-		Scenarios: autoscaler{start: startKarpenter}.scenarios(map[string]string{
-			"script":              "a node in quarantine counts as room for the autoscaler.",
-			"name-of-no-node":     "Berth does not clear a name that it did not write.",
-			"name-of-a-full-node": "Berth does not clear a name that it did not write.",
-			"slow-volume":         "Berth does not write a name while a volume is made.",
-		}),
+		Name:      name,
+		Version:   "Karpenter 1.14.1 (`" + karpenterModule + "`) with its provider `kwok`",
+		Programs:  []string{name},
+		Scenarios: autoscaler{start: startKarpenter}.scenarios(unmetByAutoscalers),
 	}
 }
 

@@ -21,8 +21,8 @@ const (
 
 // nameOfNoNode is about a nominatedNodeName that leads nowhere.
 func (a autoscaler) nameOfNoNode() Scenario {
-	return a.stale("name-of-no-node", "ghost", "a pod that fits nowhere has the name of a node that does not exist in its "+
-		"`nominatedNodeName`, as a deleted node leaves it; a node must come all the same.")
+	return a.stale("name-of-no-node", "ghost", "a pod that fits nowhere has the name of a node that does not exist in "+
+		"its `nominatedNodeName`, as a deleted node leaves it; a node must come all the same.")
 }
 
 // nameOfAFullNode is about a nominatedNodeName that is an existing node without room.

@@ -18,7 +18,8 @@ type Neighbour struct {
 	Version string
 	// Programs are targets of the cluster's driver, built before the first scenario.
 	Programs []string
-	// Played is empty if the neighbour itself runs. Otherwise it states what plays its part, and which source that follows.
+	// Played is empty if the neighbour itself runs. Otherwise it states, for the page, what plays its part and which source
+	// that follows.
 	Played string
 	// Scenarios are in the order of the page.
 	Scenarios []Scenario

@@ -22,7 +22,7 @@ var (
 	beside    = flag.String("schedulers", "kube-scheduler berth", "the schedulers; one alone is compared with nothing")
 	pods      = flag.Int("pods", 500, "how many pods a script of adjustable size has")
 	accept    = flag.Bool("accept", false, "write the results into the repository and the page")
-	version   = flag.String("berth-version", "", "Berth's version, for the page")
+	ofBerth   = flag.String("berth-version", "", "Berth's version, for the page")
 )
 
 // programs are the binaries under test; TestMain fills them in.
@@ -36,16 +36,22 @@ func TestNeighbours(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var all strings.Builder
 	for _, n := range selected {
 		t.Run(n.Name, func(t *testing.T) {
 			build(t, n.Programs)
 			for _, s := range n.Scenarios {
 				if *scenarios == "all" || slices.Contains(strings.Fields(*scenarios), s.Name) {
-					t.Run(s.Name, func(t *testing.T) { compare(t, n, s) })
+					t.Run(s.Name, func(t *testing.T) {
+						if record, both := compare(t, n, s); both {
+							rows(&all, n.Name+", "+s.Name, record)
+						}
+					})
 				}
 			}
 		})
 	}
+	t.Logf("\n| scenario | measured | kube-scheduler | Berth | accepted |\n|---|---|---|---|---|\n%s", &all)
 	if *accept {
 		if err := WritePage(programs.Root, All()); err != nil {
 			t.Error(err)
@@ -66,8 +72,9 @@ func build(t *testing.T, names []string) {
 	}
 }
 
-// compare plays a scenario beside each scheduler.
-func compare(t *testing.T, n Neighbour, s Scenario) {
+// compare plays a scenario beside each scheduler, and returns false if it was asked for one alone.
+func compare(t *testing.T, n Neighbour, s Scenario) (record Record, both bool) {
+	t.Helper()
 	results := map[Scheduler]Result{}
 	for _, scheduler := range Schedulers {
 		if !slices.Contains(strings.Fields(*beside), string(scheduler)) {
@@ -84,10 +91,10 @@ func compare(t *testing.T, n Neighbour, s Scenario) {
 		t.Logf("%s, %s, %s:%s", n.Name, s.Name, scheduler, table(r))
 	}
 	if len(results) != len(Schedulers) {
-		return
+		return record, false
 	}
-	record := Record{
-		Version: *version, Pods: *pods, KubeScheduler: results[KubeScheduler], Berth: results[Berth],
+	record = Record{
+		Version: *ofBerth, Pods: *pods, KubeScheduler: results[KubeScheduler], Berth: results[Berth],
 		Differences: Differences(results[KubeScheduler], results[Berth]),
 	}
 	report(t, s, record)
@@ -96,6 +103,7 @@ func compare(t *testing.T, n Neighbour, s Scenario) {
 			t.Error(err)
 		}
 	}
+	return record, true
 }
 
 func report(t *testing.T, s Scenario, r Record) {

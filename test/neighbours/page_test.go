@@ -100,7 +100,8 @@ func TestAPageWithoutItsMarkersIsRefused(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "docs"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "docs", "neighbours.md"), []byte("# Neighbours\n"+begin+"\n"), 0o600); err != nil {
+	page := filepath.Join(dir, "docs", "neighbours.md")
+	if err := os.WriteFile(page, []byte("# Neighbours\n"+begin+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := Page(dir, nil); err == nil || !strings.Contains(err.Error(), end) {

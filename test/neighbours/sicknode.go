@@ -83,7 +83,8 @@ func tryBind(ctx context.Context, s *Scene, node string) (missing string, err er
 	case !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err):
 		return "", err
 	}
-	return "", s.Client.CoreV1().Pods(namespace).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
+	now := metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}
+	return "", s.Client.CoreV1().Pods(namespace).Delete(ctx, name, now)
 }
 
 // heal ends the refusals.

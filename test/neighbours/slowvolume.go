@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/test/perf/bench"
@@ -44,6 +45,9 @@ func slowly(ctx context.Context, s *Scene, w *watcher) (Result, error) {
 	began := time.Now()
 	err := s.Eventually(ctx, gaveUp, "a node is selected for the claim", func(ctx context.Context) (string, error) {
 		claim, err := s.Client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, "data-disk-0", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return "there is no claim", nil
+		}
 		if err != nil || claim.Annotations[selectedNode] != "" {
 			return "", err
 		}

@@ -57,8 +57,10 @@ func versionOf(list metav1.ListInterface, err error) (string, error) {
 	return list.GetResourceVersion(), nil
 }
 
-// watchAll begins a history of all pods, nodes and claims that change from now on.
+// watchAll begins a history of all pods, nodes and claims that change from now on, until the scene ends.
 func watchAll(ctx context.Context, s *Scene) (*watcher, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	s.AtEnd(func(context.Context) error { cancel(); return nil })
 	w := &watcher{}
 	w.mu.history = newHistory()
 	for _, from := range sources(s.Client) {

@@ -30,9 +30,6 @@ type ClusterConfig struct {
 	Nodes string
 	// NoKubelets leaves out the simulated kubelets: pods stay Pending after they were bound.
 	NoKubelets bool
-	// Stages is a file with stages of the simulated kubelets in addition to the driver's, absolute or relative to the
-	// repository; empty for none.
-	Stages string
 	// RuntimeConfig is the API server's flag of this name; empty for its defaults.
 	RuntimeConfig string
 	// Sync lets the API server's etcd sync every write to disk.
@@ -91,12 +88,6 @@ func (p Programs) StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster
 	}
 	if cfg.NoKubelets {
 		args = append(args, "--kwok=false")
-	}
-	if cfg.Stages != "" {
-		if !filepath.IsAbs(cfg.Stages) {
-			cfg.Stages = filepath.Join(p.Root, filepath.FromSlash(cfg.Stages))
-		}
-		args = append(args, "--kwok-stages", cfg.Stages)
 	}
 	if cfg.RuntimeConfig != "" {
 		args = append(args, "--runtime-config", cfg.RuntimeConfig)

@@ -51,12 +51,6 @@ const neighbours = "neighbours"
 func neighbourTargets() []Target {
 	return []Target{
 		{
-			Name: "cluster-autoscaler", Group: neighbours, Module: "../neighbours/cluster-autoscaler", LDFlags: stripped,
-			Tags:    "kwok", // its only cloud provider
-			Package: "k8s.io/autoscaler/cluster-autoscaler",
-			Cold:    4 * time.Minute,
-		},
-		{
 			Name: "karpenter", Group: neighbours, Module: "../neighbours/karpenter", LDFlags: stripped,
 			Package: "sigs.k8s.io/karpenter/kwok",
 			Cold:    3 * time.Minute,
