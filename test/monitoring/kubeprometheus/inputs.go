@@ -139,57 +139,11 @@ func readRules(files []string) (rules []rule, err error) {
 	return rules, nil
 }
 
-// schedulerBoard is the key of the dashboard about the scheduler.
-const schedulerBoard = "scheduler.json"
-
-// readPanels reads the queries of the dashboard about the scheduler.
-func readPanels(file string) (queries []string, err error) {
+// readQueries reads the queries of a dashboard, one a line.
+func readQueries(file string) ([]string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	var list struct {
-		Items []struct {
-			Data map[string]string `json:"data"`
-		} `json:"items"`
-	}
-	if err := yaml.Unmarshal(text, &list); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	for _, item := range list.Items {
-		if item.Data[schedulerBoard] == "" {
-			continue
-		}
-		var board any
-		if err := json.Unmarshal([]byte(item.Data[schedulerBoard]), &board); err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", file, schedulerBoard, err)
-		}
-		return queriesIn(board), nil
-	}
-	return nil, fmt.Errorf("%s: no %s", file, schedulerBoard)
-}
-
-// queriesIn are the values of "expr", however deep, with the dashboard's variables replaced by what selects everything.
-func queriesIn(node any) (queries []string) {
-	switch n := node.(type) {
-	case []any:
-		for _, item := range n {
-			queries = append(queries, queriesIn(item)...)
-		}
-	case map[string]any:
-		if expr, ok := n["expr"].(string); ok {
-			queries = append(queries, selectAll(expr))
-		}
-		for _, key := range []string{"panels", "rows", "targets", "templating", "list"} {
-			queries = append(queries, queriesIn(n[key])...)
-		}
-	}
-	return queries
-}
-
-// selectAll replaces the variables of a dashboard.
-func selectAll(expr string) string {
-	return strings.NewReplacer(
-		"$__rate_interval", "5m", `cluster="$cluster"`, `cluster=""`, `"$instance"`, `".*"`, `"$cluster"`, `".*"`,
-	).Replace(expr)
+	return strings.Split(strings.TrimSpace(string(text)), "\n"), nil
 }

@@ -15,23 +15,23 @@ type report struct {
 	Firing []string `json:"firing"`
 	// Recorded are the names of rules that recorded series about the scheduler.
 	Recorded []string `json:"recorded"`
-	// Found are panels of the dashboard whose queries find series, of so many.
-	Found  []string `json:"found"`
-	Panels int      `json:"panels"`
+	// Found are queries of the dashboard that find series, of so many.
+	Found   []string `json:"found"`
+	Queries int      `json:"queries"`
 }
 
 func main() {
 	scrapes := flag.String("scrapes", "", "the list of scraped pages, JSON")
 	rules := flag.String("rules", "", "PrometheusRule manifests, separated by commas")
-	dashboards := flag.String("dashboards", "", "the manifest with the dashboards")
+	queries := flag.String("queries", "", "the queries of a dashboard, one a line")
 	flag.Parse()
-	if err := run(*scrapes, strings.Split(*rules, ","), *dashboards); err != nil {
+	if err := run(*scrapes, strings.Split(*rules, ","), *queries); err != nil {
 		fmt.Fprintln(os.Stderr, "kubeprometheus:", err)
 		os.Exit(1)
 	}
 }
 
-func run(scrapes string, rules []string, dashboards string) error {
+func run(scrapes string, rules []string, dashboard string) error {
 	pages, err := readPages(scrapes)
 	if err != nil {
 		return err
@@ -40,7 +40,7 @@ func run(scrapes string, rules []string, dashboards string) error {
 	if err != nil {
 		return err
 	}
-	panels, err := readPanels(dashboards)
+	queries, err := readQueries(dashboard)
 	if err != nil {
 		return err
 	}
@@ -49,8 +49,8 @@ func run(scrapes string, rules []string, dashboards string) error {
 	if err := t.play(ctx, groups); err != nil {
 		return err
 	}
-	r := report{Firing: t.firing(), Recorded: t.recorded(), Panels: len(panels)}
-	if r.Found, err = t.find(ctx, panels); err != nil {
+	r := report{Firing: t.firing(), Recorded: t.recorded(), Queries: len(queries)}
+	if r.Found, err = t.find(ctx, queries); err != nil {
 		return err
 	}
 	return json.NewEncoder(os.Stdout).Encode(r)
