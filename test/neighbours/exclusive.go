@@ -71,7 +71,7 @@ func jobSet() Neighbour {
 				}
 				began := time.Now()
 				for _, name := range []string{"first", "second"} {
-					if err := a.Text(ctx, replaced(jobSets, "NAME", name)); err != nil {
+					if err := admitted(ctx, s, a, replaced(jobSets, "NAME", name)); err != nil {
 						return Result{}, err
 					}
 				}

@@ -163,7 +163,7 @@ func startKueue(ctx context.Context, s *Scene, h hall, queue string) (*trail, er
 	if err != nil {
 		return nil, err
 	}
-	if err := a.Text(ctx, queue); err != nil {
+	if err := admitted(ctx, s, a, queue); err != nil {
 		return nil, err
 	}
 	return follow(ctx, s, namespace)

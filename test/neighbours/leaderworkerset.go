@@ -11,9 +11,8 @@ import (
 )
 
 const (
-	// groupKey and workerIndex are labels of the pods of a group.
-	groupKey    = "leaderworkerset.sigs.k8s.io/group-key"
-	workerIndex = "leaderworkerset.sigs.k8s.io/worker-index"
+	// groupKey is a label of the pods of a group.
+	groupKey = "leaderworkerset.sigs.k8s.io/group-key"
 	// groups of groupSize pods each are in the script.
 	groups    = 4
 	groupSize = 4
@@ -75,7 +74,7 @@ func playGroups(ctx context.Context, s *Scene) (Result, error) {
 	}
 	text := replaced(leaderWorkers, "GROUPS", fmt.Sprint(groups), "SIZE", fmt.Sprint(groupSize))
 	began := time.Now()
-	if err := a.Text(ctx, text); err != nil {
+	if err := admitted(ctx, s, a, text); err != nil {
 		return Result{}, err
 	}
 	first, err := groupsRun(ctx, s, "")

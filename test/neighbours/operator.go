@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -193,4 +194,15 @@ func (stage operatorStage) reach(node any) {
 			stage.reach(value)
 		}
 	}
+}
+
+// admitted applies objects as soon as the operator's webhooks answer, which they do a moment after it is ready.
+func admitted(ctx context.Context, s *Scene, a *Applier, text string) error {
+	return s.Eventually(ctx, worksWithin, "the webhooks admit objects", func(ctx context.Context) (string, error) {
+		err := a.Text(ctx, text)
+		if apierrors.IsInternalError(err) { // a webhook could not be called
+			return err.Error(), nil
+		}
+		return "", err
+	})
 }
