@@ -55,6 +55,27 @@ func neighbourTargets() []Target {
 			Package: "sigs.k8s.io/karpenter/kwok",
 			Cold:    3 * time.Minute,
 		},
+		{
+			Name: "kueue", Group: neighbours, Module: "../neighbours/batch", LDFlags: stripped,
+			Package: "sigs.k8s.io/kueue/cmd/kueue",
+			Cold:    4 * time.Minute,
+		},
+		{
+			Name: "jobset", Group: neighbours, Module: "../neighbours/batch", LDFlags: stripped,
+			Package: "sigs.k8s.io/jobset",
+			Cold:    time.Minute,
+		},
+		{
+			Name: "lws", Group: neighbours, Module: "../neighbours/batch", LDFlags: stripped,
+			Package: "sigs.k8s.io/lws/cmd",
+			Cold:    time.Minute,
+		},
+		{
+			Name: "scheduling-e2e", Group: neighbours, Module: "../neighbours/scheduling-e2e", Own: true,
+			LDFlags: kubernetesLDFlags(kubernetesVersion),
+			Package: "github.com/berth-scheduler/berth/tools/neighbours/scheduling-e2e",
+			Cold:    5 * time.Minute,
+		},
 	}
 }
 
