@@ -16,7 +16,7 @@ var exclusiveHall = hall{blocks: 2, racks: 3, hosts: 2, cpu: 8}
 // jobSetOperator is JobSet with its defaults.
 var jobSetOperator = operator{
 	name: "jobset", program: "jobset", pin: batchPin, module: "sigs.k8s.io/jobset",
-	namespace: "jobset-system", service: "jobset-webhook-service", secret: "jobset-webhook-server-cert",
+	namespace:     "jobset-system",
 	kustomization: "config/default",
 	config: func(stage operatorStage) string {
 		return fmt.Sprintf(`apiVersion: config.jobset.x-k8s.io/v1alpha1
@@ -25,6 +25,7 @@ health: {healthProbeBindAddress: %q}
 metrics: {bindAddress: "0"}
 webhook: {host: 127.0.0.1, port: %s, certDir: %q}
 leaderElection: {leaderElect: false}
+internalCertManagement: {enable: false}
 `, stage.Health, stage.WebhookPort, stage.Dir)
 	},
 }

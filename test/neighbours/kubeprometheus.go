@@ -38,14 +38,15 @@ var monitored = []string{"/metrics", "/metrics/slis"}
 func kubePrometheus() Neighbour {
 	return Neighbour{
 		Name:    "kube-prometheus",
-		Version: "kube-prometheus, main",
-		Played: "Its Prometheus is played by Prometheus' own parser and engine. They evaluate what its rules and its " +
-			"dashboard ask about a scheduler, on the pages that its ServiceMonitor names, with a token of an account that has " +
-			"the rights of its own",
+		Version: "kube-prometheus, main (`github.com/prometheus-operator/kube-prometheus`)",
+		Played: "Its module could not be had for this comparison, so its expressions are in " +
+			"[test/neighbours/testdata](../test/neighbours/testdata/kube-prometheus-rules.yaml). Prometheus' own parser and " +
+			"engine play its Prometheus. They evaluate what its rules and its dashboard ask about a scheduler, on the pages " +
+			"that its ServiceMonitor names. They are read with the token of an account that has the rights of its own",
 		Scenarios: []Scenario{{
 			Name: "rules",
-			About: "the ServiceMonitor for the scheduler is followed, but for the address, after pods were bound and one " +
-				"fitted nowhere; rules are evaluated for half an hour, and the queries of the scheduler's dashboard at its end. Berth's job is named `kube-scheduler`.",
+			About: "ten pods are bound and one fits nowhere; rules are evaluated for half an hour, and the queries of the " +
+				"scheduler's dashboard at its end; Berth's job is named `kube-scheduler`, which the rules ask for.",
 			Scheduling: Scheduling{Start: startServing},
 			Run:        watchScheduler,
 		}},

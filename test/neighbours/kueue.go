@@ -36,7 +36,10 @@ const (
 // likes: its default of 50 a second would measure that constant.
 var kueueOperator = operator{
 	name: "kueue", program: "kueue", pin: batchPin, module: "sigs.k8s.io/kueue",
-	namespace: "kueue-system", service: "kueue-webhook-service", secret: "kueue-webhook-server-cert",
+	namespace: "kueue-system",
+	managed: managed{
+		service: "kueue-webhook-service", secret: "kueue-webhook-server-cert", authority: "kueue-ca",
+	},
 	kustomization: "config/default",
 	config: func(stage operatorStage) string {
 		return fmt.Sprintf(`apiVersion: config.kueue.x-k8s.io/v1beta2

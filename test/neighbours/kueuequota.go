@@ -67,13 +67,12 @@ func gatedPods(ctx context.Context, s *Scene) error {
 
 func quotaResult(t *trail, done int, took time.Duration) (Result, error) {
 	pods, err := t.all()
-	longest := waits(pods, time.Now())
 	r := Result{
 		Measures: []Measure{
 			{Name: "jobs done", Value: float64(done), Margin: Within(0)},
 			{Name: "single pods bound", Value: float64(boundPods(singles(pods))), Margin: Within(0)},
 			{Name: "CPUs bound at one time, most", Value: t.mostCPU(), Margin: Anything()},
-			{Name: "wait for a node, longest", Unit: "s", Value: first(longest), Margin: AtMost(waitMore)},
+			{Name: "wait for a node, longest", Unit: "s", Value: longest(waits(pods, time.Now())), Margin: AtMost(waitMore)},
 			{Name: "it takes", Unit: "s", Value: took.Seconds(), Margin: AtMost(takesMore)},
 		},
 		Wrong: crowded(pods, int64(quotaHall.cpu)*1000), //nolint:mnd // millicores
@@ -94,11 +93,12 @@ func singles(pods []traced) (list []traced) {
 	return list
 }
 
-func first(values []float64) float64 {
-	if len(values) == 0 {
+// longest returns the first of waits, in seconds; 0 if there are none.
+func longest(seconds []float64) float64 {
+	if len(seconds) == 0 {
 		return 0
 	}
-	return values[0]
+	return seconds[0]
 }
 
 // jobOf names the job that a pod is of, empty for none.

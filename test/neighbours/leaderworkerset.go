@@ -21,7 +21,7 @@ const (
 // leaderWorkerSetOperator is LeaderWorkerSet with its defaults.
 var leaderWorkerSetOperator = operator{
 	name: "lws", program: "lws", pin: batchPin, module: "sigs.k8s.io/lws",
-	namespace: "lws-system", service: "lws-webhook-service", secret: "lws-webhook-server-cert",
+	namespace:     "lws-system",
 	kustomization: "config/default",
 	config: func(stage operatorStage) string {
 		return fmt.Sprintf(`apiVersion: config.lws.x-k8s.io/v1alpha1
@@ -30,6 +30,7 @@ health: {healthProbeBindAddress: %q}
 metrics: {bindAddress: "0"}
 webhook: {host: 127.0.0.1, port: %s, certDir: %q}
 leaderElection: {leaderElect: false}
+internalCertManagement: {enable: false}
 `, stage.Health, stage.WebhookPort, stage.Dir)
 	},
 }

@@ -82,7 +82,6 @@ func All() []Neighbour {
 		leaderWorkerSet(),
 		kubePrometheus(),
 		kubeVirt(),
-		kubernetesSpecs(),
 	}
 }
 

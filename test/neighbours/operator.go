@@ -3,6 +3,7 @@ package neighbours
 import (
 	"bytes"
 	"context"
+	"crypto"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -18,6 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 
 	"github.com/berth-scheduler/berth/pkg/ca"
 	"github.com/berth-scheduler/berth/test/e2e/harness"
@@ -37,14 +40,23 @@ type operator struct {
 	name, program string
 	// pin is the folder of the module that pins the operator's module, relative to the repository.
 	pin, module string
-	// namespace, service and secret are where its manifests have the operator, its webhooks and their certificates.
-	namespace, service, secret string
+	namespace   string
+	// managed is empty if the operator takes its certificates from a folder as they are.
+	managed managed
 	// kustomization is the folder of its installation, relative to its module.
 	kustomization string
 	// config is the operator's configuration, with the addresses and the folder of certificates of a stage.
 	config func(operatorStage) string
 	// env is the environment, each name=value; args are more of the command line.
 	env, args []string
+}
+
+// managed is how an operator looks after its own certificates: it replaces those that do not have these names.
+type managed struct {
+	// service and secret are where its manifests have the webhooks and the certificates.
+	service, secret string
+	// authority is the name of its certificate authority.
+	authority string
 }
 
 // operatorStage is where one operator runs.
@@ -83,8 +95,7 @@ func (o operator) start(ctx context.Context, s *Scene) error {
 	return answers(ctx, s, p, "http://"+stage.Health+"/readyz")
 }
 
-// stage makes the namespace, the addresses and the certificates, as files and as the secret in which operators look
-// for them.
+// stage makes the namespace, the addresses and the certificates.
 func (o operator) stage(ctx context.Context, s *Scene) (operatorStage, error) {
 	stage := operatorStage{Dir: filepath.Join(s.Dir, o.name)}
 	if err := harness.CreateNamespace(ctx, s.Client, harness.Namespace(o.namespace)); err != nil {
@@ -97,32 +108,37 @@ func (o operator) stage(ctx context.Context, s *Scene) (operatorStage, error) {
 		}
 	}
 	stage.WebhookPort = stage.Webhook[len(loopback)+1:]
-	files, err := certificates(stage.Dir, o.service+"."+o.namespace+".svc", loopback)
-	if err != nil {
+	authority, hosts := o.name, []string{loopback}
+	if o.managed != (managed{}) {
+		authority, hosts = o.managed.authority, []string{o.managed.service + "." + o.namespace + ".svc", loopback}
+	}
+	files, err := certificates(stage.Dir, authority, hosts...)
+	stage.authority = files[ca.CertFile]
+	if err != nil || o.managed == (managed{}) {
 		return stage, err
 	}
-	stage.authority = files["ca.crt"]
 	_, err = s.Client.CoreV1().Secrets(o.namespace).Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: o.secret}, Data: files,
+		ObjectMeta: metav1.ObjectMeta{Name: o.managed.secret}, Data: files,
 	}, metav1.CreateOptions{})
 	return stage, err
 }
 
 // certificates makes an authority and a server's certificate for hosts as files of a folder, and returns the files.
-func certificates(dir string, hosts ...string) (map[string][]byte, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+// The authority's name is also among the names for which its certificate is valid: operators verify it so.
+func certificates(dir, name string, hosts ...string) (map[string][]byte, error) {
+	if err := makeAuthority(dir, name); err != nil {
 		return nil, err
 	}
 	now := time.Now()
-	authority, err := ca.Open(dir, "neighbours", now)
+	authority, err := ca.Open(dir, name, now)
 	if err != nil {
 		return nil, err
 	}
-	cert, key, err := authority.Issue(ca.Subject{Name: hosts[0], Hosts: hosts}, now, operatorCertLife)
+	certificate, key, err := authority.Issue(ca.Subject{Name: hosts[0], Hosts: hosts}, now, operatorCertLife)
 	if err != nil {
 		return nil, err
 	}
-	err = errors.Join(ca.WriteFile(filepath.Join(dir, "tls.crt"), ca.Encode(cert)),
+	err = errors.Join(ca.WriteFile(filepath.Join(dir, "tls.crt"), ca.Encode(certificate)),
 		ca.WriteFile(filepath.Join(dir, "tls.key"), key))
 	files := map[string][]byte{}
 	for _, name := range []string{ca.CertFile, ca.KeyFile, "tls.crt", "tls.key"} {
@@ -130,6 +146,28 @@ func certificates(dir string, hosts ...string) (map[string][]byte, error) {
 		files[name], err = text, errors.Join(err, readErr)
 	}
 	return files, err
+}
+
+// makeAuthority writes a certificate authority where ca.Open finds it.
+func makeAuthority(dir, name string) error {
+	text, err := keyutil.MakeEllipticPrivateKeyPEM()
+	if err != nil {
+		return err
+	}
+	key, err := keyutil.ParsePrivateKeyPEM(text)
+	if err != nil {
+		return err
+	}
+	signer, ok := key.(crypto.Signer)
+	if !ok {
+		return fmt.Errorf("a key of type %T cannot sign", key)
+	}
+	made, err := cert.NewSelfSignedCACert(cert.Config{CommonName: name}, signer)
+	if err != nil {
+		return err
+	}
+	return errors.Join(ca.WriteFile(filepath.Join(dir, ca.CertFile), ca.Encode(made)),
+		ca.WriteFile(filepath.Join(dir, ca.KeyFile), text))
 }
 
 // installed are the kinds of an installation that are applied: its process, its rights and its own metrics are not.

@@ -21,6 +21,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 	"k8s.io/utils/ptr"
 
+	"github.com/berth-scheduler/berth/pkg/ca"
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
@@ -33,7 +34,7 @@ const (
 // serve starts the webhook and registers it.
 func (v *virt) serve(ctx context.Context) error {
 	dir := filepath.Join(v.s.Dir, "kubevirt")
-	files, err := certificates(dir, loopback)
+	files, err := certificates(dir, "kubevirt", loopback)
 	if err != nil {
 		return err
 	}
@@ -55,7 +56,7 @@ func (v *virt) serve(ctx context.Context) error {
 		}
 	})
 	v.s.AtEnd(server.Shutdown)
-	return v.register(ctx, "https://"+address+evictionPath, files["ca.crt"])
+	return v.register(ctx, "https://"+address+evictionPath, files[ca.CertFile])
 }
 
 func (v *virt) register(ctx context.Context, url string, authority []byte) error {

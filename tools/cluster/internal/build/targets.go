@@ -70,12 +70,6 @@ func neighbourTargets() []Target {
 			Package: "sigs.k8s.io/lws/cmd",
 			Cold:    time.Minute,
 		},
-		{
-			Name: "scheduling-e2e", Group: neighbours, Module: "../neighbours/scheduling-e2e", Own: true,
-			LDFlags: kubernetesLDFlags(kubernetesVersion),
-			Package: "github.com/berth-scheduler/berth/tools/neighbours/scheduling-e2e",
-			Cold:    5 * time.Minute,
-		},
 	}
 }
 
