@@ -115,9 +115,9 @@ func drainMachines(ctx context.Context, s *Scene) (Result, error) {
 		return Result{}, err
 	}
 	began, asked := time.Now(), time.Time{}
-	err = s.Eventually(ctx, drainWithin, "the node is drained", func(ctx context.Context) (string, error) {
+	err = s.Eventually(ctx, 2*drainWithin, "the node is drained", func(ctx context.Context) (string, error) {
 		left, err := v.on(ctx, oldNode)
-		if err != nil || len(left) == 0 {
+		if err != nil || len(left) == 0 || time.Since(began) > drainWithin {
 			return "", err
 		}
 		if time.Since(asked) >= drainRetry {
@@ -131,7 +131,7 @@ func drainMachines(ctx context.Context, s *Scene) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	return v.result(time.Since(began), Measure{Name: "migrations", Margin: Within(0)})
+	return v.result(time.Since(began), drainMore, Measure{Name: "migrations", Margin: Within(0)})
 }
 
 // on returns the machines' pods on a node that have not run.
@@ -185,7 +185,7 @@ func deschedulerMovesMachines(ctx context.Context, s *Scene) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	r, err := v.result(time.Since(began), Measure{Name: "migrations", Margin: Within(0)})
+	r, err := v.result(time.Since(began), drainMore, Measure{Name: "migrations", Margin: Within(0)})
 	r.Measures = append(r.Measures,
 		Measure{Name: "evictions requested", Value: float64(t.evictions), Margin: AtMost(0)},
 		Measure{Name: "evictions that state who asks and why", Value: float64(t.signed), Margin: AtLeast(0)})
@@ -226,12 +226,13 @@ func preemptMachine(ctx context.Context, s *Scene) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	return v.result(time.Since(began),
+	return v.result(time.Since(began), urgentMore,
 		Measure{Name: "urgent pods bound", Value: bound, Margin: AtLeast(0)}, Measure{Name: "migrations", Margin: AtLeast(0)})
 }
 
-// result adds what became of the machines to measures; the one of migrations is filled in.
-func (v *virt) result(took time.Duration, measures ...Measure) (Result, error) {
+// result adds what became of the machines to measures; the one of migrations is filled in. Beside Berth the script may
+// take so many seconds more.
+func (v *virt) result(took time.Duration, more float64, measures ...Measure) (Result, error) {
 	t, err := v.look()
 	r := Result{Measures: measures}
 	for i := range measures {
@@ -239,7 +240,7 @@ func (v *virt) result(took time.Duration, measures ...Measure) (Result, error) {
 			measures[i].Value = float64(t.migrated)
 		}
 	}
-	r.Measures = append(r.Measures, Measure{Name: "it takes", Unit: "s", Value: took.Seconds(), Margin: AtMost(drainMore)})
+	r.Measures = append(r.Measures, Measure{Name: "it takes", Unit: "s", Value: took.Seconds(), Margin: AtMost(more)})
 	if t.stopped > 0 {
 		r.Wrong = append(r.Wrong, fmt.Sprintf("%d virtual machines were stopped", t.stopped))
 	}
@@ -251,5 +252,6 @@ func patchNode(ctx context.Context, s *Scene, name, body string) error {
 	return err
 }
 
-// drainMore is how much longer a script may take beside Berth, in seconds.
-const drainMore = 10
+// drainMore is how much longer a script may take beside Berth, in seconds, and urgentMore how much longer an urgent pod
+// may wait: kube-scheduler stops the machine at once, and a migration takes its time.
+const drainMore, urgentMore = 10, 30
