@@ -29,13 +29,9 @@ type hall struct {
 
 // build creates the nodes and waits until they are ready.
 func (h hall) build(ctx context.Context, s *Scene) error {
-	for block := range h.blocks {
-		for rack := range h.racks {
-			for host := range h.hosts {
-				if _, err := s.Client.CoreV1().Nodes().Create(ctx, h.node(block, rack, host), metav1.CreateOptions{}); err != nil {
-					return err
-				}
-			}
+	for _, node := range h.nodes() {
+		if _, err := s.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
+			return err
 		}
 	}
 	return s.Eventually(ctx, racksWithin, "the nodes are ready", func(ctx context.Context) (string, error) {
@@ -50,6 +46,18 @@ func (h hall) build(ctx context.Context, s *Scene) error {
 		}
 		return "", nil
 	})
+}
+
+// nodes are all of them, host by host.
+func (h hall) nodes() (list []*corev1.Node) {
+	for block := range h.blocks {
+		for rack := range h.racks {
+			for host := range h.hosts {
+				list = append(list, h.node(block, rack, host))
+			}
+		}
+	}
+	return list
 }
 
 func (h hall) node(block, rack, host int) *corev1.Node {
