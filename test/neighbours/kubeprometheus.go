@@ -247,13 +247,14 @@ func scrapeAll(ctx context.Context, s *Scene, pages []string, token string) (lis
 				Round: round, Job: "kube-scheduler", Instance: s.Address, Endpoint: fmt.Sprintf("https-metrics-%d", i),
 			}
 			text, err := scrapePage(ctx, "https://"+s.Address+path, token)
-			switch {
-			case err == nil:
+			if err == nil {
 				one.File = fmt.Sprintf("%d-%d.prom", round, i)
-				if _, err := s.File(one.File, string(text)); err != nil {
-					return "", nil, err
-				}
-			case round == 0:
+				_, err = s.File(one.File, string(text))
+			}
+			if err != nil && one.File != "" {
+				return "", nil, err
+			}
+			if err != nil && round == 0 {
 				refused = append(refused, fmt.Sprintf("%s does not answer Prometheus", path))
 				s.Logf("%v", err)
 			}
