@@ -52,6 +52,10 @@ type Scheduling struct {
 	// Policy is the text of a DeschedulerPolicy; empty for no descheduler. It makes a pass every Interval.
 	Policy   string
 	Interval time.Duration
+	// DeschedulerGates are feature gates of the upstream descheduler, in the notation of its flag.
+	DeschedulerGates string
+	// Start replaces how either scheduler is started, and all other fields; nil for the usual way.
+	Start func(ctx context.Context, s *Scene) error
 	// BerthArgs are appended to the command line of Berth alone.
 	BerthArgs []string
 }
@@ -73,6 +77,11 @@ func All() []Neighbour {
 	return []Neighbour{
 		clusterAutoscaler(),
 		karpenter(),
+		kueue(),
+		jobSet(),
+		leaderWorkerSet(),
+		kubePrometheus(),
+		kubeVirt(),
 	}
 }
 

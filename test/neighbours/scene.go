@@ -32,6 +32,8 @@ type Scene struct {
 	Client kubernetes.Interface
 	// Scheduler is the one that runs. Scripts must not depend on it; what only one of them has may be looked at.
 	Scheduler Scheduler
+	// Address is where the scheduler serves its pages, if Scheduling.Start has chosen it.
+	Address string
 	// Berth is nil beside kube-scheduler.
 	Berth *harness.Berth
 	// Pods is how many pods a script of adjustable size has.

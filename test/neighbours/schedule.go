@@ -18,6 +18,9 @@ profiles:
 
 // schedule starts the scheduler and, if there is a policy, the descheduler.
 func (s *Scene) schedule(ctx context.Context, cfg Scheduling) error {
+	if cfg.Start != nil {
+		return cfg.Start(ctx, s)
+	}
 	if cfg.Config == "" {
 		cfg.Config = defaultConfig
 	}
@@ -40,7 +43,9 @@ func (s *Scene) schedule(ctx context.Context, cfg Scheduling) error {
 func (s *Scene) startUpstream(ctx context.Context, config, policy string, cfg Scheduling) error {
 	peers := []harness.PeerConfig{{Config: config}}
 	if policy != "" {
-		peers = append(peers, harness.PeerConfig{Policy: policy, Interval: cfg.Interval})
+		peers = append(peers, harness.PeerConfig{
+			Policy: policy, Interval: cfg.Interval, FeatureGates: cfg.DeschedulerGates,
+		})
 	}
 	for _, p := range peers {
 		peer, err := s.Cluster.StartPeer(ctx, p)

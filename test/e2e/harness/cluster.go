@@ -219,6 +219,8 @@ type PeerConfig struct {
 	// Interval.
 	Policy   string
 	Interval time.Duration
+	// FeatureGates are the descheduler's, in the notation of its flag; empty for its defaults.
+	FeatureGates string
 }
 
 // StartKubeScheduler starts the upstream scheduler against the cluster, with a
@@ -234,6 +236,9 @@ func (c *Cluster) StartPeer(ctx context.Context, cfg PeerConfig) (*Peer, error) 
 	if cfg.Policy != "" {
 		name = "descheduler"
 		args = []string{"peer", name, "--dir", c.Dir, "--policy", cfg.Policy, "--interval", cfg.Interval.String()}
+		if cfg.FeatureGates != "" {
+			args = append(args, "--feature-gates", cfg.FeatureGates)
+		}
 	}
 	if cfg.Config != "" {
 		args = append(args, "--config", cfg.Config)

@@ -72,6 +72,7 @@ func deschedulerCommand() *cobra.Command {
 	cmd.Flags().StringVar(&peer.Policy, "policy", "", "DeschedulerPolicy file (required)")
 	cmd.Flags().StringVar(&peer.Interval, "interval", "", "interval between passes, such as 5m (empty: a single pass)")
 	cmd.Flags().BoolVar(&peer.DryRun, "dry-run", false, "do not evict")
+	cmd.Flags().StringVar(&peer.FeatureGates, "feature-gates", "", "the descheduler's flag of this name")
 	cmd.Flags().IntVarP(&peer.Verbosity, "v", "v", 0, "log verbosity")
 	_ = cmd.MarkFlagRequired("policy")
 	return cmd

@@ -55,6 +55,21 @@ func neighbourTargets() []Target {
 			Package: "sigs.k8s.io/karpenter/kwok",
 			Cold:    3 * time.Minute,
 		},
+		{
+			Name: "kueue", Group: neighbours, Module: "../neighbours/batch", LDFlags: stripped,
+			Package: "sigs.k8s.io/kueue/cmd/kueue",
+			Cold:    4 * time.Minute,
+		},
+		{
+			Name: "jobset", Group: neighbours, Module: "../neighbours/batch", LDFlags: stripped,
+			Package: "sigs.k8s.io/jobset",
+			Cold:    time.Minute,
+		},
+		{
+			Name: "lws", Group: neighbours, Module: "../neighbours/batch", LDFlags: stripped,
+			Package: "sigs.k8s.io/lws/cmd",
+			Cold:    time.Minute,
+		},
 	}
 }
 

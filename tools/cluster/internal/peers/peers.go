@@ -60,6 +60,8 @@ type Descheduler struct {
 	Interval string
 	// DryRun evicts nothing.
 	DryRun bool
+	// FeatureGates is the flag of this name; empty for the defaults.
+	FeatureGates string
 	// Verbosity is klog's -v.
 	Verbosity int
 }
@@ -84,6 +86,9 @@ func (p Descheduler) Spec(cluster session.Cluster, dir string, port int) (proces
 	}
 	if p.DryRun {
 		args = append(args, "--dry-run")
+	}
+	if p.FeatureGates != "" {
+		args = append(args, "--feature-gates="+p.FeatureGates)
 	}
 	return process.Spec{Name: "descheduler", Path: p.Path, Args: args, MayEnd: p.Interval == ""}, nil
 }
