@@ -65,9 +65,14 @@ func (c *Cluster) servedOffByDefault(ctx context.Context) ([]watched, error) {
 			return nil, err
 		}
 	}
+	for _, w := range groupKinds {
+		if shown[groupVersion][w.resource] {
+			list = append(list, w)
+		}
+	}
 	hasGroups := shown[groupVersion][groups]
 	c.gates.serves(hasGroups, olderKinds{
-		taintRules: len(list) == 0 && shown[oldTaintRuleVersion][taintRules],
+		taintRules: !has[taintRules] && shown[oldTaintRuleVersion][taintRules],
 		groups:     !hasGroups && shown[oldGroupVersion][groups],
 	})
 	return list, nil

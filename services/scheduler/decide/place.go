@@ -43,7 +43,10 @@ func (p *placer) try(a *attempt.Attempt) {
 	t := trial{attempt: a}
 	o := p.admit(&t)
 	if o.is == undecided {
-		o = p.place(&t)
+		var gang bool
+		if o, gang = p.placeGang(&t); !gang {
+			o = p.place(&t)
+		}
 	}
 	p.finish(&t, o)
 }

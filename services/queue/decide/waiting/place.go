@@ -45,10 +45,11 @@ func (p *Pools) Resume(e *Entry, now Moment) {
 func (p *Pools) Park(e *Entry, now Moment) {
 	e.backOff(&p.cfg, now)
 	profile := p.Profile(e)
-	if e.Verdict.Kind != events.DecisionHeldBack {
+	if e.Verdict.Kind != events.DecisionHeldBack && !e.Together() {
 		p.lanes.join(e, profile)
 	}
 	p.Rejectors.reject(e)
+	p.takeLead(e, now)
 	if p.journal.mayHaveHelp(e, profile) || e.Attempt.Activated {
 		p.Requeue(e, EventAttemptFailure, now)
 		return
@@ -120,7 +121,7 @@ func (p *Pools) holdBack(e *Entry, plugin, what, event string, now Moment) {
 func (p *Pools) Enter(e *Entry, to *Bag, event string, now Moment) {
 	p.report.Waited(e, event, now)
 	p.Detach(e)
-	to = p.lanes.route(e, to)
+	to = p.grouped(e, p.lanes.route(e, to))
 	e.Entered = now
 	e.covered = false
 	e.FlushAt = now.Add(p.cfg.FlushAfter)
@@ -135,6 +136,7 @@ func (p *Pools) Enter(e *Entry, to *Bag, event string, now Moment) {
 	to.Put(e)
 	p.index(e)
 	p.report.Entered(to.Pool, event)
+	p.abdicate(e)
 }
 
 // index adds a pod to the indexes of the pool that it has entered.
@@ -222,6 +224,8 @@ func (p *Pools) Updated(e *Entry, old *state.Pod, now Moment) {
 		p.Free(e, EventQuarantine, now)
 	case pool == PoolParked:
 		p.parkedUpdated(e, old, now)
+	case pool == PoolGrouped && SpecMoved(old, e.Pod):
+		p.nudge(e.unit, rule.PodChange(state.PodChange{Before: old, After: e.Pod}).Label(), now)
 	}
 }
 

@@ -97,7 +97,12 @@ type Pools struct {
 	// The other pools are one bag each: Gated and Held in the order of entry, Backoff by the end of the wait, Parked by
 	// the flush, Offered by the deadline of the lease. Quarantine is a part of the parked pool, in the order of entry.
 	Gated, Backoff, Parked, Quarantine, Offered, Held *Bag
-	lanes                                             lanes
+	// Grouped holds the members of groups for which another member stands, units the groups, and leaderless those whose
+	// lead has left in this step.
+	Grouped    *Bag
+	units      units
+	leaderless map[*unit]struct{}
+	lanes      lanes
 	// byRule indexes the parked pods by what could wake them.
 	byRule wakeIndex
 	// Settling holds the held pods without a live reservation; see AwaitOutcome.
@@ -118,7 +123,9 @@ func NewPools(cfg Settings, ports Ports, w *World, j *Journal) *Pools {
 		Quarantine: newBag(PoolParked, enteredBefore),
 		Offered:    newBag(PoolOffered, deadlineBefore),
 		Held:       newBag(PoolHeld, enteredBefore),
-		lanes:      newLanes(j), byRule: newWakeIndex(),
+		Grouped:    newBag(PoolGrouped, enteredBefore),
+		units:      units{}, leaderless: map[*unit]struct{}{},
+		lanes: newLanes(j), byRule: newWakeIndex(),
 		Settling: map[*Entry]struct{}{}, TooLarge: map[*Entry]struct{}{}, Rejectors: rejectors{},
 	}
 	for i := range p.Active {
@@ -175,7 +182,7 @@ func (p *Pools) Pending() map[Pool]int {
 	return map[Pool]int{
 		PoolGated: p.Gated.Len(), PoolActive: p.ActiveCount, PoolBackoff: p.Backoff.Len(),
 		PoolParked:  p.Parked.Len() + p.Quarantine.Len(),
-		PoolOffered: p.Offered.Len(), PoolHeld: p.Held.Len(),
+		PoolOffered: p.Offered.Len(), PoolHeld: p.Held.Len(), PoolGrouped: p.Grouped.Len(),
 	}
 }
 
@@ -200,7 +207,7 @@ func (p *Pools) Members(pool Pool) []*Entry {
 // Bags visits the bags of all pools.
 func (p *Pools) Bags() iter.Seq[*Bag] {
 	return func(yield func(*Bag) bool) {
-		waiting := []*Bag{p.Gated, p.Backoff, p.Parked, p.Quarantine, p.Offered, p.Held}
+		waiting := []*Bag{p.Gated, p.Backoff, p.Parked, p.Quarantine, p.Offered, p.Held, p.Grouped}
 		for _, key := range slices.Sorted(maps.Keys(p.lanes.all)) {
 			waiting = append(waiting, p.lanes.all[key].blocked)
 		}

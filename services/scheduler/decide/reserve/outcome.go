@@ -30,6 +30,10 @@ func (r *Reserver) placed(attempts []*attempt.Attempt, revision int64) {
 func (p *placing) Undone(lost txns.Outcome) {
 	r := p.by
 	r.Contention.Answered(r.Shard.Now)
+	if p.gang != nil {
+		r.gangLost(p, lost)
+		return
+	}
 	// A document that changed under a decision is a disagreement about its node: many of them put the node into
 	// quarantine.
 	changed := map[string]bool{}
