@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/crossnode"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/search"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
 // A gang is decided about in one step. Each member is decided as a pod that is placed alone, and counts on its node for
@@ -53,6 +54,7 @@ func (p *placer) placeGang(t *trial) (o outcome, is bool) {
 		return p.rejectUntried(t, gang.NoObject(pod.PodGroup())), true
 	}
 	try := &together{Gang: &attempt.Gang{Group: g, Lead: t.attempt}, lead: t}
+	p.effects.CountGang()
 	members := p.membersOf(try)
 	if o := p.mayTry(try, members); o.is != undecided {
 		return o, true
@@ -281,6 +283,7 @@ func (p *placer) rejectGang(try *together, fit []*state.Pod, why string) {
 
 // rejectLead rejects the lead of a gang, and with it the others.
 func (p *placer) rejectLead(a *attempt.Attempt, d events.Decision, others []events.Decision) {
+	p.effects.ReportGang(a.GangReport(step.Unschedulable))
 	p.preempt.Reject(attempt.Rejection{
 		Attempt: a, Decision: d, Counted: p.attempts.StagedPods(), Withdrawn: p.life.Withdrawn,
 		Together: true, Others: others,

@@ -121,6 +121,9 @@ func (p *Pools) holdBack(e *Entry, plugin, what, event string, now Moment) {
 func (p *Pools) Enter(e *Entry, to *Bag, event string, now Moment) {
 	p.report.Waited(e, event, now)
 	p.Detach(e)
+	if e.Together() {
+		p.lanes.leave(e) // from before its group was one
+	}
 	to = p.grouped(e, p.lanes.route(e, to))
 	e.Entered = now
 	e.covered = false
@@ -299,7 +302,9 @@ func (p *Pools) PopEarly(e *Entry, now Moment) {
 // Rejected handles an attempt that found no node.
 func (p *Pools) Rejected(e *Entry, now Moment) {
 	p.Park(e, now)
-	p.lanes.rejected(e)
+	if e.lane != nil {
+		p.lanes.rejected(e)
+	}
 }
 
 // Failed handles an attempt that ended in an error.

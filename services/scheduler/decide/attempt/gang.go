@@ -8,6 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement/gang"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
 // Gang is one try to place the members of a group together: all in one transaction, or none. The queue has offered the
@@ -28,6 +29,11 @@ func NewMember(lead *Attempt, pod *state.Pod) *Attempt {
 	offer.Pod = events.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}
 	offer.Token = memberToken(lead.Offer, pod.UID).String()
 	return &Attempt{Offer: offer, Received: lead.Received, Pod: pod}
+}
+
+// GangReport returns the report, for metrics, on the end of an attempt at the gang of which this one is the lead.
+func (a *Attempt) GangReport(o step.Outcome) step.Gang {
+	return step.Gang{Profile: a.Pod.SchedulerName, Outcome: o, Received: a.Received}
 }
 
 // memberToken returns the token of a member's attempt: a hash of the lead's token and the pod's UID, which is as unlikely

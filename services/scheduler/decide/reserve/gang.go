@@ -99,6 +99,7 @@ func (r *Reserver) requeueGang(members []*attempt.Attempt) {
 
 // failGang ends the try of a gang with an error.
 func (r *Reserver) failGang(members []*attempt.Attempt, why string) {
+	r.Effects.ReportGang(members[0].Gang.Lead.GangReport(step.Failed))
 	if lead := r.leadOf(members); lead != nil {
 		r.Life.Fail(lead, why)
 	}

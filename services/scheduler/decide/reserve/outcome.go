@@ -12,6 +12,9 @@ import (
 
 // placed ends attempts whose reservations have been committed at revision.
 func (r *Reserver) placed(attempts []*attempt.Attempt, revision int64) {
+	if g := attempts[0].Gang; g != nil {
+		r.Effects.ReportGang(g.Lead.GangReport(step.Scheduled))
+	}
 	for _, a := range attempts {
 		if !r.OnCommitted(a, revision) {
 			continue
