@@ -54,7 +54,7 @@ func (Plugin) Events() []rule.Event {
 // Hint implements rule.Plugin.
 func (Plugin) Hint(pod *state.Pod, c rule.Change) bool {
 	o := c.NewObject
-	return o != nil && o.Namespace == pod.Namespace && o.Name == pod.PodGroup()
+	return o != nil && o.Namespace == pod.Namespace && o.Name == pod.PodGroup() && o.Name != ""
 }
 
 // Interest implements rule.Classifier: all members get the same hint.

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/klog/v2"
 
@@ -149,12 +148,8 @@ func (g *serverGates) show(name string) bool {
 	return true
 }
 
-// serves notes what served kinds show: whether pods may belong to groups, and what is served only in a version that is
-// not read.
-func (g *serverGates) serves(groups bool, older olderKinds) {
-	if groups {
-		g.show(gateGroups)
-	}
+// serves notes what is served only in a version that is not read.
+func (g *serverGates) serves(older olderKinds) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.mu.older = older
@@ -165,10 +160,6 @@ func (g *serverGates) serves(groups bool, older olderKinds) {
 func (g *serverGates) notice(o object, logger klog.Logger) {
 	name := ""
 	switch o := o.(type) {
-	case *corev1.Pod:
-		if o.Spec.SchedulingGroup != nil {
-			name = gateGroups
-		}
 	case *resourcev1.ResourceSlice:
 		if slices.ContainsFunc(o.Spec.Devices, func(d resourcev1.Device) bool {
 			return len(d.NodeAllocatableResourceMappings) > 0

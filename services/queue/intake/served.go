@@ -70,10 +70,9 @@ func (c *Cluster) servedOffByDefault(ctx context.Context) ([]watched, error) {
 			list = append(list, w)
 		}
 	}
-	hasGroups := shown[groupVersion][groups]
-	c.gates.serves(hasGroups, olderKinds{
+	c.gates.serves(olderKinds{
 		taintRules: !has[taintRules] && shown[oldTaintRuleVersion][taintRules],
-		groups:     !hasGroups && shown[oldGroupVersion][groups],
+		groups:     !shown[groupVersion][groups] && shown[oldGroupVersion][groups],
 	})
 	return list, nil
 }
