@@ -2,7 +2,8 @@ package ledger
 
 import "github.com/cespare/xxhash/v2"
 
-// PartitionOf returns the pod partition, 0 to Partitions-1, that a pod UID or the name of a group of pods belongs to. It is part of the data format: every member must compute the same one.
+// PartitionOf returns the pod partition, 0 to Partitions-1, that a pod UID or the name of a group of pods belongs to.
+// It is part of the data format: every member must compute the same one.
 func PartitionOf(uid string) int32 {
 	return int32(xxhash.Sum64String(uid) % Partitions)
 }

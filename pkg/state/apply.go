@@ -227,8 +227,8 @@ func (a *application) moveToSite(slot uint32, before, after *Pod) error {
 	return err
 }
 
-// join records a new pod as a member of its pod group, and leave that a member is gone: a pod does not change its group.
-// A pod without a group costs nothing.
+// join records a new pod as a member of its pod group, and leave that a member is gone: a pod does not change its
+// group. A pod without a group costs nothing.
 
 func (a *application) join(slot uint32, pod *Pod) error {
 	name := pod.PodGroup()

@@ -120,8 +120,8 @@ func (d *draft[T]) renamed(r *row[T]) bool {
 	return was != is
 }
 
-// site holds the slots of the pods bound to one node, or of those of one pod group, sorted by their UIDs. key is the name
-// of the node, or the key of the group. It is immutable.
+// site holds the slots of the pods bound to one node, or of those of one pod group, sorted by their UIDs. key is the
+// name of the node, or the key of the group. It is immutable.
 type site struct {
 	key   string
 	slots []uint32
@@ -197,8 +197,8 @@ func (d *siteDraft) search(slots []uint32, uid string) (int, bool) {
 	})
 }
 
-// write writes the changed sites, trimmed to their size: lists live as long as the pods at the site. A site without pods
-// has no row.
+// write writes the changed sites, trimmed to their size: lists live as long as the pods at the site. A site without
+// pods has no row.
 func (d *siteDraft) write(txn *memdb.Txn) error {
 	for _, c := range d.order {
 		switch {

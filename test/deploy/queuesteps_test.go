@@ -187,7 +187,8 @@ var creators = map[string]func(s *system, name string) (string, error){
 		return uid(o, err)
 	},
 	"podgroups": func(s *system, name string) (string, error) {
-		o, err := s.client.SchedulingV1alpha2().PodGroups("default").Create(s.Context(), podGroup(name), metav1.CreateOptions{})
+		o, err := s.client.SchedulingV1alpha2().PodGroups("default").Create(
+			s.Context(), podGroup(name), metav1.CreateOptions{})
 		return uid(o, err)
 	},
 	"deviceclasses": func(s *system, name string) (string, error) {

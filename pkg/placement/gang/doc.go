@@ -1,5 +1,5 @@
-// Package gang reads groups of pods: which group a pod belongs to, what the group requires, and which of its members are
-// there.
+// Package gang reads groups of pods: which group a pod belongs to, what the group requires, and which of its members
+// are there.
 //
 // Start reading at Of. A Group is what the PodGroup object of a pod says (scheduling.k8s.io/v1alpha2, KEP-4671), and
 // Members sorts the pods of a group by how far they are. Plugin is upstream's rule GangScheduling as far as it is about

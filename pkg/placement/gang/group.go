@@ -3,7 +3,9 @@ package gang
 import (
 	"cmp"
 	"iter"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -93,6 +95,13 @@ func Sort(pods iter.Seq[*state.Pod]) Members {
 		}
 	}
 	return m
+}
+
+// Shows reports whether a pod's condition has a message already.
+func Shows(pod *state.Pod, message string) bool {
+	return slices.ContainsFunc(pod.Status().Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message == message
+	})
 }
 
 // Known counts the pods of a group as Members.Known does.

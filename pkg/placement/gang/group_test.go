@@ -67,7 +67,9 @@ func pod(name, group string, changes ...func(*corev1.Pod)) *state.Pod {
 // TestExpects compares what a pod waits for with upstream's PreEnqueue.
 func TestExpects(t *testing.T) {
 	topology := gangOf(0)
-	topology.SchedulingPolicy = schedulingv1alpha2.PodGroupSchedulingPolicy{Basic: &schedulingv1alpha2.BasicSchedulingPolicy{}}
+	topology.SchedulingPolicy = schedulingv1alpha2.PodGroupSchedulingPolicy{
+		Basic: &schedulingv1alpha2.BasicSchedulingPolicy{},
+	}
 	topology.SchedulingConstraints = &schedulingv1alpha2.PodGroupSchedulingConstraints{
 		Topology: []schedulingv1alpha2.TopologyConstraint{{Key: "rack"}},
 	}
@@ -88,7 +90,8 @@ func TestExpects(t *testing.T) {
 		{"no gang", pod("a", "racks"), nil, ""},
 		{"too few", pod("a", "three"), []*state.Pod{pod("b", "three")}, gang.TooFew},
 		{"enough", pod("a", "three"), []*state.Pod{pod("b", "three"), pod("c", "three")}, ""},
-		{"bound and gated ones count", pod("a", "three"), []*state.Pod{pod("b", "three", bound), pod("c", "three", gated)}, ""},
+		{"bound and gated ones count", pod("a", "three"),
+			[]*state.Pod{pod("b", "three", bound), pod("c", "three", gated)}, ""},
 		{"ended ones do not", pod("a", "three"), []*state.Pod{pod("b", "three", ended), pod("c", "three")}, gang.TooFew},
 		{"nor those of another group", pod("a", "three"), []*state.Pod{pod("b", "four"), pod("c", "three")}, gang.TooFew},
 	} {

@@ -9,9 +9,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Plugin is upstream's rule GangScheduling, as far as it is about one pod: a member of a group is not worth trying while
-// its PodGroup does not exist, or while a gang has fewer members than it needs. It rejects no node. Upstream has it
-// disabled by default; here every profile has it, as members must not be placed one by one. Source:
+// Plugin is upstream's rule GangScheduling, as far as it is about one pod: a member of a group is not worth trying
+// while its PodGroup does not exist, or while a gang has fewer members than it needs. It rejects no node. Upstream has
+// it disabled by default; here every profile has it, as members must not be placed one by one. Source:
 // plugins/gangscheduling/gangscheduling.go.
 type Plugin struct{}
 

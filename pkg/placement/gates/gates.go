@@ -97,8 +97,8 @@ var others = []Gate{
 	{"SchedulerAsyncPreemption", OtherMeans, "binders evict; no decision waits for them"},
 	{"DRANodeAllocatableResources", Refused, "pods whose claims would take cpu, memory or other resources of the " +
 		"node by nodeAllocatableResourceMappings of a device stay pending: Berth does not count those resources"},
-	{"DRAWorkloadResourceClaims", Ignored, "claims are reserved for pods and not for their PodGroup, and a claim that is " +
-		"made from a template of the PodGroup is not found"},
+	{"DRAWorkloadResourceClaims", Ignored, "claims are reserved for pods and not for their PodGroup, and a claim that " +
+		"is made from a template of the PodGroup is not found"},
 	{"WorkloadAwarePreemption", Ignored, "no pod is evicted for a gang, and a gang's members are evicted one by one"},
 	{"StorageCapacityScoring", Ignored, "nodes are not scored by their storage capacity; which nodes are feasible is " +
 		"the same"},

@@ -20,8 +20,8 @@ type podGroups struct {
 	logger *slog.Logger
 }
 
-// patch carries out a PatchGroup. The strategic merge replaces the condition of that type and leaves the others alone; a
-// group of another UID answers with a conflict, which means that this one is gone.
+// patch carries out a PatchGroup. The strategic merge replaces the condition of that type and leaves the others alone;
+// a group of another UID answers with a conflict, which means that this one is gone.
 func (g *podGroups) patch(ctx context.Context, e effect.PatchGroup) effect.Answered {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()

@@ -35,7 +35,7 @@ func (in FactsReset) apply(c *Core, now waiting.Moment) {
 			c.backlog.remove(e)
 		}
 	}
-	c.backlog.pools.Regroup(now)
+	c.backlog.pools.Units.Regroup(now)
 	c.backlog.wakeAll(now)
 	c.world.Primed = true
 	c.forgetShown()
@@ -76,7 +76,7 @@ func (in FactsApplied) apply(c *Core, now waiting.Moment) {
 			c.out.complain(c.budgets.NamespaceChanged(nameOf(o), o.After))
 		}
 		if o.Kind == events.KindPodGroup {
-			c.backlog.pools.GroupChanged(namespaceOf(o), nameOf(o), now)
+			c.backlog.pools.Units.GroupChanged(namespaceOf(o), nameOf(o), now)
 		}
 		c.backlog.changed(rule.ObjectChange(o), now)
 	}

@@ -195,7 +195,9 @@ func TestRandomGangs(t *testing.T) {
 func (h *harness) randomGangStep(rng *rand.Rand, n int) {
 	h.t.Helper()
 	group := fmt.Sprintf("g%d", rng.IntN(3))
-	waits := slices.DeleteFunc(slices.Sorted(maps.Keys(h.pods)), func(name string) bool { return h.pods[name].NodeName != "" })
+	waits := slices.DeleteFunc(slices.Sorted(maps.Keys(h.pods)), func(name string) bool {
+		return h.pods[name].NodeName != ""
+	})
 	pick := func() string {
 		if len(waits) == 0 {
 			return ""

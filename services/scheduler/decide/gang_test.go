@@ -169,7 +169,8 @@ func TestGangWaitsForItsObjectAndItsMembers(t *testing.T) {
 	st.addGroup("g", 2)
 	st.deliverAll()
 	st.offerGang("pod-g-0", "g")
-	if got := st.verdicts()["g-0"]; got != "unplaceable: waiting for minCount pods from a gang to appear in scheduling queue" {
+	const tooFew = "unplaceable: waiting for minCount pods from a gang to appear in scheduling queue"
+	if got := st.verdicts()["g-0"]; got != tooFew {
 		t.Errorf("without members: %q", got)
 	}
 	st.addPod("g-1", memberOf("g"))

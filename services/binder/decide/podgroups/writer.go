@@ -22,8 +22,8 @@ const reasonScheduled = "Scheduled"
 // unschedulable is the beginning of the message when the condition is False. Source: errPodGroupUnschedulable.
 const unschedulable = "pod group is unschedulable"
 
-// searchEvery is how often all groups without the condition are looked at. A decision about a member has its group looked
-// at within basis.RoundEvery.
+// searchEvery is how often all groups without the condition are looked at. A decision about a member has its group
+// looked at within basis.RoundEvery.
 const searchEvery = 10 * time.Second
 
 // Writer writes the conditions of PodGroups.
@@ -104,7 +104,8 @@ func (w *Writer) hasPlace(obj *schedulingv1alpha2.PodGroup) bool {
 		if p.NodeName != "" && !p.Terminal {
 			return true
 		}
-		if _, e, reserved := w.Ledger.Entry(p.UID); reserved && e.Role == ledger.RoleReservation && e.State == ledger.Committed {
+		_, e, reserved := w.Ledger.Entry(p.UID)
+		if reserved && e.Role == ledger.RoleReservation && e.State == ledger.Committed {
 			return true
 		}
 	}
@@ -127,8 +128,8 @@ type group struct {
 	basis.Pacing
 }
 
-// advance requests the write of the condition, if the facts do not show it. A group that needs none is forgotten, and so
-// is one that another binder writes.
+// advance requests the write of the condition, if the facts do not show it. A group that needs none is forgotten, and
+// so is one that another binder writes.
 func (g *group) advance(w *Writer) {
 	obj := w.find(g.namespace, g.name)
 	switch {
@@ -144,7 +145,9 @@ func (g *group) advance(w *Writer) {
 	}
 	switch {
 	case w.hasPlace(obj):
-		want.Status, want.Reason, want.Message = metav1.ConditionTrue, reasonScheduled, ""
+		want.Status = metav1.ConditionTrue
+		want.Reason = reasonScheduled
+		want.Message = ""
 	case g.reason == "" || shows(obj, want):
 		delete(w.groups, g.namespace+"/"+g.name)
 		return

@@ -49,7 +49,7 @@ func (p *Pools) Park(e *Entry, now Moment) {
 		p.lanes.join(e, profile)
 	}
 	p.Rejectors.reject(e)
-	p.takeLead(e, now)
+	p.Units.takeLead(e, now)
 	if p.journal.mayHaveHelp(e, profile) || e.Attempt.Activated {
 		p.Requeue(e, EventAttemptFailure, now)
 		return
@@ -124,7 +124,7 @@ func (p *Pools) Enter(e *Entry, to *Bag, event string, now Moment) {
 	if e.Together() {
 		p.lanes.leave(e) // from before its group was one
 	}
-	to = p.grouped(e, p.lanes.route(e, to))
+	to = p.Units.route(e, p.lanes.route(e, to))
 	e.Entered = now
 	e.covered = false
 	e.FlushAt = now.Add(p.cfg.FlushAfter)
@@ -139,7 +139,7 @@ func (p *Pools) Enter(e *Entry, to *Bag, event string, now Moment) {
 	to.Put(e)
 	p.index(e)
 	p.report.Entered(to.Pool, event)
-	p.abdicate(e)
+	p.Units.abdicate(e)
 }
 
 // index adds a pod to the indexes of the pool that it has entered.
@@ -228,7 +228,7 @@ func (p *Pools) Updated(e *Entry, old *state.Pod, now Moment) {
 	case pool == PoolParked:
 		p.parkedUpdated(e, old, now)
 	case pool == PoolGrouped && SpecMoved(old, e.Pod):
-		p.nudge(e.unit, rule.PodChange(state.PodChange{Before: old, After: e.Pod}).Label(), now)
+		p.Units.nudge(e.unit, rule.PodChange(state.PodChange{Before: old, After: e.Pod}).Label(), now)
 	}
 }
 

@@ -36,8 +36,8 @@ func (a *Attempt) GangReport(o step.Outcome) step.Gang {
 	return step.Gang{Profile: a.Pod.SchedulerName, Outcome: o, Received: a.Received}
 }
 
-// memberToken returns the token of a member's attempt: a hash of the lead's token and the pod's UID, which is as unlikely
-// to repeat as a random one.
+// memberToken returns the token of a member's attempt: a hash of the lead's token and the pod's UID, which is as
+// unlikely to repeat as a random one.
 func memberToken(o work.Offer, podUID string) ledger.Token {
 	d := xxhash.New()
 	_, _ = d.WriteString(o.Token) // a hash never fails

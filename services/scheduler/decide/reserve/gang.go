@@ -69,8 +69,8 @@ func (b *batch) ops() int {
 	return b.place.Ops() + len(b.drafts) + b.firsts + len(b.exclusives) + registry
 }
 
-// leadOf returns the attempt that the queue has leased, and takes it out of the members; the attempts at the others end.
-// The lead need not be among the members: if it has no node, it was given back.
+// leadOf returns the attempt that the queue has leased, and takes it out of the members; the attempts at the others
+// end. The lead need not be among the members: if it has no node, it was given back.
 func (r *Reserver) leadOf(members []*attempt.Attempt) (lead *attempt.Attempt) {
 	for _, a := range members {
 		if a.Gang.Lead == a {

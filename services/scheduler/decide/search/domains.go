@@ -26,8 +26,8 @@ type Domain struct {
 }
 
 // Domains returns the domains of some topology keys, those with the fewest slots for pods first, then by name. Nodes
-// without one of the labels are in no domain. If members have places on nodes already, by name, only the domain of these
-// is returned; pinned are the names of the domains that they are in, at most one if nothing is wrong.
+// without one of the labels are in no domain. If members have places on nodes already, by name, only the domain of
+// these is returned; pinned are the names of the domains that they are in, at most one if nothing is wrong.
 func (x *Searcher) Domains(keys []string, pods []*state.Pod, placed []string) (domains []Domain, pinned []string) {
 	least := leastOf(pods)
 	taken := map[string]bool{}
@@ -98,8 +98,8 @@ func slotsOn(n *state.NodeInfo, requests map[string]int64, wanted int) int {
 	return int(slots)
 }
 
-// FindIn evaluates the nodes of a domain for a pod, as Find evaluates all. The rules are evaluated from scratch, which a
-// domain is small enough for. Places that others hold by nominations are taken into account; holds that hard spread
+// FindIn evaluates the nodes of a domain for a pod, as Find evaluates all. The rules are evaluated from scratch, which
+// a domain is small enough for. Places that others hold by nominations are taken into account; holds that hard spread
 // depends on are not: a spread rule of the pod counts them like placements.
 func (x *Searcher) FindIn(
 	a *attempt.Attempt, profile *placement.Profile, v claims.Supply, avoided []string, within *Domain,
