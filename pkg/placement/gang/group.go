@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Group is what is required of a group of pods. It is immutable.
+// Group holds the requirements of a group of pods. It is immutable.
 type Group struct {
 	Namespace, Name string
 	// UID is that of the PodGroup: one that is deleted and created again under its name is another group.
