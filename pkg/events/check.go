@@ -56,7 +56,7 @@ var kinds = map[Kind]bool{
 	KindNodeMetrics: true, KindPodMetrics: true,
 	KindStorageClass: true, KindCSINode: true, KindCSIDriver: true, KindStorageCapacity: true,
 	KindVolumeAttachment: true, KindResourceClaim: true, KindResourceSlice: true, KindDeviceClass: true,
-	KindDeviceTaintRule: true,
+	KindDeviceTaintRule: true, KindPodGroup: true,
 }
 
 // Kinds iterates over all kinds that this version knows, in no order.

@@ -32,6 +32,7 @@ const (
 	KindResourceSlice    Kind = "resourceslice"
 	KindDeviceClass      Kind = "deviceclass"
 	KindDeviceTaintRule  Kind = "devicetaintrule"
+	KindPodGroup         Kind = "podgroup"
 )
 
 // Op names the effect of a Fact on the state of its kind. The numbers are part of the stored format.

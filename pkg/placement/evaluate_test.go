@@ -132,48 +132,6 @@ func TestReasonsCount(t *testing.T) {
 	}
 }
 
-// TestRefusesWhatItCannotCheck checks that a hard constraint of a rule that is not evaluated rejects every node by
-// name, and only if the profile has the rule; soft ones do not count.
-func TestRefusesWhatItCannotCheck(t *testing.T) {
-	tests := map[string]struct {
-		edit func(*corev1.Pod)
-		rule string
-	}{
-		"empty directory": {func(p *corev1.Pod) {
-			p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
-		}, ""},
-		"pod group": {func(p *corev1.Pod) {
-			p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{}
-		}, "GangScheduling"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			in := placement.Input{Pod: changed(statetest.Pod("default", "p"), test.edit), Nodes: nodes(3)}
-			r := defaultProfile(t).Evaluate(in)
-			if test.rule == "" {
-				if r.FeasibleCount != 3 {
-					t.Fatalf("%d feasible nodes, want all: %s", r.FeasibleCount, r.Diagnosis.Message())
-				}
-				return
-			}
-			want := "0/3 nodes are available: 3 node(s) cannot be checked: this version does not evaluate " + test.rule + "."
-			if got := r.Diagnosis.Message(); got != want {
-				t.Errorf("message\n%s\nwant\n%s", got, want)
-			}
-			if got := r.Diagnosis.Plugins(); !slices.Equal(got, []string{test.rule}) {
-				t.Errorf("plugins %v, want %s", got, test.rule)
-			}
-			without, err := placement.NewProfile(placement.ProfileConfig{SchedulerName: "s"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if r := without.Evaluate(in); r.FeasibleCount != 3 && test.rule != names.GangScheduling {
-				t.Errorf("a profile without the rule refuses: %s", r.Diagnosis.Message())
-			}
-		})
-	}
-}
-
 // TestRanking checks that the short ranking is the start of the full one, that the full one is by total with ties
 // in an order that depends only on the seed, and that the order of the input matters to neither.
 func TestRanking(t *testing.T) {
@@ -469,24 +427,6 @@ func TestPointsOfNodeAffinity(t *testing.T) {
 			if got := strings.Join(result.Nodes[0].Reasons, ", "); got != want {
 				t.Errorf("points %03b: node-0000 fails for %q, want %q", test.points, got, want)
 			}
-		}
-	}
-}
-
-// TestUnevaluatedRuleRefusesWhereverItIsEnabled checks that not evaluating a rule does not let pods pass that its
-// other part would have rejected.
-func TestUnevaluatedRuleRefusesWhereverItIsEnabled(t *testing.T) {
-	pod := changed(statetest.Pod("default", "p"), func(p *corev1.Pod) {
-		p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{}
-	})
-	for points, want := range map[placement.Points]int{
-		placement.Narrowing: 0, placement.Filtering: 0, placement.Scoring: 2, 0: 0,
-	} {
-		p := newProfile(t, placement.ProfileConfig{SchedulerName: "s", Plugins: []placement.PluginConfig{
-			{Name: names.GangScheduling, Points: points},
-		}})
-		if r := p.Evaluate(placement.Input{Pod: pod, Nodes: nodes(2)}); r.FeasibleCount != want {
-			t.Errorf("points %03b: %d feasible, want %d", points, r.FeasibleCount, want)
 		}
 	}
 }

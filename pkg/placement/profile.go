@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/berth-scheduler/berth/pkg/placement/gang"
 	"github.com/berth-scheduler/berth/pkg/placement/internal/nodes"
 	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
@@ -195,9 +196,9 @@ func NewProfile(cfg ProfileConfig) (*Profile, error) {
 	if _, ok := p.byName[names.NodeUnschedulable]; !ok {
 		p.add(enabledPlugin{plugin: nodes.Unschedulable{ClosedOnly: true}, weight: 1, points: Filtering})
 	}
-	// A member of a pod group must not be placed alone, whatever the file enables.
+	// A group of pods is waited for, whatever the file enables.
 	if _, ok := p.byName[names.GangScheduling]; !ok {
-		p.add(enabledPlugin{plugin: unsupported{name: names.GangScheduling, needs: needsGang}, weight: 1, points: Filtering})
+		p.add(enabledPlugin{plugin: gang.Plugin{}, weight: 1, points: Narrowing})
 	}
 	return p, nil
 }
@@ -218,9 +219,6 @@ func newRule(known map[string]factory, c PluginConfig) (enabledPlugin, error) {
 	r := enabledPlugin{plugin: plugin, weight: max(int64(c.Weight), 1), points: c.Points}
 	if r.points == 0 {
 		r.points = allPoints
-	}
-	if _, refuses := plugin.(unsupported); refuses && r.points.has(Narrowing) {
-		r.points |= Filtering // only Filter represents upstream's PreFilter here
 	}
 	return r, nil
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/pkg/placement/devices"
+	"github.com/berth-scheduler/berth/pkg/placement/gang"
 	"github.com/berth-scheduler/berth/pkg/placement/internal/fit"
 	"github.com/berth-scheduler/berth/pkg/placement/internal/nodes"
 	"github.com/berth-scheduler/berth/pkg/placement/internal/podaffinity"
@@ -39,7 +40,7 @@ func registry() map[string]factory {
 	passive := func(name string) factory {
 		return func(runtime.Object) (rule.Plugin, error) { return nodes.Idle{Plugin: name}, nil }
 	}
-	m := map[string]factory{
+	return map[string]factory{
 		names.SchedulingGates:                 plain(nodes.Gates{}),
 		names.PrioritySort:                    passive(names.PrioritySort),
 		names.NodeUnschedulable:               plain(nodes.Unschedulable{}),
@@ -60,11 +61,8 @@ func registry() map[string]factory {
 		names.VolumeZone:                      plain(volumes.Zone{}),
 		names.DynamicResources:                devices.New,
 		names.DefaultBinder:                   passive(names.DefaultBinder),
+		names.GangScheduling:                  plain(gang.Plugin{}),
 	}
-	for _, name := range unsupportedNames() {
-		m[name] = newUnsupported(name)
-	}
-	return m
 }
 
 // canScore reports whether upstream's plugin of that name scores nodes. A profile in which none does needs only

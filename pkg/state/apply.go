@@ -19,7 +19,8 @@ type application struct {
 	names   nameDraft
 	nodes   draft[Node]
 	objects draft[Object]
-	sites   siteDraft
+	// sites are the pods of each node, groups those of each pod group.
+	sites, groups siteDraft
 	// changes is the result; its position advances with each fact.
 	changes Changes
 	// reader reuses its buffers for all pods of the application.
@@ -46,7 +47,8 @@ func newApplication(s *Store, p Position) *application {
 	}
 	before := s.pods
 	a.names = nameDraft{was: podNames{base, &before}, now: &a.pods.podTable}
-	a.sites = siteDraft{base: base, pods: &a.pods.podTable}
+	a.sites = siteDraft{base: base, table: tablePlaced, pods: &a.pods.podTable}
+	a.groups = siteDraft{base: base, table: tableMembers, pods: &a.pods.podTable}
 	return a
 }
 
@@ -62,7 +64,7 @@ func (a *application) write(s *Store) error {
 
 // writeTables writes the drafts, if there are any: what happens to pods between bind and deletion leaves none.
 func (a *application) writeTables(s *Store) error {
-	if len(a.names.changed)+len(a.sites.order)+len(a.nodes.order)+len(a.objects.order) == 0 {
+	if len(a.names.changed)+len(a.sites.order)+len(a.groups.order)+len(a.nodes.order)+len(a.objects.order) == 0 {
 		return nil
 	}
 	txn := s.db.Txn(true)
@@ -70,6 +72,9 @@ func (a *application) writeTables(s *Store) error {
 	err := a.names.write(txn)
 	if err == nil {
 		err = a.sites.write(txn)
+	}
+	if err == nil {
+		err = a.groups.write(txn)
 	}
 	if err == nil {
 		err = writeRows(txn, tableNodes, &a.nodes)
@@ -155,6 +160,9 @@ func (a *application) putPod(after, before *Pod, slot uint32, rv uint64) error {
 		slot = a.pods.insert(after)
 		a.names.set(keyOf(after), holder{slot: slot})
 		a.changes.Pods = append(a.changes.Pods, PodChange{After: after})
+		if err := a.join(slot, after); err != nil {
+			return err
+		}
 		return a.moveToSite(slot, nil, after)
 	}
 	a.names.set(keyOf(before), holder{free: true})
@@ -189,6 +197,9 @@ func (a *application) removePod(slot uint32, rv uint64) error {
 	if err := a.moveToSite(slot, before, nil); err != nil {
 		return err
 	}
+	if err := a.leave(before); err != nil {
+		return err
+	}
 	a.names.set(keyOf(before), holder{free: true})
 	a.pods.remove(slot)
 	a.changes.Pods = append(a.changes.Pods, PodChange{Before: before, DeletedRV: rv})
@@ -204,14 +215,36 @@ func (a *application) moveToSite(slot uint32, before, after *Pod) error {
 		return nil
 	}
 	if before != nil && before.NodeName != "" {
-		if err := a.sites.remove(before); err != nil {
+		if err := a.sites.remove(before.NodeName, before.UID); err != nil {
 			return err
 		}
 	}
-	if after != nil && after.NodeName != "" {
-		return a.sites.add(slot, after)
+	if after == nil || after.NodeName == "" {
+		return nil
 	}
-	return nil
+	var err error
+	after.NodeName, err = a.sites.add(after.NodeName, slot, after.UID)
+	return err
+}
+
+// join records a new pod as a member of its pod group, and leave that a member is gone: a pod does not change its
+// group. A pod without a group costs nothing.
+
+func (a *application) join(slot uint32, pod *Pod) error {
+	name := pod.PodGroup()
+	if name == "" {
+		return nil
+	}
+	_, err := a.groups.add(groupKey(pod.Namespace, name), slot, pod.UID)
+	return err
+}
+
+func (a *application) leave(pod *Pod) error {
+	name := pod.PodGroup()
+	if name == "" {
+		return nil
+	}
+	return a.groups.remove(groupKey(pod.Namespace, name), pod.UID)
 }
 
 // upsertNode adds or replaces a node, with the same steps as upsertPod.

@@ -120,20 +120,22 @@ func (d *draft[T]) renamed(r *row[T]) bool {
 	return was != is
 }
 
-// site holds the slots of the pods bound to one node, sorted by their UIDs. It is immutable.
+// site holds the slots of the pods bound to one node, or of those of one pod group, sorted by their UIDs. key is the
+// name of the node, or the key of the group. It is immutable.
 type site struct {
-	node  string
+	key   string
 	slots []uint32
 }
 
-// siteDraft holds the changes to the table of sites. Each changed site is copied once per application, and written
-// once, however many of its pods came or went.
+// siteDraft holds the changes to a table of sites. Each changed site is copied once per application, and written once,
+// however many of its pods came or went.
 type siteDraft struct {
-	base *memdb.Txn
+	base  *memdb.Txn
+	table string
 	// pods are all pods, with the changes of the application.
-	pods   *podTable
-	byNode map[string]*siteChange
-	order  []*siteChange
+	pods  *podTable
+	byKey map[string]*siteChange
+	order []*siteChange
 }
 
 // siteChange is a site as it was, nil when there was none, and as it is now.
@@ -142,47 +144,47 @@ type siteChange struct {
 	is  site
 }
 
-// at returns the change of a node's site, with a copy of the table's list that may be changed.
-func (d *siteDraft) at(node string) (*siteChange, error) {
-	if c, ok := d.byNode[node]; ok {
+// at returns the change of a site, with a copy of the table's list that may be changed.
+func (d *siteDraft) at(key string) (*siteChange, error) {
+	if c, ok := d.byKey[key]; ok {
 		return c, nil
 	}
-	raw, err := d.base.First(tablePlaced, indexID, node)
+	raw, err := d.base.First(d.table, indexID, key)
 	if err != nil {
 		return nil, err
 	}
-	c := &siteChange{is: site{node: node}}
+	c := &siteChange{is: site{key: key}}
 	if was, ok := raw.(*site); ok {
 		c.was = was
-		c.is = site{node: was.node, slots: slices.Clone(was.slots)}
+		c.is = site{key: was.key, slots: slices.Clone(was.slots)}
 	}
-	if d.byNode == nil {
-		d.byNode = map[string]*siteChange{}
+	if d.byKey == nil {
+		d.byKey = map[string]*siteChange{}
 	}
-	d.byNode[c.is.node] = c
+	d.byKey[c.is.key] = c
 	d.order = append(d.order, c)
 	return c, nil
 }
 
-// add records that the pod in a slot is on a node. All pods of a node share one string for its name.
-func (d *siteDraft) add(slot uint32, pod *Pod) error {
-	c, err := d.at(pod.NodeName)
+// add records that a pod with this UID, in a slot, is at a site. It returns the site's own copy of its key, which all
+// its pods share.
+func (d *siteDraft) add(key string, slot uint32, uid string) (shared string, err error) {
+	c, err := d.at(key)
 	if err != nil {
-		return err
+		return key, err
 	}
-	pod.NodeName = c.is.node
-	i, _ := d.search(c.is.slots, pod.UID)
+	i, _ := d.search(c.is.slots, uid)
 	c.is.slots = slices.Insert(c.is.slots, i, slot)
-	return nil
+	return c.is.key, nil
 }
 
-// remove records that the pod in a slot is not on its node any more. The pod must still be in the slot.
-func (d *siteDraft) remove(pod *Pod) error {
-	c, err := d.at(pod.NodeName)
+// remove records that a pod is not at a site any more. The pod must still be in its slot.
+func (d *siteDraft) remove(key, uid string) error {
+	c, err := d.at(key)
 	if err != nil {
 		return err
 	}
-	if i, ok := d.search(c.is.slots, pod.UID); ok {
+	if i, ok := d.search(c.is.slots, uid); ok {
 		c.is.slots = slices.Delete(c.is.slots, i, i+1)
 	}
 	return nil
@@ -195,18 +197,18 @@ func (d *siteDraft) search(slots []uint32, uid string) (int, bool) {
 	})
 }
 
-// write writes the changed sites, trimmed to their size: lists live as long as the pods on the node. A site without
+// write writes the changed sites, trimmed to their size: lists live as long as the pods at the site. A site without
 // pods has no row.
 func (d *siteDraft) write(txn *memdb.Txn) error {
 	for _, c := range d.order {
 		switch {
 		case len(c.is.slots) > 0:
-			now := site{node: c.is.node, slots: append(make([]uint32, 0, len(c.is.slots)), c.is.slots...)}
-			if err := txn.Insert(tablePlaced, &now); err != nil {
+			now := site{key: c.is.key, slots: append(make([]uint32, 0, len(c.is.slots)), c.is.slots...)}
+			if err := txn.Insert(d.table, &now); err != nil {
 				return err
 			}
 		case c.was != nil:
-			if err := txn.Delete(tablePlaced, c.was); err != nil {
+			if err := txn.Delete(d.table, c.was); err != nil {
 				return err
 			}
 		}

@@ -7,15 +7,35 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Group names the pods that would contend for the same guards in the ledger if different shards placed them: those
-// that carry the same hard rule about pods in domains wider than a node, be it spread or anti-affinity. Of several
-// such rules one counts, always the same one; it is "" without any.
+// PodGroup returns the name of the PodGroup in the pod's namespace that the pod is a member of; empty for none. The
+// field is immutable.
+func (p *Pod) PodGroup() string {
+	if p.Template == nil {
+		return ""
+	}
+	g := p.Template.Spec.SchedulingGroup
+	if g == nil || g.PodGroupName == nil {
+		return ""
+	}
+	return *g.PodGroupName
+}
+
+// groupKey is the key of a pod group in the index of members.
+func groupKey(namespace, name string) string { return namespace + "/" + name }
+
+// Group names the pods that one shard must decide about together: the members of a PodGroup; or those that would
+// contend for the same guards in the ledger if different shards placed them, because they carry the same hard rule
+// about pods in domains wider than a node, be it spread or anti-affinity. Of several such rules one counts, always the
+// same one; it is "" without any. A PodGroup comes before such rules.
 //
 // It depends only on the pod's namespace and on parts of its spec that are immutable: a pod belongs to the same
 // group for its whole life and in every process. Pods of one group belong to one partition.
 func (p *Pod) Group() string {
 	if p.Template == nil {
 		return ""
+	}
+	if name := p.PodGroup(); name != "" {
+		return strings.Join([]string{"gang", p.Namespace, name}, "\n")
 	}
 	spec, least := &p.Template.Spec, ""
 	take := func(name string) {

@@ -10,6 +10,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
@@ -82,6 +83,7 @@ var kinds = [...]events.Kind{
 	events.KindResourceSlice,
 	events.KindDeviceClass,
 	events.KindDeviceTaintRule,
+	events.KindPodGroup,
 }
 
 // Kinds lists the kinds a Store holds.
@@ -143,6 +145,8 @@ func newAPIObject(k events.Kind) (APIObject, error) {
 		return &resourcev1.DeviceClass{}, nil
 	case events.KindDeviceTaintRule:
 		return &resourcev1beta2.DeviceTaintRule{}, nil
+	case events.KindPodGroup:
+		return &schedulingv1alpha2.PodGroup{}, nil
 	default:
 		_, err := kindIndex(k)
 		return nil, err
@@ -179,6 +183,7 @@ var namespaced = map[events.Kind]bool{
 	events.KindPod: true, events.KindDisruptionBudget: true, events.KindVolumeClaim: true, events.KindService: true,
 	events.KindReplicaSet: true, events.KindStatefulSet: true, events.KindReplicationController: true,
 	events.KindPodMetrics: true, events.KindStorageCapacity: true, events.KindResourceClaim: true,
+	events.KindPodGroup: true,
 }
 
 // checkIdentity checks that a payload is the object that its fact is about: the metadata of all kinds have the same

@@ -10,12 +10,13 @@ import (
 
 // Tables. A row costs some 400 bytes in each index of its table, more than a pod. Nodes and other objects are rows,
 // with at most two indexes, or three for the kinds that are filed under a key (see Snapshot.ObjectsOf). Pods are
-// many, and not rows: they are in a podTable. Here are their order by name, in pages (see podNames), and in "placed"
-// the pods of each node, with a row per node.
+// many, and not rows: they are in a podTable. Here are their order by name, in pages (see podNames), in "placed" the
+// pods of each node, with a row per node, and in "members" those of each pod group, with a row per group.
 const (
 	tableNames   = "names"
 	tableNodes   = "nodes"
 	tablePlaced  = "placed"
+	tableMembers = "members"
 	tableObjects = "objects"
 
 	indexID   = "id"
@@ -40,7 +41,10 @@ func schema() *memdb.DBSchema {
 			indexID: func(v any) string { return v.(*page).to.String() },
 		}),
 		tablePlaced: table(tablePlaced, map[string]func(any) string{
-			indexID: func(v any) string { return v.(*site).node },
+			indexID: func(v any) string { return v.(*site).key },
+		}),
+		tableMembers: table(tableMembers, map[string]func(any) string{
+			indexID: func(v any) string { return v.(*site).key },
 		}),
 		tableNodes: table(tableNodes, map[string]func(any) string{
 			indexID:   func(v any) string { return v.(*Node).UID },

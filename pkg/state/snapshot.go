@@ -79,8 +79,17 @@ func (s *Snapshot) Pods() iter.Seq[*Pod] { return s.names().all() }
 func (s *Snapshot) PodsIn(namespace string) iter.Seq[*Pod] { return s.names().in(namespace) }
 
 // PodsOnNode yields the pods bound to a node, terminal ones included, sorted by UID.
-func (s *Snapshot) PodsOnNode(nodeName string) iter.Seq[*Pod] {
-	here, ok := one[site](s, tablePlaced, indexID, nodeName)
+func (s *Snapshot) PodsOnNode(nodeName string) iter.Seq[*Pod] { return s.podsAt(tablePlaced, nodeName) }
+
+// PodsOfGroup yields the members of a pod group (spec.schedulingGroup), bound, terminal and gated ones included, sorted
+// by UID, whether the PodGroup exists or not.
+func (s *Snapshot) PodsOfGroup(namespace, name string) iter.Seq[*Pod] {
+	return s.podsAt(tableMembers, groupKey(namespace, name))
+}
+
+// podsAt yields the pods of a site.
+func (s *Snapshot) podsAt(table, key string) iter.Seq[*Pod] {
+	here, ok := one[site](s, table, indexID, key)
 	if !ok {
 		here = &site{}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/engine"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
+	"github.com/berth-scheduler/berth/pkg/telemetry/alpha"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/avoid"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
@@ -40,6 +41,7 @@ func (s *Scheduler) observe(ctx context.Context, out *step.Output, begin time.Ti
 	for _, p := range out.Plans {
 		s.reportPlan(p)
 	}
+	s.observeGangs(out, begin)
 	if len(out.Attempts) == 0 {
 		return
 	}
@@ -62,6 +64,20 @@ func (s *Scheduler) observe(ctx context.Context, out *step.Output, begin time.Ti
 		traceReplaced(ctx, tracer, a, end)
 	}
 	telemetry.NodesUnusable(s.cfg.ID, out.Behind)
+}
+
+// observeGangs counts the attempts at gangs that ended in a step.
+func (s *Scheduler) observeGangs(out *step.Output, begin time.Time) {
+	if len(out.Gangs)+out.GangsTried == 0 {
+		return
+	}
+	end := s.deps.Clock.Now()
+	for range out.GangsTried {
+		alpha.GroupAlgorithm(end.Sub(begin) / time.Duration(out.GangsTried))
+	}
+	for _, g := range out.Gangs {
+		alpha.GroupAttempt(string(g.Outcome), g.Profile, end.Sub(g.Received))
+	}
 }
 
 // reserved observes the extension points of an attempt that happen in the ledger: its reservation, or the wait until

@@ -87,16 +87,13 @@ func TestMetrics(t *testing.T) {
 // meaningless are the metrics of kube-scheduler that Berth does not have, with the reason. docs/observing.md lists
 // them.
 var meaningless = map[string]string{
-	"batch_attempts_total":                           "no batches: decisions are shared by class",
-	"batch_cache_flushed_total":                      "no batches",
-	"get_node_hint_duration_seconds":                 "no batches",
-	"store_schedule_results_duration_seconds":        "no batches",
-	"preemption_goroutines_duration_seconds":         "preemption is not one goroutine: see berth_plans_ended_total",
-	"preemption_goroutines_execution_total":          "as above",
-	"podgroup_schedule_attempts_total":               "no gangs",
-	"podgroup_scheduling_attempt_duration_seconds":   "no gangs",
-	"podgroup_scheduling_algorithm_duration_seconds": "no gangs",
-	"volume_binder_cache_requests_total":             "kube-scheduler registers it and never sets it",
+	"batch_attempts_total":                    "no batches: decisions are shared by class",
+	"batch_cache_flushed_total":               "no batches",
+	"get_node_hint_duration_seconds":          "no batches",
+	"store_schedule_results_duration_seconds": "no batches",
+	"preemption_goroutines_duration_seconds":  "preemption is not one goroutine: see berth_plans_ended_total",
+	"preemption_goroutines_execution_total":   "as above",
+	"volume_binder_cache_requests_total":      "kube-scheduler registers it and never sets it",
 }
 
 // TestEveryMetricHasAnAnswer: each metric that kube-scheduler registers, with every gate on, is one of Berth's or is

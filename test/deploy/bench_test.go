@@ -15,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -71,6 +73,7 @@ func (b *bench) steps() map[string]step {
 		"get namespaces/kube-system":                   {"the binder stays ready", b.staysReady},
 		"create pods/binding":                          {"a pod is bound", b.binds},
 		"patch pods/status":                            {"a pod that fits nowhere says why", b.writesConditions},
+		"patch podgroups/status.scheduling.k8s.io":     {"a group of pods gets its condition", b.writesGroups},
 		"create events.events.k8s.io":                  {"there is an event about a pod that was placed", b.writesEvents},
 		"patch events.events.k8s.io":                   {"events about the same become a series", b.retriesPods},
 		"create pods/eviction":                         {"an important pod gets a place", b.preempts},
@@ -184,6 +187,32 @@ func (b *bench) writesConditions(r run) error {
 			}
 		}
 		return false
+	})
+}
+
+// podGroup is a group whose pods are placed one by one.
+func podGroup(name string) *schedulingv1alpha2.PodGroup {
+	g := &schedulingv1alpha2.PodGroup{ObjectMeta: named(name)}
+	g.Spec.SchedulingPolicy.Basic = &schedulingv1alpha2.BasicSchedulingPolicy{}
+	return g
+}
+
+func (b *bench) writesGroups(r run) error {
+	groups := r.client.SchedulingV1alpha2().PodGroups(r.ns)
+	_, err := groups.Create(r.Context(), podGroup("group"), metav1.CreateOptions{})
+	r.must(err)
+	r.pod("member", "100m", func(p *corev1.Pod) {
+		p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new("group")}
+	})
+	return r.within(r.limit, "the group has its condition", func(ctx context.Context) (string, error) {
+		obj, err := groups.Get(ctx, "group", metav1.GetOptions{})
+		if err != nil {
+			return err.Error(), nil
+		}
+		if !meta.IsStatusConditionTrue(obj.Status.Conditions, schedulingv1alpha2.PodGroupScheduled) {
+			return fmt.Sprintf("%+v", obj.Status.Conditions), nil
+		}
+		return "", nil
 	})
 }
 

@@ -186,6 +186,11 @@ var creators = map[string]func(s *system, name string) (string, error){
 		}, metav1.CreateOptions{})
 		return uid(o, err)
 	},
+	"podgroups": func(s *system, name string) (string, error) {
+		o, err := s.client.SchedulingV1alpha2().PodGroups("default").Create(
+			s.Context(), podGroup(name), metav1.CreateOptions{})
+		return uid(o, err)
+	},
 	"deviceclasses": func(s *system, name string) (string, error) {
 		o, err := s.client.ResourceV1().DeviceClasses().Create(s.Context(),
 			&resourcev1.DeviceClass{ObjectMeta: named(name)}, metav1.CreateOptions{})

@@ -49,8 +49,12 @@ type system struct {
 	berth string
 }
 
-// runtimeConfig makes the API server serve everything that a role has a right to: DeviceTaintRules are off by default.
-const runtimeConfig = "resource.k8s.io/v1beta2=true"
+// runtimeConfig and featureGates make the API server serve everything that a role has a right to: DeviceTaintRules and
+// PodGroups are off by default.
+const (
+	runtimeConfig = "resource.k8s.io/v1beta2=true,scheduling.k8s.io/v1alpha2=true"
+	featureGates  = "GenericWorkload=true"
+)
 
 // newSystem starts a cluster with the nodes of a file (relative to the repository, empty for
 // none).
@@ -66,7 +70,8 @@ func newSystemIn(t *testing.T, dir, nodes string) *system {
 	if nodes != "" {
 		nodes = filepath.Join(programs.Root, filepath.FromSlash(nodes))
 	}
-	cfg := harness.ClusterConfig{Dir: filepath.Join(dir, "cluster"), Nodes: nodes, RuntimeConfig: runtimeConfig}
+	cfg := harness.ClusterConfig{Dir: filepath.Join(dir, "cluster"), Nodes: nodes,
+		RuntimeConfig: runtimeConfig, FeatureGates: featureGates}
 	var err error
 	s.cluster, err = programs.StartCluster(t.Context(), cfg)
 	s.must(err)

@@ -42,7 +42,7 @@ var watchedByQueue = []string{
 	"storage.k8s.io/storageclasses", "storage.k8s.io/csinodes", "storage.k8s.io/csidrivers",
 	"storage.k8s.io/csistoragecapacities", "storage.k8s.io/volumeattachments",
 	"resource.k8s.io/resourceclaims", "resource.k8s.io/resourceslices", "resource.k8s.io/deviceclasses",
-	"resource.k8s.io/devicetaintrules",
+	"resource.k8s.io/devicetaintrules", "scheduling.k8s.io/podgroups",
 }
 
 // rightsOf are all rights of each account, as "verb group/resource", except for one to read the namespace
@@ -55,7 +55,8 @@ func rightsOf() map[string][]string {
 	return map[string][]string{
 		"berth-queue": queue, "berth-scheduler": nil, "berth-descheduler": nil, "berth-stores": nil, "default": nil,
 		"berth-binder": {
-			"get pods", "create pods/binding", "patch pods/status", "create pods/eviction", "delete pods",
+			"get pods", "create pods/binding", "patch pods/status",
+			"patch scheduling.k8s.io/podgroups/status", "create pods/eviction", "delete pods",
 			"get persistentvolumes", "patch persistentvolumes",
 			"get persistentvolumeclaims", "patch persistentvolumeclaims",
 			"get resource.k8s.io/resourceclaims", "patch resource.k8s.io/resourceclaims",

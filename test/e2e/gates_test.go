@@ -56,7 +56,6 @@ func TestFeatureGates(t *testing.T) {
 		{"a driver is required", requiredDriver},
 		{"rules taint devices with lists of values", taintedDevices},
 		{"devices that take resources of the node are refused", mappedDevices},
-		{"groups are refused", refusedGroups},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			inner := *s
@@ -70,7 +69,7 @@ func TestFeatureGates(t *testing.T) {
 // unfollowedGates compares the status and the log with the lists.
 func unfollowedGates(s *stack, _ string) {
 	want := gates.Unfollowed(offByDefault)
-	if len(want) < 5 {
+	if len(want) < 4 {
 		s.Fatalf("not followed are %v", want)
 	}
 	s.eventually(placedWithin, "the status has a warning for each", func(ctx context.Context) (string, error) {
@@ -256,14 +255,6 @@ func mappedDevices(s *stack, ns string) {
 	})
 	s.create(newPod(ns, "user", "100m", s.gateClaim(ns, "claim", "cpus")))
 	s.waitsFor(ns, "user", "DRANodeAllocatableResources")
-}
-
-// refusedGroups refuses a pod of a group, and names the gate.
-func refusedGroups(s *stack, ns string) {
-	s.create(newPod(ns, "member", "100m", func(p *corev1.Pod) {
-		p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new("group")}
-	}))
-	s.waitsFor(ns, "member", "GangScheduling")
 }
 
 // waitsFor waits until a pod's condition says Unschedulable with this part of a message.

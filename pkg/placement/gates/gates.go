@@ -45,7 +45,6 @@ type Gate struct {
 
 // The reasons that several gates share.
 const (
-	noGroups = "pods with spec.schedulingGroup stay pending: Berth does not place groups of pods"
 	ownPages = "the gate is about pages of each component's own; Berth's do not depend on it"
 )
 
@@ -63,6 +62,8 @@ var followed = []string{
 	"DRAResourceClaimDeviceStatus",
 	"DRAResourceClaimGranularStatusAuthorization",
 	"DynamicResourceAllocation",
+	"GangScheduling",
+	"GenericWorkload",
 	"InPlacePodLevelResourcesVerticalScaling",
 	"InPlacePodVerticalScaling",
 	"MatchLabelKeysInPodAffinity",
@@ -79,8 +80,10 @@ var followed = []string{
 	"SchedulerQueueingHints",
 	"SidecarContainers",
 	"TaintTolerationComparisonOperators",
+	"TopologyAwareWorkloadScheduling",
 	"VolumeAttributesClass",
 	"VolumeLimitScaling",
+	"WorkloadWithJob",
 }
 
 // others are the gates with a note.
@@ -94,13 +97,9 @@ var others = []Gate{
 	{"SchedulerAsyncPreemption", OtherMeans, "binders evict; no decision waits for them"},
 	{"DRANodeAllocatableResources", Refused, "pods whose claims would take cpu, memory or other resources of the " +
 		"node by nodeAllocatableResourceMappings of a device stay pending: Berth does not count those resources"},
-	{"DRAWorkloadResourceClaims", Refused, noGroups},
-	{"GangScheduling", Refused, noGroups},
-	{"GenericWorkload", Refused, noGroups},
-	{"TopologyAwareWorkloadScheduling", Refused, noGroups},
-	{"WorkloadAwarePreemption", Refused, noGroups},
-	{"WorkloadWithJob", Refused, "pods of Jobs that get a spec.schedulingGroup stay pending: Berth does not place " +
-		"groups of pods"},
+	{"DRAWorkloadResourceClaims", Ignored, "claims are reserved for pods and not for their PodGroup, and a claim that " +
+		"is made from a template of the PodGroup is not found"},
+	{"WorkloadAwarePreemption", Ignored, "no pod is evicted for a gang, and a gang's members are evicted one by one"},
 	{"StorageCapacityScoring", Ignored, "nodes are not scored by their storage capacity; which nodes are feasible is " +
 		"the same"},
 }

@@ -34,9 +34,9 @@ func TestListsAreDisjoint(t *testing.T) {
 // TestUnfollowed: only gates that are refused or ignored are reported, in the order of their names.
 func TestUnfollowed(t *testing.T) {
 	got := Unfollowed([]string{
-		"StorageCapacityScoring", "SomethingElse", "DRADeviceTaints", "OpportunisticBatching", "GangScheduling",
+		"StorageCapacityScoring", "SomethingElse", "DRADeviceTaints", "OpportunisticBatching", "DRANodeAllocatableResources",
 	})
-	if len(got) != 2 || got[0].Name != "GangScheduling" || got[1].Name != "StorageCapacityScoring" {
+	if len(got) != 2 || got[0].Name != "DRANodeAllocatableResources" || got[1].Name != "StorageCapacityScoring" {
 		t.Fatalf("unfollowed: %v", got)
 	}
 	want := "feature gate StorageCapacityScoring is not followed: nodes are not scored by their storage capacity; " +

@@ -22,7 +22,7 @@ const (
 	ImageLocality                   = "ImageLocality"
 	DefaultBinder                   = "DefaultBinder"
 	NodeDeclaredFeatures            = "NodeDeclaredFeatures"
-	// GangScheduling is disabled by default upstream. Here every profile has it, as a rule that rejects members of
-	// a pod group.
+	// GangScheduling is disabled by default upstream. Here every profile has it: the members of a gang must not be
+	// placed one by one.
 	GangScheduling = "GangScheduling"
 )

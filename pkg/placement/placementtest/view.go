@@ -228,6 +228,11 @@ func (c Catalog) ObjectsOf(k events.Kind, key string) iter.Seq[*state.Object] {
 	}
 }
 
+// PodsOfGroup implements rule.Objects: a catalog has no pods.
+func (Catalog) PodsOfGroup(string, string) iter.Seq[*state.Pod] {
+	return rule.NoObjects{}.PodsOfGroup("", "")
+}
+
 // Objects implements rule.Objects.
 func (c Catalog) Objects(k events.Kind) iter.Seq[*state.Object] { return slices.Values(c.byKind[k]) }
 

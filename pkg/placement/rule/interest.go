@@ -131,6 +131,8 @@ func (c Change) Label() string {
 		return "Node" + c.Actions.String()
 	case events.KindNamespace:
 		return "Namespace" + c.Actions.String()
+	case events.KindPodGroup:
+		return groupEvents + c.Actions.String()
 	default:
 		if name, ok := supplyNames[c.Kind]; ok {
 			return name + c.Actions.String()

@@ -13,7 +13,8 @@ import (
 )
 
 // Objects gives access to the objects other than pods and nodes that rules look up: namespaces, services, the
-// controllers that own pods, volumes, devices and the objects that provide them. It must not change during a call;
+// controllers that own pods, volumes, devices and the objects that provide them, and groups of pods with their members.
+// It must not change during a call;
 // a *state.Snapshot is one.
 type Objects interface {
 	// ObjectByName finds one object; namespace is empty for kinds without one.
@@ -25,6 +26,8 @@ type Objects interface {
 	// ObjectsOf yields the objects of a kind that are indexed under a key, by name; see state.Snapshot for which
 	// kinds are indexed.
 	ObjectsOf(k events.Kind, key string) iter.Seq[*state.Object]
+	// PodsOfGroup yields the members of a pod group, in the order of their UIDs.
+	PodsOfGroup(namespace, name string) iter.Seq[*state.Pod]
 }
 
 // NoObjects is used when no Objects is given.
@@ -46,6 +49,11 @@ func (NoObjects) ObjectsIn(events.Kind, string) iter.Seq[*state.Object] {
 // ObjectsOf implements Objects.
 func (NoObjects) ObjectsOf(events.Kind, string) iter.Seq[*state.Object] {
 	return func(func(*state.Object) bool) {}
+}
+
+// PodsOfGroup implements Objects.
+func (NoObjects) PodsOfGroup(string, string) iter.Seq[*state.Pod] {
+	return func(func(*state.Pod) bool) {}
 }
 
 // OrNone returns o, or an Objects without any object if o is nil.
@@ -74,7 +82,7 @@ func ObjectChange(c state.ObjectChange) Change {
 	switch {
 	case c.Kind == events.KindDisruptionBudget:
 		change.Actions = budgetUpdate(c)
-	case isSupply(c.Kind):
+	case isSupply(c.Kind), c.Kind == events.KindPodGroup:
 		change.Actions = supplyUpdate(c)
 	case c.Kind != events.KindNamespace || c.After == nil:
 	case c.Before == nil:
@@ -102,6 +110,9 @@ var supplyNames = map[events.Kind]string{
 	events.KindDeviceClass:      "resource.k8s.io/DeviceClass",
 	events.KindDeviceTaintRule:  "resource.k8s.io/DeviceTaintRule",
 }
+
+// groupEvents is upstream's name of pod groups in events.
+const groupEvents = "scheduling.k8s.io/PodGroup"
 
 // supplyUpdate classifies a change of storage or devices. Rules compare the objects themselves in their hints.
 func supplyUpdate(c state.ObjectChange) Action {

@@ -32,6 +32,15 @@ var (
 	conditionsWait = schedulerAlpha.HistogramVec("dra_bindingconditions_wait_duration_seconds",
 		"Time for which a binder waited for the binding conditions of devices, in seconds, by driver and outcome.",
 		metrics.ExponentialBuckets(0.1, 2, 14), "profile", "driver", "status")
+	groupAttempts = schedulerAlpha.CounterVec("podgroup_schedule_attempts_total",
+		"Number of attempts to place a gang, by result: scheduled (all that were needed have a reservation), unschedulable, "+
+			"error.", "result", "profile")
+	groupAttemptDuration = schedulerAlpha.HistogramVec("podgroup_scheduling_attempt_duration_seconds",
+		"Time from the offer of a gang to a shard to the end of the attempt, in seconds.",
+		metrics.ExponentialBuckets(0.001, 2, 15), "result", "profile")
+	groupAlgorithmDuration = schedulerAlpha.HistogramVec("podgroup_scheduling_algorithm_duration_seconds",
+		"Time that a shard took to decide about all members of a gang, in seconds: the mean of the gangs of one step.",
+		metrics.ExponentialBuckets(0.001, 2, 15))
 	volumeErrors = schedulerVolume.CounterVec("scheduling_stage_error_total",
 		"Number of times that the volumes of a pod could not be prepared, by operation: bind.", "operation")
 )
@@ -85,6 +94,17 @@ func DeviceConditions(profile, driver, outcome string) {
 // DeviceConditionsWait observes how long a pod with an allocated device waited for binding conditions.
 func DeviceConditionsWait(profile, driver, outcome string, waited time.Duration) {
 	conditionsWait.WithLabelValues(profile, driver, outcome).Observe(waited.Seconds())
+}
+
+// GroupAttempt counts an attempt to place a gang, and observes its duration.
+func GroupAttempt(result, profile string, took time.Duration) {
+	groupAttempts.WithLabelValues(result, profile).Inc()
+	groupAttemptDuration.WithLabelValues(result, profile).Observe(took.Seconds())
+}
+
+// GroupAlgorithm observes how long it took to decide about a gang.
+func GroupAlgorithm(took time.Duration) {
+	groupAlgorithmDuration.WithLabelValues().Observe(took.Seconds())
 }
 
 // VolumesNotBound counts a pod whose volumes could not be prepared.

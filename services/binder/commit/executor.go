@@ -60,7 +60,7 @@ func LaneOf(e effect.Effect) (Lane, bool) {
 		return LaneBind, true
 	case effect.ReadPod, effect.FencePod, effect.Evict, effect.ReadBudget:
 		return LaneClear, true
-	case effect.RemoveGate, effect.Nominate, effect.MarkNode:
+	case effect.RemoveGate, effect.Nominate, effect.MarkNode, effect.PatchGroup:
 		return LaneChange, true
 	case effect.PatchCondition:
 		return laneOfCondition(e), true
@@ -121,6 +121,7 @@ type Executor struct {
 	conditions   *conditions
 	gates        *gates
 	nodes        *nodes
+	groups       *podGroups
 	transactions *transactions
 	publisher    *publisher
 	reporter     *reporter
@@ -143,6 +144,7 @@ func New(workers int, deps Deps) *Executor {
 		conditions:   &conditions{pods, deps.Logger},
 		gates:        &gates{pods, deps.Logger, deps.Clock},
 		nodes:        &nodes{deps.API.writes, deps.Logger},
+		groups:       &podGroups{deps.API.writes, deps.Logger},
 		transactions: &transactions{deps.Ledger, deps.Logger, deps.Clock},
 		publisher:    newPublisher(deps.Log, deps.Logger, deps.Clock),
 		reporter:     newReporter(deps, pace),
@@ -250,6 +252,8 @@ func (x *Executor) carryOut(ctx context.Context, e effect.Effect) (effect.Input,
 		return x.gates.removeInTime(ctx, e), nil
 	case effect.MarkNode:
 		return x.nodes.mark(ctx, e), nil
+	case effect.PatchGroup:
+		return x.groups.patch(ctx, e), nil
 	case effect.PatchCondition:
 		return x.statusWrite(func() effect.Answered { return x.conditions.patchCondition(ctx, e) }), nil
 	case effect.Nominate:

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/decide/evict"
 	"github.com/berth-scheduler/berth/services/binder/decide/gates"
 	"github.com/berth-scheduler/berth/services/binder/decide/nodemarks"
+	"github.com/berth-scheduler/berth/services/binder/decide/podgroups"
 	"github.com/berth-scheduler/berth/services/binder/decide/podstatus"
 )
 
@@ -30,6 +31,7 @@ type Core struct {
 	status       *podstatus.Writer
 	gates        *gates.Remover
 	marks        *nodemarks.Marker
+	groups       *podgroups.Writer
 	evictor      *evict.Evictor
 	sweeper      *document.Sweeper
 
@@ -48,6 +50,7 @@ func NewCore(id string, limits basis.Limits, enforces basis.Enforces) *Core {
 	c.status = podstatus.New(c.base, c.reservations)
 	c.gates = gates.New(c.base)
 	c.marks = nodemarks.New(c.base)
+	c.groups = podgroups.New(c.base)
 	c.evictor = evict.New(c.base, c.documents, c.status)
 	c.sweeper = document.NewSweeper(c.base, c.documents, c.evictor)
 	return c
@@ -107,6 +110,7 @@ func (c *Core) tick() {
 	}
 	c.sweeper.Sweep()
 	c.marks.Advance()
+	c.groups.Advance()
 	c.reservations.ForgetRefused()
 }
 
@@ -241,10 +245,12 @@ func (c *Core) decisionSeen(d events.Decision) {
 	switch d.Kind {
 	case events.DecisionPlaced:
 		c.marks.Seen(d)
+		c.groups.Seen(d)
 		c.reservations.Hint(key, d)
 	case events.DecisionUnplaceable, events.DecisionFailed, events.DecisionQuarantined,
 		events.DecisionNominated, events.DecisionWithdrawn:
 		c.marks.Seen(d)
+		c.groups.Seen(d)
 		c.status.Require(d)
 		if basis.BindFailed(d) {
 			c.reservations.Hint(key, d)

@@ -3,12 +3,14 @@ package intake
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -18,6 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/membership"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/state/resources"
@@ -60,7 +63,25 @@ func FromFacts(step feed.Step) effect.FactsChanged {
 	}
 	in.Nodes = func() int { return count(facts) }
 	in.Marked, in.MarkedAll = marked(step), step.Reset
+	in.Group = func(namespace, name string) *schedulingv1alpha2.PodGroup {
+		group, _ := rule.Find[*schedulingv1alpha2.PodGroup](facts, events.KindPodGroup, namespace, name)
+		return group
+	}
+	in.Groups, in.Members = groups(facts), facts.PodsOfGroup
 	return in
+}
+
+// groups returns an iterator over the PodGroups of a snapshot.
+func groups(facts *state.Snapshot) func() iter.Seq[*schedulingv1alpha2.PodGroup] {
+	return func() iter.Seq[*schedulingv1alpha2.PodGroup] {
+		return func(yield func(*schedulingv1alpha2.PodGroup) bool) {
+			for o := range facts.Objects(events.KindPodGroup) {
+				if group, ok := o.API.(*schedulingv1alpha2.PodGroup); ok && !yield(group) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // count returns the number of nodes of a snapshot.

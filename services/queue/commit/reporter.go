@@ -26,6 +26,7 @@ var metricQueues = map[waiting.Pool]string{
 	waiting.PoolActive:  "active",
 	waiting.PoolBackoff: "backoff",
 	waiting.PoolParked:  "unschedulable",
+	waiting.PoolGrouped: "unschedulable",
 }
 
 // These are attributes of the spans of a pod.
@@ -179,8 +180,12 @@ func (r *Reporter) waited(e decide.PodWaited) {
 
 // Pools reports how many pods each pool contains and each shard has leased.
 func (r *Reporter) Pools(pools map[waiting.Pool]int, leased map[string]int) {
+	queues := map[string]int{}
 	for pool, name := range metricQueues {
-		telemetry.PendingPods(name, pools[pool])
+		queues[name] += pools[pool]
+	}
+	for name, pods := range queues {
+		telemetry.PendingPods(name, pods)
 	}
 	for shard := range r.shards {
 		if _, ok := leased[shard]; !ok {

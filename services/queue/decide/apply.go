@@ -35,6 +35,7 @@ func (in FactsReset) apply(c *Core, now waiting.Moment) {
 			c.backlog.remove(e)
 		}
 	}
+	c.backlog.pools.Units.Regroup(now)
 	c.backlog.wakeAll(now)
 	c.world.Primed = true
 	c.forgetShown()
@@ -73,6 +74,9 @@ func (in FactsApplied) apply(c *Core, now waiting.Moment) {
 	for _, o := range in.Changes.Others {
 		if o.Kind == events.KindNamespace {
 			c.out.complain(c.budgets.NamespaceChanged(nameOf(o), o.After))
+		}
+		if o.Kind == events.KindPodGroup {
+			c.backlog.pools.Units.GroupChanged(namespaceOf(o), nameOf(o), now)
 		}
 		c.backlog.changed(rule.ObjectChange(o), now)
 	}
@@ -117,6 +121,14 @@ func nameOf(o state.ObjectChange) string {
 		return o.After.Name
 	}
 	return o.Before.Name
+}
+
+// namespaceOf returns the namespace of a changed object.
+func namespaceOf(o state.ObjectChange) string {
+	if o.After != nil {
+		return o.After.Namespace
+	}
+	return o.Before.Namespace
 }
 
 // forgetShown drops the knowledge of pods that the facts would have shown by now.

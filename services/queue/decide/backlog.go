@@ -67,6 +67,7 @@ func (b *backlog) podAdded(p *state.Pod, now waiting.Moment) {
 	if e.ShowsCondition() {
 		e.Await = waiting.Await{}
 	}
+	b.pools.Units.Join(e, now)
 	b.pools.Resume(e, now)
 }
 
@@ -85,6 +86,7 @@ func (b *backlog) podUpdated(e *waiting.Entry, p *state.Pod, now waiting.Moment)
 // remove forgets a pod that is bound, gone, or no longer one of the queue's.
 func (b *backlog) remove(e *waiting.Entry) {
 	b.pools.Remove(e)
+	b.pools.Units.Leave(e)
 	b.live.observe(e.Pod)
 	delete(b.pods, e.Pod.UID)
 }

@@ -84,6 +84,7 @@ func (c *Core) Step(in Input, at time.Time) []Effect {
 	c.expire(now)
 	c.backlog.flush(now)
 	c.backlog.endBackoffs(now)
+	c.backlog.pools.Units.Elect(now)
 	c.backlog.pools.OpenLanes(now)
 	c.admit(now)
 	c.reportTooLarge()

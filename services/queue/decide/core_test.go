@@ -520,6 +520,7 @@ func TestDescribe(t *testing.T) {
 		"offered 1",
 		"  ns/a priority=5 attempts=1 offered to s1 (token " + h.offerOf("a").Token + ")",
 		"held 0",
+		"grouped 0",
 		"",
 	}, "\n")
 	if diff := cmp.Diff(want, h.core.Describe()); diff != "" {
@@ -529,6 +530,7 @@ func TestDescribe(t *testing.T) {
 	want = strings.Join([]string{
 		"queue queue-a leading=true term=1 facts=2 ledger=1",
 		"gated 0", "active 0", "backoff 0", "parked 1", "offered 1", "held 0",
+		"grouped 0",
 		"held back by NodeAffinity of profile default-scheduler: 1",
 		"held back by NodeResourcesFit of profile default-scheduler: 1",
 		"shard s1 partitions=256 waiting=0 leased=1 window=1",

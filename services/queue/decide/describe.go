@@ -56,8 +56,19 @@ func (c *Core) reason(e *waiting.Entry) string {
 			return "has a reservation in the ledger"
 		}
 		return "had a reservation; waits until facts and ledger have caught up"
+	case waiting.PoolGrouped:
+		return groupedReason(e)
 	}
 	return ""
+}
+
+// groupedReason returns why a pod is not tried itself.
+func groupedReason(e *waiting.Entry) string {
+	key, lead := e.Group()
+	if lead == nil {
+		return "waits with its group " + key
+	}
+	return fmt.Sprintf("waits with its group %s, for which %s/%s stands in the queue", key, lead.Namespace, lead.Name)
 }
 
 // Pending counts the pods of each pool. Empty pools are included with 0.

@@ -124,7 +124,7 @@ func (c *Core) lease(e *waiting.Entry, s *shard, now waiting.Moment) work.Offer 
 	}
 	pools.Detach(e)
 	pools.Rejectors.Unreject(e)
-	e.Attempt.Count++
+	e.CountAttempt()
 	e.Attempt.Activated = false
 	if e.Attempt.FirstOffer == 0 {
 		e.Attempt.FirstOffer = now

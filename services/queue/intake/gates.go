@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/klog/v2"
 
@@ -47,8 +46,6 @@ type serverGates struct {
 		sync.Mutex
 		// listed are those that the server last listed as on; shown are those that objects have shown.
 		listed, shown map[string]bool
-		// groups means that the server serves groups of pods.
-		groups bool
 		// logged are those that the log has a line about.
 		logged map[string]bool
 		// problem is why the server's list could not be read, as it was last logged.
@@ -76,9 +73,6 @@ func (g *serverGates) lines() []string {
 // unfollowed returns the gates to report. The caller holds the lock.
 func (g *serverGates) unfollowed() []gates.Gate {
 	names := slices.Concat(slices.Collect(maps.Keys(g.mu.listed)), slices.Collect(maps.Keys(g.mu.shown)))
-	if g.mu.groups {
-		names = append(names, gateGroups)
-	}
 	list := gates.Unfollowed(names)
 	if g.mu.older.taintRules {
 		list = append(list, gates.Gate{
@@ -154,12 +148,11 @@ func (g *serverGates) show(name string) bool {
 	return true
 }
 
-// serves notes what served kinds show: whether pods may belong to groups, and what is served only in a version that is
-// not read.
-func (g *serverGates) serves(groups bool, older olderKinds) {
+// serves notes what is served only in a version that is not read.
+func (g *serverGates) serves(older olderKinds) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.mu.groups, g.mu.older = groups, older
+	g.mu.older = older
 }
 
 // notice looks for features that are not followed in an object. It is called for every object that is read, so it
@@ -167,10 +160,6 @@ func (g *serverGates) serves(groups bool, older olderKinds) {
 func (g *serverGates) notice(o object, logger klog.Logger) {
 	name := ""
 	switch o := o.(type) {
-	case *corev1.Pod:
-		if o.Spec.SchedulingGroup != nil {
-			name = gateGroups
-		}
 	case *resourcev1.ResourceSlice:
 		if slices.ContainsFunc(o.Spec.Devices, func(d resourcev1.Device) bool {
 			return len(d.NodeAllocatableResourceMappings) > 0

@@ -28,7 +28,7 @@ apiserver_request_total{code="200",name="kubernetes_feature_enabled{"} 7
 # HELP kubernetes_feature_enabled [BETA] This metric records the data about the stage and enablement of a k8s feature.
 # TYPE kubernetes_feature_enabled gauge
 kubernetes_feature_enabled{name="DRADeviceTaints",stage="BETA"} 1
-kubernetes_feature_enabled{name="GangScheduling",stage="ALPHA"} 1
+kubernetes_feature_enabled{name="DRANodeAllocatableResources",stage="ALPHA"} 1
 kubernetes_feature_enabled{name="GenericWorkload",stage="ALPHA"} 0
 kubernetes_feature_enabled{name="PodSecurity",stage=""} 1
 kubernetes_feature_enabled{name="StorageCapacityScoring",stage="ALPHA"} 1
@@ -43,7 +43,7 @@ func TestScanGates(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v; is the rest read as well?", err)
 	}
-	want := []string{"DRADeviceTaints", "GangScheduling", "PodSecurity", "StorageCapacityScoring"}
+	want := []string{"DRADeviceTaints", "DRANodeAllocatableResources", "PodSecurity", "StorageCapacityScoring"}
 	if names := sortedKeys(got); !slices.Equal(names, want) {
 		t.Errorf("enabled are %v, want %v", names, want)
 	}
@@ -143,16 +143,17 @@ func TestGatesThatAreNotFollowed(t *testing.T) {
 	cluster.readGates(t.Context(), logger)
 	cluster.readGates(t.Context(), logger)
 	got := cluster.Unfollowed()
-	if len(got) != 2 || !strings.Contains(got[0], "GangScheduling is refused: ") ||
+	if len(got) != 2 || !strings.Contains(got[0], "DRANodeAllocatableResources is refused: ") ||
 		!strings.Contains(got[1], "StorageCapacityScoring is not followed: ") {
 		t.Fatalf("not followed: %q", got)
 	}
-	for _, what := range []string{"GangScheduling", "StorageCapacityScoring", "were read"} {
+	for _, what := range []string{"DRANodeAllocatableResources", "StorageCapacityScoring", "were read"} {
 		if n := strings.Count(logged(), what); n != 1 {
 			t.Errorf("%s is logged %d times, want once, in\n%s", what, n, logged())
 		}
 	}
-	g.metrics = strings.ReplaceAll(gateMetrics, `"GangScheduling",stage="ALPHA"} 1`, `"GangScheduling",stage="ALPHA"} 0`)
+	g.metrics = strings.ReplaceAll(gateMetrics, `"DRANodeAllocatableResources",stage="ALPHA"} 1`,
+		`"DRANodeAllocatableResources",stage="ALPHA"} 0`)
 	cluster.readGates(t.Context(), logger)
 	if got := cluster.Unfollowed(); len(got) != 1 || !strings.Contains(got[0], "StorageCapacityScoring") {
 		t.Errorf("after one was turned off: %q", got)
@@ -174,29 +175,24 @@ func TestMetricsThatMayNotBeRead(t *testing.T) {
 	if _, err := cluster.served(t.Context(), logger); err != nil {
 		t.Fatal(err)
 	}
-	if got := cluster.Unfollowed(); len(got) != 1 || !strings.Contains(got[0], gateGroups) {
+	if got := cluster.Unfollowed(); len(got) != 0 {
 		t.Errorf("by the served kinds: %q", got)
 	}
-	pod := statetest.Pod("default", "member")
-	cluster.gates.notice(pod, logger)
-	pod.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{}
-	cluster.gates.notice(pod, logger)
+	cluster.gates.notice(statetest.Pod("default", "member"), logger)
 	slice := &resourcev1.ResourceSlice{Spec: resourcev1.ResourceSliceSpec{Devices: []resourcev1.Device{{Name: "a"}}}}
 	cluster.gates.notice(slice, logger)
-	if got := cluster.Unfollowed(); len(got) != 1 {
+	if got := cluster.Unfollowed(); len(got) != 0 {
 		t.Errorf("by an object without the field: %q", got)
 	}
 	slice.Spec.Devices[0].NodeAllocatableResourceMappings =
 		map[corev1.ResourceName]resourcev1.NodeAllocatableResourceMapping{corev1.ResourceCPU: {}}
 	cluster.gates.notice(slice, logger)
 	cluster.gates.notice(slice, logger)
-	if got := cluster.Unfollowed(); len(got) != 2 || !strings.Contains(got[0], gateMapped) {
+	if got := cluster.Unfollowed(); len(got) != 1 || !strings.Contains(got[0], gateMapped) {
 		t.Errorf("by the objects: %q", got)
 	}
-	for _, what := range []string{gateGroups, gateMapped} {
-		if n := strings.Count(logged(), what); n != 1 {
-			t.Errorf("%s is logged %d times, want once, in\n%s", what, n, logged())
-		}
+	if n := strings.Count(logged(), gateMapped); n != 1 {
+		t.Errorf("%s is logged %d times, want once, in\n%s", gateMapped, n, logged())
 	}
 }
 

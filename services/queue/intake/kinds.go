@@ -7,6 +7,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -53,10 +54,11 @@ const (
 // taintRules is the resource of rules that taint devices.
 const taintRules = "devicetaintrules"
 
-// These are versions that show a feature, and that are not read: groups of pods in 1.36 and in 1.35, and earlier rules
-// for devices.
+// groupVersion has groups of pods, if the API server has the feature on (GenericWorkload).
+const groupVersion = "scheduling.k8s.io/v1alpha2"
+
+// These are versions that show a feature, and that are not read: groups of pods in 1.35, and earlier rules for devices.
 const (
-	groupVersion        = "scheduling.k8s.io/v1alpha2"
 	oldGroupVersion     = "scheduling.k8s.io/v1alpha1"
 	oldTaintRuleVersion = "resource.k8s.io/v1alpha3"
 )
@@ -85,6 +87,11 @@ var taintRuleKinds = []watched{
 	{events.KindDeviceTaintRule, taintRules, &resourcev1beta2.DeviceTaintRule{}, taintRuleGroup},
 }
 
+// groupKinds are the kinds of the group for groups of pods that few API servers serve. It is no news if they are not.
+var groupKinds = []watched{
+	{events.KindPodGroup, "podgroups", &schedulingv1alpha2.PodGroup{}, podGroupGroup},
+}
+
 // These return the clients of the groups.
 
 func coreGroup(c kubernetes.Interface) cache.Getter       { return c.CoreV1().RESTClient() }
@@ -94,6 +101,7 @@ func policyGroup(c kubernetes.Interface) cache.Getter     { return c.PolicyV1().
 func storageGroup(c kubernetes.Interface) cache.Getter    { return c.StorageV1().RESTClient() }
 func resourceGroup(c kubernetes.Interface) cache.Getter   { return c.ResourceV1().RESTClient() }
 func taintRuleGroup(c kubernetes.Interface) cache.Getter  { return c.ResourceV1beta2().RESTClient() }
+func podGroupGroup(c kubernetes.Interface) cache.Getter   { return c.SchedulingV1alpha2().RESTClient() }
 
 // listWatch lists and watches all objects of the kind, for a store.
 func (w watched) listWatch(client kubernetes.Interface, store *kindStore) cache.ListerWatcher {

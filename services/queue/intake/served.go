@@ -22,6 +22,7 @@ var offerings = []offering{
 	{version: storageVersion, kinds: storageKinds},
 	{version: deviceVersion, kinds: deviceKinds},
 	{version: taintRuleVersion, kinds: taintRuleKinds, rare: true},
+	{version: groupVersion, kinds: groupKinds, rare: true},
 }
 
 // resourceSet is a set of resources by group and version, such as the resources that an API server serves.
@@ -93,10 +94,9 @@ func (c *Cluster) discover(ctx context.Context) (resourceSet, error) {
 			return nil, err
 		}
 	}
-	hasGroups := has[groupVersion][groups]
-	c.gates.serves(hasGroups, olderKinds{
+	c.gates.serves(olderKinds{
 		taintRules: !has[taintRuleVersion][taintRules] && has[oldTaintRuleVersion][taintRules],
-		groups:     !hasGroups && has[oldGroupVersion][groups],
+		groups:     !has[groupVersion][groups] && has[oldGroupVersion][groups],
 	})
 	return has, nil
 }

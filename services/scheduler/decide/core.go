@@ -17,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/avoid"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/contention"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/crossnode"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/gangs"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/lifecycle"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/preempt"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/record"
@@ -105,6 +106,10 @@ func New(cfg Config) *Core {
 		shard: c.shard, attempts: c.attempts, effects: c.effects, record: recorder, life: c.life,
 		rules: c.rules, terms: c.terms, search: c.search, reserver: c.reserver,
 		performing: c.performing, consults: c.consults, preempt: c.preempt,
+	}
+	c.placer.gangs = &gangs.Former{
+		Shard: c.shard, Attempts: c.attempts, Effects: c.effects, Life: c.life, Terms: c.terms, Search: c.search,
+		Place: c.placer.placeMember, Reject: c.preempt.Reject, ActFor: c.performing.ActFor,
 	}
 	return c
 }

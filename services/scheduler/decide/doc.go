@@ -12,6 +12,7 @@
 //	txn         the one transaction in flight
 //	crossnode   hard rules about pods on other nodes, and the registration of their terms
 //	search      the nodes that a pod may go to
+//	gangs       pods that are placed together
 //	claims      what claims to volumes and devices get
 //	avoid       the nodes that pods avoid for a while
 //	advice      questions to extenders and plugins, and what plugins do

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/claims"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/crossnode"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/gangs"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/lifecycle"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/preempt"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/record"
@@ -36,6 +37,7 @@ type placer struct {
 	performing *advice.Plugins
 	consults   *advice.Consults
 	preempt    *preempt.Preemption
+	gangs      *gangs.Former
 }
 
 // try decides one attempt as far as possible now.
@@ -43,7 +45,11 @@ func (p *placer) try(a *attempt.Attempt) {
 	t := trial{attempt: a}
 	o := p.admit(&t)
 	if o.is == undecided {
-		o = p.place(&t)
+		if g, gang := p.gangs.Try(a, t.profile); gang {
+			o = outcome{is: endings[g.Is], why: g.Why}
+		} else {
+			o = p.place(&t)
+		}
 	}
 	p.finish(&t, o)
 }

@@ -207,6 +207,14 @@ type MarkNode struct {
 	Marks             nodemark.Marks
 }
 
+// PatchGroup sets one condition of a PodGroup's status, with UID as the precondition. It is answered by Answered: Done,
+// Gone, Refused, Unknown.
+type PatchGroup struct {
+	Op                   OpID
+	Namespace, Name, UID string
+	Condition            metav1.Condition
+}
+
 // Publish appends a decision to the log. It is not answered.
 type Publish struct{ Decision events.Decision }
 
@@ -257,6 +265,7 @@ func (RemoveGate) effect()     {}
 func (Evict) effect()          {}
 func (Amend) effect()          {}
 func (MarkNode) effect()       {}
+func (PatchGroup) effect()     {}
 func (Nominate) effect()       {}
 func (Announce) effect()       {}
 func (ReadBudget) effect()     {}

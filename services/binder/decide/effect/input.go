@@ -1,7 +1,10 @@
 package effect
 
 import (
+	"iter"
+
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -47,6 +50,11 @@ type FactsChanged struct {
 	Claim func(namespace, name string) *resourcev1.ResourceClaim
 	// Classes returns all device classes, read-only; nil if the facts show none.
 	Classes func() []*resourcev1.DeviceClass
+	// Group returns a PodGroup, Groups all of them, and Members the members of one, read-only. They are nil while nothing
+	// is known.
+	Group   func(namespace, name string) *schedulingv1alpha2.PodGroup
+	Groups  func() iter.Seq[*schedulingv1alpha2.PodGroup]
+	Members func(namespace, name string) iter.Seq[*state.Pod]
 	// Exists reports whether the facts show the object to which a key of the ledger belongs: the node of n/, the
 	// disruption budget of b/, the claim or pool of x/. It is nil while nothing is known.
 	Exists func(key string) bool

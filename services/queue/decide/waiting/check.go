@@ -31,7 +31,7 @@ func (p *Pools) Check(pods map[string]*Entry, each func(e *Entry, in *Bag) error
 		return fmt.Errorf("I5: %d pods known, %d in pools; %d active, counted %d; %d may go early, counted %d",
 			len(pods), len(seen), active, p.ActiveCount, early, p.lanes.early.count)
 	}
-	return errors.Join(p.byRule.check(p.Parked), p.lanes.check(pods))
+	return errors.Join(p.byRule.check(p.Parked), p.lanes.check(pods), p.Units.check(pods))
 }
 
 // checkPlace checks a pod against the indexes of its pool.

@@ -16,6 +16,7 @@
 //	parked    was rejected by rules                  leaves with an event that a rule listens to, or by the flush
 //	offered   is leased to a shard                   leaves with the answer, or when the lease ends
 //	held      has a reservation in the ledger        leaves when it is bound or the reservation is certainly gone
+//	grouped   another member stands for its gang     leaves when it has to stand for the gang itself (unit.go)
 //
 // Quarantine is a part of parked that only a change of the pod itself ends. Pods of active that wait for a permit of
 // their lane are kept in the lane, and count as active.

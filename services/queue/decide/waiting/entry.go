@@ -42,6 +42,8 @@ type Entry struct {
 	// Sequence is the position in the facts that a shard must have applied to decide about this pod: that of the
 	// pod's own version and of the event that woke it.
 	Sequence uint64
+	// unit is the group that the pod is a member of; nil for none.
+	unit *unit
 	// groups are the pod's places in groups of waiting pods while it is parked.
 	groups []groupSlot
 

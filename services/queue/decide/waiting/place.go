@@ -45,10 +45,11 @@ func (p *Pools) Resume(e *Entry, now Moment) {
 func (p *Pools) Park(e *Entry, now Moment) {
 	e.backOff(&p.cfg, now)
 	profile := p.Profile(e)
-	if e.Verdict.Kind != events.DecisionHeldBack {
+	if e.Verdict.Kind != events.DecisionHeldBack && !e.Together() {
 		p.lanes.join(e, profile)
 	}
 	p.Rejectors.reject(e)
+	p.Units.takeLead(e, now)
 	if p.journal.mayHaveHelp(e, profile) || e.Attempt.Activated {
 		p.Requeue(e, EventAttemptFailure, now)
 		return
@@ -120,7 +121,10 @@ func (p *Pools) holdBack(e *Entry, plugin, what, event string, now Moment) {
 func (p *Pools) Enter(e *Entry, to *Bag, event string, now Moment) {
 	p.report.Waited(e, event, now)
 	p.Detach(e)
-	to = p.lanes.route(e, to)
+	if e.Together() {
+		p.lanes.leave(e) // from before its group was one
+	}
+	to = p.Units.route(e, p.lanes.route(e, to))
 	e.Entered = now
 	e.covered = false
 	e.FlushAt = now.Add(p.cfg.FlushAfter)
@@ -135,6 +139,7 @@ func (p *Pools) Enter(e *Entry, to *Bag, event string, now Moment) {
 	to.Put(e)
 	p.index(e)
 	p.report.Entered(to.Pool, event)
+	p.Units.abdicate(e)
 }
 
 // index adds a pod to the indexes of the pool that it has entered.
@@ -222,6 +227,8 @@ func (p *Pools) Updated(e *Entry, old *state.Pod, now Moment) {
 		p.Free(e, EventQuarantine, now)
 	case pool == PoolParked:
 		p.parkedUpdated(e, old, now)
+	case pool == PoolGrouped && SpecMoved(old, e.Pod):
+		p.Units.nudge(e.unit, rule.PodChange(state.PodChange{Before: old, After: e.Pod}).Label(), now)
 	}
 }
 
@@ -295,7 +302,9 @@ func (p *Pools) PopEarly(e *Entry, now Moment) {
 // Rejected handles an attempt that found no node.
 func (p *Pools) Rejected(e *Entry, now Moment) {
 	p.Park(e, now)
-	p.lanes.rejected(e)
+	if e.lane != nil {
+		p.lanes.rejected(e)
+	}
 }
 
 // Failed handles an attempt that ended in an error.

@@ -20,7 +20,9 @@ const (
 	PoolOffered Pool = "offered"
 	// PoolHeld holds pods that have a reservation in the ledger.
 	PoolHeld Pool = "held"
+	// PoolGrouped holds members of groups for which another member stands; see unit.go.
+	PoolGrouped Pool = "grouped"
 )
 
 // AllPools lists the pools in the order in which people read them.
-var AllPools = []Pool{PoolGated, PoolActive, PoolBackoff, PoolParked, PoolOffered, PoolHeld}
+var AllPools = []Pool{PoolGated, PoolActive, PoolBackoff, PoolParked, PoolOffered, PoolHeld, PoolGrouped}

@@ -97,7 +97,9 @@ type Pools struct {
 	// The other pools are one bag each: Gated and Held in the order of entry, Backoff by the end of the wait, Parked by
 	// the flush, Offered by the deadline of the lease. Quarantine is a part of the parked pool, in the order of entry.
 	Gated, Backoff, Parked, Quarantine, Offered, Held *Bag
-	lanes                                             lanes
+	// Units holds the groups of pods that are tried together.
+	Units *Units
+	lanes lanes
 	// byRule indexes the parked pods by what could wake them.
 	byRule wakeIndex
 	// Settling holds the held pods without a live reservation; see AwaitOutcome.
@@ -121,6 +123,7 @@ func NewPools(cfg Settings, ports Ports, w *World, j *Journal) *Pools {
 		lanes:      newLanes(j), byRule: newWakeIndex(),
 		Settling: map[*Entry]struct{}{}, TooLarge: map[*Entry]struct{}{}, Rejectors: rejectors{},
 	}
+	p.Units = newUnits(p, w)
 	for i := range p.Active {
 		p.Active[i] = newBag(PoolActive, Before)
 	}
@@ -175,7 +178,7 @@ func (p *Pools) Pending() map[Pool]int {
 	return map[Pool]int{
 		PoolGated: p.Gated.Len(), PoolActive: p.ActiveCount, PoolBackoff: p.Backoff.Len(),
 		PoolParked:  p.Parked.Len() + p.Quarantine.Len(),
-		PoolOffered: p.Offered.Len(), PoolHeld: p.Held.Len(),
+		PoolOffered: p.Offered.Len(), PoolHeld: p.Held.Len(), PoolGrouped: p.Units.Grouped.Len(),
 	}
 }
 
@@ -200,7 +203,7 @@ func (p *Pools) Members(pool Pool) []*Entry {
 // Bags visits the bags of all pools.
 func (p *Pools) Bags() iter.Seq[*Bag] {
 	return func(yield func(*Bag) bool) {
-		waiting := []*Bag{p.Gated, p.Backoff, p.Parked, p.Quarantine, p.Offered, p.Held}
+		waiting := []*Bag{p.Gated, p.Backoff, p.Parked, p.Quarantine, p.Offered, p.Held, p.Units.Grouped}
 		for _, key := range slices.Sorted(maps.Keys(p.lanes.all)) {
 			waiting = append(waiting, p.lanes.all[key].blocked)
 		}

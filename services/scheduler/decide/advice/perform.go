@@ -107,6 +107,9 @@ func (pl *Plugins) Idle() bool {
 	return len(pl.preparing)+len(pl.binding)+len(pl.undoing) == 0
 }
 
+// ActFor reports whether plugins act for a profile.
+func (pl *Plugins) ActFor(schedulerName string) bool { return pl.actsFor[schedulerName] }
+
 // Proceed continues with an attempt that has been staged: plugins come first, if they act.
 func (pl *Plugins) Proceed(a *attempt.Attempt) {
 	if !pl.actsFor[a.Pod.SchedulerName] {

@@ -76,6 +76,10 @@ type Rejection struct {
 	Unsettled bool
 	// DependsOnHolds: the pod would fit if the pods whose places are held were already there.
 	DependsOnHolds bool
+	// Together: the pod is a member of a gang, and it is the gang that cannot be placed. Others are the verdicts on the
+	// other members of a gang, which are recorded with this one.
+	Together bool
+	Others   []events.Decision
 }
 
 // WakeOn adds a plugin to those whose events wake the pod. DefaultPreemption stands for pods that must not be

@@ -45,6 +45,8 @@ type Attempt struct {
 	Verdict *Rejection
 	// Plugins is the state of the plugins that act on the choice of a node; nil for none.
 	Plugins *PluginBinding
+	// Gang is the try of a whole gang that the attempt is part of; nil for a pod that is placed alone.
+	Gang *Gang
 }
 
 // Pick is the choice of a node for an attempt, with everything that the choice depends on.

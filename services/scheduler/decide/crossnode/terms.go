@@ -52,7 +52,7 @@ const registerEvery = 250 * time.Millisecond
 // reservation would be too large, or the registry has no room. Failing here, before the registration, leaves no term
 // behind.
 func (x *Terms) Registered(a *attempt.Attempt, n attempt.Needs, v claims.Supply) bool {
-	if len(n.Missing) == 0 && n.Carried <= registry.MaxPodTerms {
+	if Complete(n) {
 		return true
 	}
 	err := n.Affordable(v)
@@ -69,6 +69,9 @@ func (x *Terms) Registered(a *attempt.Attempt, n attempt.Needs, v claims.Supply)
 	x.Life.Defer(a)
 	return false
 }
+
+// Complete reports whether all terms that a pod needs are registered, and are not too many.
+func Complete(n attempt.Needs) bool { return len(n.Missing) == 0 && n.Carried <= registry.MaxPodTerms }
 
 // storable returns an error unless an empty node's document could hold the pod's reservation.
 func (x *Terms) storable(a *attempt.Attempt, v claims.Supply) error {

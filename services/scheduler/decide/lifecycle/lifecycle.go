@@ -93,6 +93,9 @@ func (l *Attempts) Unplaceable(r attempt.Rejection) {
 		return
 	}
 	l.Record.Unplaceable(r.Attempt, r.Decision)
+	for _, d := range r.Others {
+		l.Record.Effects.Decide(d)
+	}
 	l.Drop(r.Attempt)
 }
 

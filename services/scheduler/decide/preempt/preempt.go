@@ -181,6 +181,8 @@ func (p *Preemption) conclude(r attempt.Rejection) {
 	profile, ok := p.shard.Profiles[r.Attempt.Pod.SchedulerName]
 	switch {
 	case r.DependsOnHolds:
+	case r.Together:
+		// Victims of single members would be evicted before it is known whether the gang can be placed.
 	case !ok || !profile.Preempts() || p.shard.Draining || profile.Custom() && advice.IsConsulted(profile, r.Attempt.Pod):
 	case p.attempts.Count(attempt.Seeking) < maxSeekers:
 		p.LineUp(r)

@@ -218,11 +218,10 @@ func (b *batch) open(nodeUID, nodeName string) ledger.NodeDoc {
 	return b.by.Shard.OpenDoc(nodeUID, nodeName)
 }
 
-// seal makes the batch into its transaction, not yet sent. If that fails, the batch is tried in smaller parts, until
-// the attempt that causes the failure is alone.
-func (b *batch) seal() *placing {
+// seal makes the batch into its transaction, not yet sent.
+func (b *batch) seal() (*placing, error) {
 	if len(b.attempts) == 0 {
-		return &placing{}
+		return &placing{}, nil
 	}
 	b.place.Docs = make([]ledger.NodeDoc, len(b.drafts))
 	for i := range b.drafts {
@@ -231,8 +230,7 @@ func (b *batch) seal() *placing {
 	b.place.Exclusives = claims.Sorted(b.exclusives)
 	txn, err := b.place.Txn()
 	if err != nil {
-		b.by.split(b.attempts, err.Error())
-		return &placing{}
+		return nil, err
 	}
-	return &placing{by: b.by, attempts: b.attempts, batch: b.place, txn: txn}
+	return &placing{by: b.by, attempts: b.attempts, batch: b.place, txn: txn}, nil
 }

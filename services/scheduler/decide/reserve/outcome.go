@@ -12,6 +12,9 @@ import (
 
 // placed ends attempts whose reservations have been committed at revision.
 func (r *Reserver) placed(attempts []*attempt.Attempt, revision int64) {
+	if g := attempts[0].Gang; g != nil {
+		r.Effects.ReportGang(g.Lead.GangReport(step.Scheduled))
+	}
 	for _, a := range attempts {
 		if !r.OnCommitted(a, revision) {
 			continue
@@ -30,6 +33,10 @@ func (r *Reserver) placed(attempts []*attempt.Attempt, revision int64) {
 func (p *placing) Undone(lost txns.Outcome) {
 	r := p.by
 	r.Contention.Answered(r.Shard.Now)
+	if p.gang != nil {
+		r.gangLost(p, lost)
+		return
+	}
 	// A document that changed under a decision is a disagreement about its node: many of them put the node into
 	// quarantine.
 	changed := map[string]bool{}

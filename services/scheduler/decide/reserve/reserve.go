@@ -37,6 +37,8 @@ type placing struct {
 	attempts []*attempt.Attempt
 	batch    txns.PlaceBatch
 	txn      ledger.Txn
+	// gang is the gang whose members the attempts are; nil for pods that are placed alone.
+	gang *attempt.Gang
 }
 
 // Send sends a batch of the staged attempts, unless all of them leave the batch. The slot must be free. Attempts
@@ -64,7 +66,13 @@ func (p *placing) Done(revision int64) {
 }
 
 // TooLarge implements txn.Proposal.
-func (p *placing) TooLarge(why string) { p.by.split(p.attempts, why) }
+func (p *placing) TooLarge(why string) {
+	if p.gang != nil {
+		p.by.failGang(p.attempts, why)
+		return
+	}
+	p.by.split(p.attempts, why)
+}
 
 // build builds the transaction of a batch; it also hands over the finished entries of each document (T5). Attempts
 // that cannot be part of it leave the batch, above all those whose document or guards have changed since they were
@@ -73,8 +81,15 @@ func (p *placing) TooLarge(why string) { p.by.split(p.attempts, why) }
 // transaction is full. The rest keeps its order, because an attempt may have counted those before it. An attempt
 // that fits no transaction, or whose reservation fits no document, fails alone.
 func (r *Reserver) build(attempts []*attempt.Attempt) (p *placing, rest []*attempt.Attempt) {
+	if len(attempts) > 0 && attempts[0].Gang != nil {
+		return r.buildGang(attempts)
+	}
 	b := r.newBatch()
 	for i, a := range attempts {
+		if a.Gang != nil {
+			rest = attempts[i:] // in a transaction of its own
+			break
+		}
 		if !r.mayReserve(a) {
 			r.Life.GiveBack(a)
 			continue
@@ -109,7 +124,13 @@ func (r *Reserver) build(attempts []*attempt.Attempt) (p *placing, rest []*attem
 			r.Life.Fail(a, b.why.Error())
 		}
 	}
-	return b.seal(), rest
+	p, err := b.seal()
+	if err != nil {
+		// It is tried in smaller parts, until the attempt that causes the failure is alone.
+		r.split(b.attempts, err.Error())
+		return &placing{}, rest
+	}
+	return p, rest
 }
 
 // mayReserve reports whether the decision of an attempt may still become a reservation: its partition is held in the

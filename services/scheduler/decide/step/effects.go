@@ -27,6 +27,12 @@ func (e *Effects) Abandon(d events.Decision) { e.abandoned = append(e.abandoned,
 // Report reports the end of an attempt, or of one try of it.
 func (e *Effects) Report(a Attempt) { e.out.Attempts = append(e.out.Attempts, a) }
 
+// ReportGang reports the end of an attempt at a whole gang.
+func (e *Effects) ReportGang(g Gang) { e.out.Gangs = append(e.out.Gangs, g) }
+
+// CountGang counts a gang that was decided about.
+func (e *Effects) CountGang() { e.out.GangsTried++ }
+
 // Consult asks extenders or plugins a question.
 func (e *Effects) Consult(c Consult) { e.out.Consults = append(e.out.Consults, c) }
 

@@ -70,6 +70,10 @@ type Output struct {
 	Plans []PlanReport
 	// Attempts lists the attempts that ended in this step, for metrics and spans.
 	Attempts []Attempt
+	// Gangs lists the attempts at whole gangs that ended in this step, and GangsTried counts the gangs that were decided
+	// about.
+	Gangs      []Gang
+	GangsTried int
 	// SearchesAll counts the searches for nodes in this step that evaluated all nodes, SearchesHome those that
 	// evaluated the home nodes only.
 	SearchesAll, SearchesHome int
@@ -135,6 +139,13 @@ const (
 // Abandoned is the reason in the record of a choice (events.DecisionLost) that was never sent, because the state
 // that it was decided on had changed. It is no Conflict.
 const Abandoned Reason = events.LostAbandoned
+
+// Gang reports the end of one attempt at a whole gang.
+type Gang struct {
+	Profile  string
+	Outcome  Outcome
+	Received time.Time
+}
 
 // Attempt reports the end of one attempt, or of one try of it that lost a race.
 type Attempt struct {

@@ -1,0 +1,346 @@
+package decide_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
+)
+
+// memberOf makes a pod a member of a group.
+func memberOf(group string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &group} }
+}
+
+// addGroup adds a PodGroup; minCount 0 is the policy "basic".
+func (w *world) addGroup(name string, minCount int32, topology ...string) {
+	w.rv++
+	g := &schedulingv1alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "d", Name: name, UID: types.UID("group-" + name), ResourceVersion: fmt.Sprint(w.rv),
+	}}
+	g.Spec.SchedulingPolicy.Basic = &schedulingv1alpha2.BasicSchedulingPolicy{}
+	if minCount > 0 {
+		g.Spec.SchedulingPolicy = schedulingv1alpha2.PodGroupSchedulingPolicy{
+			Gang: &schedulingv1alpha2.GangSchedulingPolicy{MinCount: minCount},
+		}
+	}
+	for _, key := range topology {
+		g.Spec.SchedulingConstraints = ptr.To(ptr.Deref(g.Spec.SchedulingConstraints,
+			schedulingv1alpha2.PodGroupSchedulingConstraints{}))
+		g.Spec.SchedulingConstraints.Topology = append(g.Spec.SchedulingConstraints.Topology,
+			schedulingv1alpha2.TopologyConstraint{Key: key})
+	}
+	raw, err := g.Marshal()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.fact(events.Fact{
+		Kind: events.KindPodGroup, Op: events.OpUpsert, UID: string(g.UID), Namespace: "d", Name: name, Object: raw,
+	})
+}
+
+// gangOffer is the offer of a pod that stands for its group.
+func (w *world) gangOffer(uid, group string) (*shard, work.Offer) {
+	w.tokens++
+	w.offered[uid]++
+	p := ledger.PartitionOf(strings.Join([]string{"gang", "d", group}, "\n"))
+	return w.ownerOf(p), work.Offer{
+		Pod: events.PodRef{UID: uid, Namespace: "d", Name: w.pods[uid].Name}, Partition: p,
+		Token: ledger.Token(w.tokens).String(), Attempt: w.offered[uid], FactSequence: uint64(len(w.facts)),
+	}
+}
+
+// gang adds a group with members, shows all to the shard, and offers the first member.
+func (st *scenario) gang(group string, members int, minCount int32, topology ...string) {
+	st.addGroup(group, minCount, topology...)
+	for i := range members {
+		st.addPod(fmt.Sprintf("%s-%d", group, i), memberOf(group))
+	}
+	st.deliverAll()
+	st.offerGang("pod-"+group+"-0", group)
+}
+
+func (st *scenario) offerGang(uid, group string) {
+	_, o := st.gangOffer(uid, group)
+	st.step(st.s, step.Input{Offers: []work.OfferBatch{{Term: 1, Offers: []work.Offer{o}}}})
+}
+
+// answerAll commits what is in flight until nothing is.
+func (st *scenario) answerAll() {
+	for st.s.commit != nil {
+		st.answer()
+		st.deliverLedger()
+	}
+}
+
+// verdicts returns the messages of the verdicts on pods, by name.
+func (st *scenario) verdicts() map[string]string {
+	all := map[string]string{}
+	for _, d := range st.s.decisions {
+		all[d.Pod.Name] = string(d.Kind)
+		if d.Message != "" {
+			all[d.Pod.Name] += ": " + d.Message
+		}
+	}
+	return all
+}
+
+func TestGangIsOneTransaction(t *testing.T) {
+	st := newScenario(t, 1, 3, 2)
+	st.gang("g", 6, 6)
+	if st.s.commit == nil || st.s.commit.Pods != 6 {
+		t.Fatalf("in flight %+v, want six pods", st.s.commit)
+	}
+	st.answer()
+	if got := st.reservations(); len(got) != 6 {
+		t.Errorf("reserved %v, want six", got)
+	}
+	for name, verdict := range st.verdicts() {
+		if verdict != "placed" {
+			t.Errorf("%s: %s", name, verdict)
+		}
+	}
+	if len(st.s.decisions) != 6 {
+		t.Errorf("%d decisions, want one for each member", len(st.s.decisions))
+	}
+}
+
+// A gang of which too few fit holds no room, and each member learns why.
+func TestGangWithoutRoom(t *testing.T) {
+	st := newScenario(t, 1, 2, 2)
+	st.gang("g", 5, 5)
+	if st.s.commit != nil {
+		t.Fatalf("in flight: %+v", st.s.commit)
+	}
+	verdicts := st.verdicts()
+	const waits = "unplaceable: waiting for minCount pods from a gang to be scheduled: 4 of 5 members can be placed"
+	for i := range 4 {
+		if got := verdicts[fmt.Sprintf("g-%d", i)]; got != waits {
+			t.Errorf("g-%d: %q, want %q", i, got, waits)
+		}
+	}
+	if got := verdicts["g-4"]; !strings.HasPrefix(got, "unplaceable: 0/2 nodes are available: 2 Insufficient cpu.") {
+		t.Errorf("g-4: %q", got)
+	}
+	st.s.decisions = nil
+	st.pod("alone") // the room is not taken
+	st.answerAll()
+	if got := st.verdicts(); len(got) != 1 {
+		t.Errorf("verdicts %v, want one pod placed", got)
+	}
+}
+
+// With minCount members placed, the others are left to the next attempt, which joins them.
+func TestGangAboveItsMinimum(t *testing.T) {
+	st := newScenario(t, 1, 2, 2)
+	st.gang("g", 5, 3)
+	st.answerAll()
+	if got := st.reservations(); len(got) != 4 {
+		t.Fatalf("reserved %v, want four", got)
+	}
+	st.s.decisions = nil
+	st.addNode("n9", 1)
+	st.deliverAll()
+	st.offerGang("pod-g-4", "g")
+	st.answerAll()
+	if got := st.reservations()["pod-g-4"]; got != "n9" {
+		t.Errorf("the last member is on %q, want n9: %v", got, st.verdicts())
+	}
+}
+
+func TestGangWaitsForItsObjectAndItsMembers(t *testing.T) {
+	st := newScenario(t, 1, 3, 9)
+	st.addPod("g-0", memberOf("g"))
+	st.deliverAll()
+	st.offerGang("pod-g-0", "g")
+	if got := st.verdicts()["g-0"]; got != `unplaceable: waiting for pods's pod group "g" to appear in scheduling queue` {
+		t.Errorf("without an object: %q", got)
+	}
+	st.addGroup("g", 2)
+	st.deliverAll()
+	st.offerGang("pod-g-0", "g")
+	const tooFew = "unplaceable: waiting for minCount pods from a gang to appear in scheduling queue"
+	if got := st.verdicts()["g-0"]; got != tooFew {
+		t.Errorf("without members: %q", got)
+	}
+	st.addPod("g-1", memberOf("g"))
+	st.deliverAll()
+	st.offerGang("pod-g-0", "g")
+	st.answerAll()
+	if got := st.reservations(); len(got) != 2 {
+		t.Errorf("complete: %v", got)
+	}
+}
+
+// Pods of a group without conditions are placed one by one.
+func TestBasicGroup(t *testing.T) {
+	st := newScenario(t, 1, 1, 2)
+	st.gang("g", 3, 0)
+	st.answerAll()
+	if got := st.reservations(); len(got) != 1 || got["pod-g-0"] == "" {
+		t.Errorf("reserved %v, want the pod that was offered", got)
+	}
+}
+
+// A gang goes into the domain that has the least room that is enough, and into no other.
+func TestGangInOneDomain(t *testing.T) {
+	st := newScenario(t, 1, 0, 0)
+	for zone, room := range map[string]int64{"a": 2, "b": 3, "c": 5} {
+		st.addNodeIn("n"+zone+"0", zone, room)
+		st.addNodeIn("n"+zone+"1", zone, 1)
+	}
+	st.addNode("elsewhere", 50)
+	st.deliverAll()
+	st.gang("g", 4, 4, corev1.LabelTopologyZone)
+	st.answerAll()
+	for uid, node := range st.reservations() {
+		if !strings.HasPrefix(node, "nb") {
+			t.Errorf("%s is on %s, want zone b: %v", uid, node, st.reservations())
+		}
+	}
+	if len(st.reservations()) != 4 {
+		t.Errorf("reserved %v: %v", st.reservations(), st.verdicts())
+	}
+	st.s.decisions = nil
+	st.gang("large", 9, 9, corev1.LabelTopologyZone)
+	const want = "unplaceable: 0/3 placements are available: 6 of 9 members fit in the best one, c"
+	if got := st.verdicts()["large-0"]; got != want {
+		t.Errorf("a gang that fits in no zone: %q, want %q", got, want)
+	}
+}
+
+// A gang that loses a race loses all of it, and is decided again as a whole.
+func TestGangLosesARace(t *testing.T) {
+	st := newScenario(t, 2, 3, 2)
+	for st.ownerOf(ledger.PartitionOf("gang\nd\ng")) != st.s {
+		st.s = st.shards[1]
+		st.deliverAll()
+	}
+	st.gang("g", 6, 6)
+	st.touch("n1", raised)
+	st.answer()
+	if got := st.reservations(); len(got) != 0 {
+		t.Fatalf("reserved %v after a lost race", got)
+	}
+	st.deliverLedger()
+	st.answerAll()
+	if got := st.reservations(); len(got) != 6 {
+		t.Errorf("reserved %v, want all six", got)
+	}
+}
+
+// A gang on more nodes than one transaction of the ledger holds fails with a message, and nothing else suffers.
+func TestGangThatIsTooLarge(t *testing.T) {
+	st := newScenario(t, 1, 150, 1)
+	st.gang("g", 150, 150)
+	if got := st.verdicts()["g-0"]; !strings.HasPrefix(got, "failed: the gang needs ") {
+		t.Errorf("verdict %q", got)
+	}
+	st.pod("alone")
+	st.answerAll()
+	if got := st.reservations(); len(got) != 1 {
+		t.Errorf("reserved %v", got)
+	}
+}
+
+// At every revision of the ledger, of each gang none or at least minCount members have a place, with single pods and
+// other shards in the way, lost answers and lagging views.
+func TestGangsAreAllOrNothing(t *testing.T) {
+	whole, rejected, lost := 0, 0, 0
+	for seed := range uint64(40) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			w := newWorld(t, seed, 3)
+			for i := range 6 {
+				w.addNode(fmt.Sprintf("n%d", i), 3)
+			}
+			gangs := map[string]int32{}
+			for i := range 5 {
+				name := fmt.Sprintf("g%d", i)
+				size := 2 + w.rng.IntN(4)
+				gangs[name] = int32(1 + w.rng.IntN(size))
+				w.addGroup(name, gangs[name])
+				for m := range size {
+					w.addPod(fmt.Sprintf("%s-%d", name, m), memberOf(name))
+				}
+			}
+			for i := range 6 {
+				w.addPod(fmt.Sprintf("single-%d", i))
+			}
+			for range 1500 {
+				switch w.rng.IntN(12) {
+				case 0:
+					w.offerWithGangs()
+				case 1:
+					w.bindOne()
+				default:
+					w.deliver()
+				}
+				w.checkGangs(gangs)
+			}
+			for _, s := range w.shards {
+				lost += len(s.lost)
+				for _, d := range s.decisions {
+					if member := strings.HasPrefix(d.Pod.Name, "g"); member && d.Kind == events.DecisionPlaced {
+						whole++
+					} else if member && d.Kind == events.DecisionUnplaceable {
+						rejected++
+					}
+				}
+			}
+		})
+	}
+	t.Logf("%d members were placed, %d rejected, %d choices lost", whole, rejected, lost)
+	if whole < 200 || rejected < 100 || lost < 20 {
+		t.Error("the cases are too easy: want 200 members placed, 100 rejected and 20 choices lost")
+	}
+}
+
+// offerWithGangs offers one waiting pod or gang.
+func (w *world) offerWithGangs() {
+	reserved := w.reservations()
+	uids := sortedPods(w.pods)
+	uid := uids[w.rng.IntN(len(uids))]
+	p := w.pods[uid]
+	if p.Spec.NodeName != "" || reserved[uid] != "" {
+		return
+	}
+	if p.Spec.SchedulingGroup != nil {
+		s, o := w.gangOffer(uid, *p.Spec.SchedulingGroup.PodGroupName)
+		s.offers = append(s.offers, o)
+		return
+	}
+	w.tokens++
+	w.offered[uid]++
+	part := ledger.PartitionOf(uid)
+	s := w.ownerOf(part)
+	s.offers = append(s.offers, work.Offer{
+		Pod: events.PodRef{UID: uid, Namespace: "d", Name: p.Name}, Partition: part,
+		Token: ledger.Token(w.tokens).String(), Attempt: w.offered[uid], FactSequence: uint64(len(w.facts)),
+	})
+}
+
+// checkGangs checks that each gang has no member with a place, or enough.
+func (w *world) checkGangs(gangs map[string]int32) {
+	w.t.Helper()
+	reserved, placed := w.reservations(), map[string]int32{}
+	for uid, p := range w.pods {
+		if p.Spec.SchedulingGroup != nil && (p.Spec.NodeName != "" || reserved[uid] != "") {
+			placed[*p.Spec.SchedulingGroup.PodGroupName]++
+		}
+	}
+	for name, n := range placed {
+		if n < gangs[name] {
+			w.t.Fatalf("gang %s has %d members with a place, want none or at least %d", name, n, gangs[name])
+		}
+	}
+}

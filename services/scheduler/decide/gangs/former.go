@@ -1,0 +1,289 @@
+package gangs
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/gang"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/crossnode"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/lifecycle"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/search"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/shard"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
+)
+
+// Former decides about gangs. It has no state of its own: a gang that is put back is decided from scratch.
+type Former struct {
+	Shard    *shard.State
+	Attempts *attempt.Queues
+	Effects  *step.Effects
+	Life     *lifecycle.Attempts
+	Terms    *crossnode.Terms
+	Search   *search.Searcher
+	// Place decides about one pod, on the nodes of a domain; nil stands for all nodes.
+	Place func(a *attempt.Attempt, profile *placement.Profile, within *search.Domain) Placement
+	// Reject ends an attempt that cannot be placed, as soon as that is certain.
+	Reject func(attempt.Rejection)
+	// ActFor reports whether plugins act for a profile.
+	ActFor func(schedulerName string) bool
+}
+
+// Placement is the result of the decision about one pod of a gang.
+type Placement struct {
+	Is Ending
+	// Why is the message for Failed.
+	Why string
+	// Verdict is the verdict of a pod that is Rejected.
+	Verdict events.Decision
+	// Needs are those of a pod that is Unregistered.
+	Needs attempt.Needs
+}
+
+// Ending is how the decision about a pod, or about a gang, ends.
+type Ending uint8
+
+// The endings.
+const (
+	// Placed: it has a node and counts there.
+	Placed Ending = iota
+	// Rejected: it fits nowhere.
+	Rejected
+	// Unregistered: terms that it needs must be registered first.
+	Unregistered
+	// Deferred: it is decided again once something has changed.
+	Deferred
+	// Failed: it ends; the queue backs it off.
+	Failed
+	// Returned: it is given back untried.
+	Returned
+	// Over: the attempt has been put where it waits, or has ended.
+	Over
+)
+
+// try is one try of a gang.
+type try struct {
+	*attempt.Gang
+	profile *placement.Profile
+	// waiting are the pods to place, in the order in which they are decided; placed are the names of the nodes where pods
+	// of the gang have a place already, one for each.
+	waiting []*state.Pod
+	placed  []string
+	// unfit are the verdicts on pods that have no node.
+	unfit []unfit
+}
+
+// unfit is a pod for which no node was found, with its verdict.
+type unfit struct {
+	pod *state.Pod
+	d   events.Decision
+}
+
+// Try decides about the gang of an attempt, if its pod belongs to one; false if the pod is placed alone. The ending is
+// Deferred, Failed (with the reason), Returned, or Over.
+func (f *Former) Try(a *attempt.Attempt, profile *placement.Profile) (p Placement, is bool) {
+	g, member := gang.Of(a.Pod, f.Shard.View.Snapshot())
+	switch {
+	case !member || g != nil && !g.Together():
+		return Placement{}, false
+	case g == nil:
+		return f.rejectUntried(a, gang.NoObject(a.Pod.PodGroup())), true
+	}
+	f.Effects.CountGang()
+	t := &try{Gang: &attempt.Gang{Group: g, Lead: a}, profile: profile}
+	known := f.collect(t)
+	if p := f.mayTry(t, known); p.Is != Placed {
+		return p, true
+	}
+	if len(g.Topology) > 0 {
+		return f.placeInDomain(t), true
+	}
+	if p := f.placeAll(t, nil); p.Is != Placed {
+		return p, true
+	}
+	return f.conclude(t), true
+}
+
+// collect sorts the pods of a gang, and returns how many there are. The order is upstream's: by priority, then by age;
+// ties are broken by name. Source: podGroupInfoForPod in pkg/scheduler/schedule_one_podgroup.go, where the age is that
+// of the first attempt.
+func (f *Former) collect(t *try) (known int) {
+	m := gang.Sort(f.Shard.View.Snapshot().PodsOfGroup(t.Group.Namespace, t.Group.Name))
+	for _, pod := range m.Placed {
+		t.placed = append(t.placed, pod.NodeName)
+	}
+	for _, pod := range m.Waiting {
+		if doc, _, reserved := f.Shard.Ledger.Entry(pod.UID); reserved {
+			t.placed = append(t.placed, doc.NodeName)
+			continue
+		}
+		t.waiting = append(t.waiting, pod)
+	}
+	slices.SortFunc(t.waiting, gang.Compare)
+	return m.Known()
+}
+
+// mayTry returns another ending than Placed if the gang cannot be tried: it is not complete, its pods are of several
+// profiles, or some of them are decided about already.
+func (f *Former) mayTry(t *try, known int) Placement {
+	if known < t.Group.MinCount {
+		return f.rejectUntried(t.Lead, gang.TooFew)
+	}
+	name := t.Lead.Pod.SchedulerName
+	for _, pod := range t.waiting {
+		if pod.SchedulerName != name {
+			return Placement{Is: Failed, Why: fmt.Sprintf("all pods in a single pod group should have the same "+
+				".spec.schedulerName set, got: %q and %q", name, pod.SchedulerName)}
+		}
+		if a, busy := f.Attempts.ByPod[pod.UID]; busy && a != t.Lead {
+			return Placement{Is: Returned}
+		}
+		if t.profile.Extended(pod) || f.ActFor(name) {
+			return Placement{Is: Failed, Why: "gangs are placed only by profiles without extenders and without plugins " +
+				"of one's own that act: these are asked about one pod at a time"}
+		}
+	}
+	return Placement{}
+}
+
+// placeAll decides about each pod. An ending other than Placed ends the try: none of the pods is staged then.
+func (f *Former) placeAll(t *try, within *search.Domain) Placement {
+	for _, pod := range t.waiting {
+		a := t.Lead
+		if pod.UID != t.Lead.Pod.UID {
+			a = attempt.NewMember(t.Lead, pod)
+			f.Attempts.Begin(a)
+		}
+		p := f.Place(a, t.profile, within)
+		switch p.Is {
+		case Placed:
+			a.Gang = t.Gang
+			t.Members = append(t.Members, a)
+			f.Attempts.Append(attempt.Staged, a)
+			continue
+		case Rejected:
+			t.unfit = append(t.unfit, unfit{pod, p.Verdict})
+			f.drop(t, a)
+			continue
+		case Unregistered, Deferred, Failed, Returned, Over:
+		}
+		f.drop(t, a)
+		f.takeBack(t)
+		return f.endedBy(t, a, p)
+	}
+	return Placement{}
+}
+
+// endedBy returns the ending of a gang of which one pod cannot be decided about.
+func (f *Former) endedBy(t *try, a *attempt.Attempt, p Placement) Placement {
+	switch {
+	case p.Is == Unregistered:
+		f.Terms.Registered(t.Lead, p.Needs, a.Pick.Volumes) // the lead waits for all, or fails
+		return Placement{Is: Over}
+	case p.Is == Failed && a != t.Lead:
+		p.Why = "failed to schedule other pod from a pod group: " + a.Pod.Name + ": " + p.Why
+	}
+	return p
+}
+
+// conclude ends a try in which each pod was decided about. With enough of them placed, they stay staged, and the others
+// are left to the next attempt.
+func (f *Former) conclude(t *try) Placement {
+	if len(t.placed)+len(t.Members) < t.Group.MinCount || len(t.Members) == 0 {
+		fit := make([]*state.Pod, 0, len(t.Members))
+		for _, a := range t.Members {
+			fit = append(fit, a.Pod)
+		}
+		f.takeBack(t)
+		return f.rejectAll(t, fit, fmt.Sprintf("%s: %d of %d members can be placed", gang.WaitsForOthers,
+			len(t.placed)+len(fit), len(t.placed)+len(t.waiting)))
+	}
+	if t.Lead.Gang == nil { // it has no node itself: the queue offers it again, with the rest
+		return Placement{Is: Returned}
+	}
+	return Placement{Is: Over}
+}
+
+// takeBack makes the pods of a try count nowhere. The lead is being decided about again; the attempts at the others
+// end. Nothing else has been decided since they were staged.
+func (f *Former) takeBack(t *try) {
+	if len(t.Members) == 0 {
+		return
+	}
+	for _, a := range f.Attempts.TakeAll(attempt.Staged) {
+		if a.Gang != t.Gang {
+			f.Attempts.Append(attempt.Staged, a)
+			continue
+		}
+		f.Shard.View.Unstage(a.Offer.Pod.UID)
+		a.Pick = attempt.Pick{}
+		a.Gang = nil
+		f.drop(t, a)
+	}
+	t.Members = nil
+}
+
+// drop ends the attempt at a pod that is not the lead.
+func (f *Former) drop(t *try, a *attempt.Attempt) {
+	if a != t.Lead {
+		f.Attempts.End(a)
+	}
+}
+
+// rejectUntried rejects an attempt without a look at nodes.
+func (f *Former) rejectUntried(a *attempt.Attempt, message string) Placement {
+	return f.reject(a, f.waits(a, message), nil)
+}
+
+// waits returns the verdict on a pod that waits for others of its gang.
+func (f *Former) waits(a *attempt.Attempt, message string) events.Decision {
+	d := f.Life.Record.Decision(events.DecisionUnplaceable, a)
+	from := f.Life.Positions()
+	d.FactSequence = from.Facts.Sequence
+	d.FactEpoch = from.Facts.Epoch
+	d.LedgerRevision = from.Ledger
+	d.Message = message
+	d.Plugins = []string{names.GangScheduling}
+	return d
+}
+
+// rejectAll rejects all pods: those that fit nowhere with their own verdict, the others because they wait for those. A
+// verdict that the facts show in the pod's condition already is not repeated, but for the lead's, and for that of the
+// first pod that fits nowhere: the queue waits for what could help it.
+func (f *Former) rejectAll(t *try, fit []*state.Pod, message string) Placement {
+	var lead events.Decision
+	var others []events.Decision
+	tell := func(pod *state.Pod, d events.Decision, always bool) {
+		switch {
+		case pod.UID == t.Lead.Pod.UID:
+			lead = d
+		case always || !gang.Shows(pod, d.Message):
+			others = append(others, d)
+		}
+	}
+	for i, u := range t.unfit {
+		tell(u.pod, u.d, i == 0)
+	}
+	for _, pod := range fit {
+		a := t.Lead
+		if pod.UID != a.Pod.UID {
+			a = attempt.NewMember(t.Lead, pod)
+		}
+		tell(pod, f.waits(a, message), false)
+	}
+	return f.reject(t.Lead, lead, others)
+}
+
+// reject rejects the lead of a gang, and with it the others.
+func (f *Former) reject(a *attempt.Attempt, d events.Decision, others []events.Decision) Placement {
+	f.Effects.ReportGang(a.GangReport(step.Unschedulable))
+	f.Reject(attempt.Rejection{
+		Attempt: a, Decision: d, Counted: f.Attempts.StagedPods(), Withdrawn: f.Life.Withdrawn,
+		Together: true, Others: others,
+	})
+	return Placement{Is: Over}
+}

@@ -1,0 +1,122 @@
+package search
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/avoid"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/claims"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/record"
+)
+
+// Domain is the nodes that have one value of each of some topology keys.
+type Domain struct {
+	// Name are the values, separated by slashes.
+	Name string
+	// Nodes are those that pods may be placed on now, in the order of View.Nodes.
+	Nodes []*state.NodeInfo
+	// Slots is how many of the smallest of the pods fit on these nodes by their resources: at least as many as of any
+	// other of the pods.
+	Slots int
+}
+
+// Domains returns the domains of some topology keys, those with the fewest slots for pods first, then by name. Nodes
+// without one of the labels are in no domain. If members have places on nodes already, by name, only the domain of
+// these is returned; pinned are the names of the domains that they are in, at most one if nothing is wrong.
+func (x *Searcher) Domains(keys []string, pods []*state.Pod, placed []string) (domains []Domain, pinned []string) {
+	least := leastOf(pods)
+	taken := map[string]bool{}
+	for _, name := range placed {
+		taken[name] = true
+	}
+	byName, pins := map[string]*Domain{}, map[string]bool{}
+	for _, n := range x.Shard.View.Nodes() {
+		name, in := domainOf(n, keys)
+		if taken[n.Node.Name] {
+			pins[name] = true
+		}
+		if !in || !x.Shard.Gate.Usable(n) {
+			continue
+		}
+		d := byName[name]
+		if d == nil {
+			d = &Domain{Name: name}
+			byName[name] = d
+		}
+		d.Nodes = append(d.Nodes, n)
+		d.Slots += slotsOn(n, least, len(pods))
+	}
+	for _, d := range byName {
+		if len(pins) == 0 || pins[d.Name] {
+			domains = append(domains, *d)
+		}
+	}
+	slices.SortFunc(domains, func(a, b Domain) int {
+		return cmp.Or(cmp.Compare(a.Slots, b.Slots), strings.Compare(a.Name, b.Name))
+	})
+	return domains, slices.Sorted(maps.Keys(pins))
+}
+
+// domainOf returns the domain that a node is in; false if it lacks one of the labels.
+func domainOf(n *state.NodeInfo, keys []string) (name string, in bool) {
+	values := make([]string, len(keys))
+	for i, key := range keys {
+		if values[i], in = n.Node.Object.Labels[key]; !in {
+			return "", false
+		}
+	}
+	return strings.Join(values, "/"), true
+}
+
+// leastOf returns, of each resource that all pods request, the smallest request.
+func leastOf(pods []*state.Pod) map[string]int64 {
+	least := pods[0].Requests.Map()
+	for _, p := range pods[1:] {
+		maps.DeleteFunc(least, func(name string, _ int64) bool { return p.Requests.Get(name) == 0 })
+		for name, v := range least {
+			least[name] = min(v, p.Requests.Get(name))
+		}
+	}
+	return least
+}
+
+// slotsOn returns how many pods with these requests fit on a node by its resources, at most as many as wanted.
+func slotsOn(n *state.NodeInfo, requests map[string]int64, wanted int) int {
+	slots := int64(wanted)
+	for name, v := range requests {
+		if v <= 0 {
+			continue
+		}
+		free := n.Node.Allocatable.Get(name) - n.Requested.Get(name)
+		slots = min(slots, max(free/v, 0))
+	}
+	return int(slots)
+}
+
+// FindIn evaluates the nodes of a domain for a pod, as Find evaluates all. The rules are evaluated from scratch, which
+// a domain is small enough for. Places that others hold by nominations are taken into account; holds that hard spread
+// depends on are not: a spread rule of the pod counts them like placements.
+func (x *Searcher) FindIn(
+	a *attempt.Attempt, profile *placement.Profile, v claims.Supply, avoided []string, within *Domain,
+) record.Evaluation {
+	basis := x.Record.Basis(profile, avoided)
+	basis.Unlisted = true // no record names the domain, so that the decision cannot be made again from it
+	nominated, err := x.takenFor(a.Pod, profile, v)
+	if err != nil {
+		return record.Evaluation{Result: placement.Result{Err: err}, Basis: basis}
+	}
+	in := placement.Input{
+		Pod: a.Pod, Nodes: x.Shard.View.Nodes(), Candidates: within.Nodes, Objects: v.Lookups(x.Shard.View.Snapshot()),
+		Seed: attempt.Seed(a.Pod.UID, a.Offer.Attempt), Opinions: nominated.opinions(), Everywhere: true,
+		Excluded: map[string]string{},
+	}
+	for _, uid := range avoided {
+		in.Excluded[uid] = avoid.OwnerMessage
+	}
+	return x.found(record.Evaluation{Result: profile.Evaluate(in), Basis: basis})
+}
