@@ -106,13 +106,17 @@ func (x *Searcher) FindIn(
 ) record.Evaluation {
 	basis := x.Record.Basis(profile, avoided)
 	basis.Unlisted = true // no record names the domain, so that the decision cannot be made again from it
-	nominated, err := x.takenFor(a.Pod, profile, v)
-	if err != nil {
+	objects := v.Lookups(x.Shard.View.Snapshot())
+	beside := x.besidesOf(a.Pod, profile, objects)
+	for _, n := range within.Nodes {
+		beside.takes(n)
+	}
+	if err := beside.failed(); err != nil {
 		return record.Evaluation{Result: placement.Result{Err: err}, Basis: basis}
 	}
 	in := placement.Input{
-		Pod: a.Pod, Nodes: x.Shard.View.Nodes(), Candidates: within.Nodes, Objects: v.Lookups(x.Shard.View.Snapshot()),
-		Seed: attempt.Seed(a.Pod.UID, a.Offer.Attempt), Opinions: nominated.opinions(), Everywhere: true,
+		Pod: a.Pod, Nodes: x.Shard.View.Nodes(), Candidates: within.Nodes, Objects: objects,
+		Seed: attempt.Seed(a.Pod.UID, a.Offer.Attempt), Opinions: beside.opinions(), Everywhere: true,
 		Excluded: map[string]string{},
 	}
 	for _, uid := range avoided {
