@@ -363,6 +363,7 @@ func TestCountsDoNotGoBack(t *testing.T) {
 			time.Sleep(darkFor)
 			server.set(false)
 			time.Sleep(10 * time.Minute)
+			synctest.Wait()
 			if server.count != pods {
 				t.Errorf("after %v without an answer the count is %d, want %d", darkFor, server.count, pods)
 			}
