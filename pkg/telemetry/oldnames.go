@@ -9,7 +9,7 @@ var (
 )
 
 // Names that the descheduler deprecated in 0.34 and serves in addition to the new ones (metrics/metrics.go), for
-// dashboards and alerts that are older. All have labels, so that a process that does not serve them has no series.
+// dashboards and alerts that are older. All are vectors, so that a process that does not serve them has no series.
 // The deprecated version is not declared: the registry would hide them by the version of Kubernetes' libraries.
 var (
 	oldPodsEvicted = descheduler.CounterVec("pods_evicted",
