@@ -122,10 +122,10 @@ var (
 		"result", "strategy", "profile", "namespace", "node")
 	deschedulerLoopDuration = descheduler.Histogram("loop_duration_seconds",
 		"Duration of one descheduling cycle over all profiles, in seconds.",
-		[]float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500})
+		loopBuckets)
 	strategyDuration = descheduler.HistogramVec("strategy_duration_seconds",
 		"Duration of one strategy of a profile in one cycle, in seconds.",
-		[]float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100}, "strategy", "profile")
+		strategyBuckets, "strategy", "profile")
 	deschedulerBuild = descheduler.GaugeVec("build_info",
 		"Always 1, with the versions of the descheduler and of Go as labels; unknown values are empty.",
 		"GoVersion", "AppVersion", "DeschedulerVersion", "GitBranch", "GitSha1")
@@ -351,6 +351,9 @@ type Eviction struct {
 // PodEvicted counts one eviction.
 func PodEvicted(e Eviction) {
 	podsEvicted.WithLabelValues(e.Result, e.Strategy, e.Profile, e.Namespace, e.Node).Inc()
+	if oldNames.Load() {
+		oldPodsEvicted.WithLabelValues(e.Result, e.Strategy, e.Profile, e.Namespace, e.Node).Inc()
+	}
 }
 
 // PodsKept counts pods that a strategy picked and that were not evicted for a reason.
@@ -361,10 +364,18 @@ func PodsKept(strategy, profile, reason string, pods int) {
 // DeschedulerStrategy observes one strategy in one round.
 func DeschedulerStrategy(strategy, profile string, took time.Duration) {
 	strategyDuration.WithLabelValues(strategy, profile).Observe(took.Seconds())
+	if oldNames.Load() {
+		oldStrategyDuration.WithLabelValues(strategy, profile).Observe(took.Seconds())
+	}
 }
 
 // PodReturned counts one pod that came back to the node it was moved away from.
 func PodReturned(namespace string) { podsReturned.WithLabelValues(namespace).Inc() }
 
 // DeschedulerLoop observes one round over all profiles.
-func DeschedulerLoop(took time.Duration) { deschedulerLoopDuration.Observe(took.Seconds()) }
+func DeschedulerLoop(took time.Duration) {
+	deschedulerLoopDuration.Observe(took.Seconds())
+	if oldNames.Load() {
+		oldLoopDuration.WithLabelValues().Observe(took.Seconds())
+	}
+}

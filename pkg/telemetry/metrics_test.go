@@ -122,6 +122,45 @@ descheduler_pods_evicted_total{namespace="shop",node="n1",profile="p",result="su
 		"descheduler_pods_evicted_total")
 }
 
+// TestOldNames: the descheduler's measurements have no series under deprecated names, unless these are asked for.
+func TestOldNames(t *testing.T) {
+	Register()
+	t.Cleanup(func() {
+		oldNames.Store(false)
+		for _, reset := range []func(){
+			podsEvicted.Reset, strategyDuration.Reset, oldPodsEvicted.Reset, oldLoopDuration.Reset, oldStrategyDuration.Reset,
+		} {
+			reset()
+		}
+	})
+	old := []string{
+		"descheduler_pods_evicted", "descheduler_descheduler_loop_duration_seconds",
+		"descheduler_descheduler_strategy_duration_seconds",
+	}
+	for _, on := range []bool{false, true} {
+		oldNames.Store(on)
+		PodEvicted(Eviction{Result: "success", Strategy: "s", Profile: "p", Namespace: "n", Node: "m"})
+		DeschedulerLoop(time.Second)
+		DeschedulerStrategy("s", "p", time.Second)
+		families, err := legacyregistry.DefaultGatherer.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		served := map[string]bool{}
+		for _, f := range families {
+			served[f.GetName()] = true
+		}
+		for _, name := range old {
+			if served[name] != on {
+				t.Errorf("old names %t: %s is served: %t", on, name, served[name])
+			}
+		}
+		if !served["descheduler_pods_evicted_total"] || !served["descheduler_loop_duration_seconds"] {
+			t.Errorf("old names %t: new names are missing", on)
+		}
+	}
+}
+
 // TestFirstOccurrenceIsAnIncrease checks that series exist before the first event: Prometheus sees no increase in a
 // series that begins with 1.
 func TestFirstOccurrenceIsAnIncrease(t *testing.T) {

@@ -45,6 +45,8 @@ type Config struct {
 	Version string
 	// Certificates are the files whose expiry is exported. Those with an empty path are left out.
 	Certificates []CertificateFile
+	// OldNames adds the names of the descheduler's metrics from before its version 0.34, as that program does.
+	OldNames bool
 }
 
 // Telemetry is the telemetry of this process, as set up by Setup. It is safe for concurrent use until Shutdown.
@@ -60,6 +62,7 @@ type Telemetry struct {
 func Setup(ctx context.Context, cfg Config) (*Telemetry, error) {
 	Register()
 	processCertificates.watch(cfg.Certificates)
+	oldNames.Store(cfg.OldNames)
 	initSeries(cfg.Service, cfg.Version)
 	if cfg.Service == "" {
 		return nil, errors.New("telemetry: Service is not set: want the name of the service")

@@ -83,6 +83,8 @@ type descheduling struct {
 	interval time.Duration
 	// prometheus configures the connection to the policy's server.
 	prometheus descheduler.Prometheus
+	// oldMetricNames adds the names of metrics from before the descheduler's 0.34.
+	oldMetricNames bool
 }
 
 // load reads the policy file.
@@ -254,6 +256,9 @@ func (o *options) addDescheduler(f *pflag.FlagSet) {
 	o.descheduling.addPrometheus(f)
 	f.DurationVar(&o.descheduling.interval, "descheduling-interval", 5*time.Minute,
 		"interval between descheduling cycles, e.g. 30s or 5m")
+	f.BoolVar(&o.descheduling.oldMetricNames, "old-metric-names", false,
+		"also serve the descheduler's metrics under the names that its version 0.34 deprecated\n"+
+			"(descheduler_pods_evicted and others), for older dashboards")
 }
 
 // addPrometheus adds the flags for strategies that use actual usage.

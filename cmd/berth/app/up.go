@@ -81,7 +81,7 @@ func (o *options) run(ctx context.Context, services []service) error {
 	}
 	tel, err := telemetry.Setup(ctx, telemetry.Config{
 		Service: serviceName(services), Instance: instanceID(services[0]), Version: berthVersion(),
-		Certificates: o.certificates(),
+		Certificates: o.certificates(), OldNames: o.descheduling.oldMetricNames,
 	})
 	if err != nil {
 		return fmt.Errorf("tracing: %w", err)

@@ -3,6 +3,7 @@ package decide
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -139,6 +140,9 @@ func TestUnknownBindIsRepeatedUnchangedThenFenced(t *testing.T) {
 	}
 	r.wait(r.limits.BindDeadline)
 	r.expectFence("not bound within")
+	if found := r.eventsOf("FailedScheduling"); len(found) > 0 {
+		t.Errorf("events %+v, want none: the API server does not answer", found)
+	}
 }
 
 func TestUnknownBindThatHappenedIsFoundAndReported(t *testing.T) {
@@ -593,6 +597,10 @@ func TestVolumesAreWaitedFor(t *testing.T) {
 	}
 	r.wait(r.limits.Volumes.Deadline + r.limits.BindDeadline)
 	r.expectFence("not bound within")
+	found := r.eventsOf("FailedScheduling")
+	if len(found) != 1 || !strings.Contains(found[0].Note, "binding to node n0 was given up") {
+		t.Errorf("events %+v, want one about the volumes", found)
+	}
 }
 
 func TestVolumesThatAreRefusedEndInAFence(t *testing.T) {

@@ -21,26 +21,38 @@ import (
 const metricsOf = "CONFORMANCE_METRICS_OF"
 
 // TestMetrics: those of pkg/telemetry under the descheduler's prefix are the descheduler's, by name, type, stability,
-// labels and buckets. Upstream also has older names for three of them, and never sets the value of one.
+// labels and buckets, with the names that it has deprecated if these are asked for. Upstream never sets the value of
+// one.
 func TestMetrics(t *testing.T) {
-	sides := map[string]func(){"ours": recordOurs, "upstream": recordUpstream}
+	sides := map[string]func(){
+		"ours": func() { recordOurs(false) }, "ours with old names": func() { recordOurs(true) },
+		"upstream": recordUpstream,
+	}
 	if record := sides[os.Getenv(metricsOf)]; record != nil {
 		record()
 		printMetrics(t)
 		return
 	}
-	ours, theirs := metricsFrom(t, "ours"), metricsFrom(t, "upstream")
-	theirs = slices.DeleteFunc(theirs, func(line string) bool {
+	theirs := metricsFrom(t, "upstream")
+	if diff := cmp.Diff(theirs, metricsFrom(t, "ours with old names")); diff != "" || len(theirs) == 0 {
+		t.Errorf("with old names, upstream (-) and ours (+):\n%s", diff)
+	}
+	current := slices.DeleteFunc(slices.Clone(theirs), func(line string) bool {
 		return strings.HasPrefix(line, "descheduler_pods_evicted counter") ||
 			strings.HasPrefix(line, "descheduler_descheduler_")
 	})
-	if diff := cmp.Diff(theirs, ours); diff != "" || len(ours) == 0 {
+	if len(theirs)-len(current) != 3 {
+		t.Errorf("upstream has %d old names, want 3", len(theirs)-len(current))
+	}
+	if diff := cmp.Diff(current, metricsFrom(t, "ours")); diff != "" {
 		t.Errorf("upstream (-) and ours (+):\n%s", diff)
 	}
 }
 
-func recordOurs() {
-	tel, err := telemetry.Setup(context.Background(), telemetry.Config{Service: "descheduler", Version: "v1"})
+func recordOurs(oldNames bool) {
+	tel, err := telemetry.Setup(context.Background(), telemetry.Config{
+		Service: "descheduler", Version: "v1", OldNames: oldNames,
+	})
 	if err != nil {
 		panic(err)
 	}
@@ -53,8 +65,11 @@ func recordOurs() {
 func recordUpstream() {
 	metrics.Register()
 	metrics.PodsEvictedTotal.WithLabelValues("success", "s", "p", "n", "m").Inc()
+	metrics.PodsEvicted.WithLabelValues("success", "s", "p", "n", "m").Inc()
 	metrics.LoopDuration.WithLabelValues().Observe(1)
+	metrics.DeschedulerLoopDuration.WithLabelValues().Observe(1)
 	metrics.StrategyDuration.WithLabelValues("s", "p").Observe(1)
+	metrics.DeschedulerStrategyDuration.WithLabelValues("s", "p").Observe(1)
 }
 
 // printMetrics prints a line for each metric under the descheduler's prefix.

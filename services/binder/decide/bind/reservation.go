@@ -65,7 +65,7 @@ func (r *reservation) advanceCommitted(env *environment) {
 	switch {
 	case r.fence.reason != "":
 	case !r.turn.lined && env.Now.Sub(r.since) > r.bindDeadline(env.Base, r.requested):
-		r.fence.reason = fmt.Sprintf("not bound within %v", r.bindDeadline(env.Base, r.requested))
+		r.expire(env)
 	case r.entry.Wanted && r.tries > 0:
 		r.fence.setReason(ledger.FenceByWant, "wanted back, and the bind did not succeed at once")
 	case r.entry.Wanted && !env.turns.free(env.Limits.Binds):
@@ -391,16 +391,4 @@ func (r *reservation) decidedHash(env *environment) (wish uint64, ok bool) {
 		return p.PlacementHash(), true
 	}
 	return env.versions.hashAt(r.key.Pod, r.entry.PodRV)
-}
-
-// bindRefused reports to the pod's owner why it is not bound where it was placed, as kube-scheduler does when a bind
-// fails. The place is taken back, and the pod is tried again.
-func (r *reservation) bindRefused(env *environment, problem string) {
-	r.fence.reason = "bind refused: " + problem
-	env.Emit(effect.Report{
-		Pod: r.ref(), SchedulerName: r.entry.SchedulerName,
-		Type: corev1.EventTypeWarning, Reason: "FailedScheduling", Action: "Scheduling",
-		Note: fmt.Sprintf("binding to node %s was refused: %s", r.nodeName, problem),
-	})
-	r.advance(env)
 }
