@@ -52,7 +52,8 @@ var nodeForms intern.Table[nodeForm]
 func NewNode(obj *corev1.Node) *Node { return newNode(obj, 0) }
 
 // newNode is NewNode; the resourceVersion is the greater of rv and the object's. Marks are stripped here as well, since
-// a queue of an earlier version writes facts with the marks themselves. Of a node without marks, that allocates nothing.
+// a queue of an earlier version writes facts with the marks themselves. Of a node without marks, that allocates
+// nothing.
 func newNode(obj *corev1.Node, rv uint64) *Node {
 	obj = nodemark.Stripped(obj)
 	kept := *obj

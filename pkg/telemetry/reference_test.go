@@ -96,8 +96,8 @@ func TestMetricReferenceIsCurrent(t *testing.T) {
 		"(`go_…`), of the process (`process_…`), of requests to the API server (`rest_client_…`), of reviews of tokens "+
 		"(`authentication_…`, `authorization_…`, `apiserver_…`), of the Lease (`leader_election_…`), of the feature gates "+
 		"that matter to scheduling (`kubernetes_feature_enabled`: 1 if Berth does what the feature is for, wherever "+
-		"objects use it), and of Kubernetes' library for metrics: `"+strings.Join(ofTheLibrary(t, all), "`, `")+"`. What checks of health find is under "+
-		"`/metrics/slis`: `kubernetes_healthcheck`, `kubernetes_healthchecks_total`."))
+		"objects use it), and of Kubernetes' library for metrics: `"+strings.Join(ofTheLibrary(t, all), "`, `")+
+		"`. What checks of health find is under `/metrics/slis`: `kubernetes_healthcheck`, `kubernetes_healthchecks_total`."))
 	if *update {
 		if err := os.WriteFile(metricReference, b.Bytes(), 0o644); err != nil {
 			t.Fatal(err)

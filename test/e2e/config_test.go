@@ -78,7 +78,10 @@ profiles:
 var printedDifferences = []printedDifference{
 	{regexp.MustCompile(`^clientConnection\.(qps|burst)$`), "Berth has no limit of its own: 0 where the file has none"},
 	{regexp.MustCompile(`\.pluginConfig\[Berth\]\.`), "settings that kube-scheduler does not have, and ignores"},
-	{regexp.MustCompile(`\.pluginConfig\[DefaultPreemption\]\.`), "Berth looks at all candidates if the file sets no limit"},
+	{
+		regexp.MustCompile(`\.pluginConfig\[DefaultPreemption\]\.`),
+		"Berth looks at all candidates if the file sets no limit",
+	},
 	{
 		regexp.MustCompile(`\.pluginConfig\[NodeResourcesFit\]\.args\.ignoredResources\[`),
 		"kube-scheduler copies the extenders' managedResources there",
@@ -91,8 +94,8 @@ type printedDifference struct {
 }
 
 // TestPrintedConfiguration: `berth config print` prints what `kube-scheduler --write-config-to` writes of the same
-// file, field by field, but for differences with a reason. kube-scheduler reads what Berth has printed as that, and Berth
-// what kube-scheduler has written. Berth prints the plugins of each point, kube-scheduler those of the file.
+// file, field by field, but for differences with a reason. kube-scheduler reads what Berth has printed as that, and
+// Berth what kube-scheduler has written. Berth prints the plugins of each point, kube-scheduler those of the file.
 func TestPrintedConfiguration(t *testing.T) {
 	t.Parallel()
 	used := map[string]int{}
@@ -285,14 +288,7 @@ func (p printing) comparePlugins(theirs, ours printedConfig) {
 			}
 		}
 		for point, lists := range ours.plugins[profile] {
-			for _, e := range lists.Enabled {
-				if !enabled[e.Name] {
-					p.Errorf("%s: %s: only Berth has %s at %s", p.name, profile, e.Name, point)
-				}
-				if point == "score" && e.Weight != weights[e.Name] {
-					p.Errorf("%s: %s: %s has weight %d, upstream %d", p.name, profile, e.Name, e.Weight, weights[e.Name])
-				}
-			}
+			p.compareEnabled(profile+": "+point, lists.Enabled, enabled, weights)
 		}
 		for name := range enabled {
 			runs := slices.ContainsFunc(slices.Collect(maps.Values(ours.plugins[profile])), func(l pluginLists) bool {
@@ -301,6 +297,21 @@ func (p printing) comparePlugins(theirs, ours printedConfig) {
 			if !runs && !slices.Contains(disabled, name) {
 				p.Errorf("%s: %s: only kube-scheduler has %s", p.name, profile, name)
 			}
+		}
+	}
+}
+
+// compareEnabled checks that Berth has no plugins at a point that kube-scheduler does not have, and its weights.
+func (p printing) compareEnabled(
+	where string, ours []pluginWeight, enabled map[string]bool, weights map[string]int64,
+) {
+	p.Helper()
+	for _, e := range ours {
+		if !enabled[e.Name] {
+			p.Errorf("%s: %s: only Berth has %s", p.name, where, e.Name)
+		}
+		if strings.HasSuffix(where, ": score") && e.Weight != weights[e.Name] {
+			p.Errorf("%s: %s: %s has weight %d, upstream %d", p.name, where, e.Name, e.Weight, weights[e.Name])
 		}
 	}
 }

@@ -272,7 +272,7 @@ func scrapeAll(ctx context.Context, s *Scene, pages []string, token string) (lis
 	return list, refused, err
 }
 
-// evaluated is what test/monitoring/kubeprometheus prints.
+// evaluated is the output of test/monitoring/kubeprometheus.
 type evaluated struct {
 	Firing   []string `json:"firing"`
 	Recorded []string `json:"recorded"`

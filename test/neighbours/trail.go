@@ -99,7 +99,7 @@ func hasRun(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// inUse is what bound pods request, in millicores.
+// inUse is the sum of the requests of bound pods, in millicores.
 func (t *trail) inUse() (milli int64) {
 	for _, one := range t.mu.pods {
 		if !one.bound.IsZero() && one.ended.IsZero() {

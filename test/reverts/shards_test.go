@@ -95,7 +95,7 @@ var shards = []revert{
 		bug: 32, taken: "A pod may carry more terms than MaxPodTerms.",
 		edits: []edit{
 			{"services/scheduler/decide/attempt/attempt.go", `if n.Carried > registry.MaxPodTerms {`, `if false {`},
-			{ofCrossNode + "/terms.go", ` && n.Carried <= registry.MaxPodTerms {`, ` {`},
+			{ofCrossNode + "/terms.go", ` && n.Carried <= registry.MaxPodTerms }`, ` }`},
 		},
 		fails: []failing{{ofShards, "TestPodThatNoTransactionHoldsLeavesNoTerm"}},
 	},

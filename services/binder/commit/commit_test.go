@@ -292,7 +292,7 @@ func budgetSpent() *apierrors.StatusError {
 	return err
 }
 
-// uncalled is what the API server answers when it cannot call a webhook whose failure policy is Fail (k8s.io/apiserver
+// uncalled is the answer of the API server when it cannot call a webhook whose failure policy is Fail (k8s.io/apiserver
 // pkg/admission/plugin/webhook/validating/dispatcher.go, pkg/util/webhook/error.go).
 func uncalled(why string) *apierrors.StatusError {
 	return apierrors.NewInternalError(fmt.Errorf("failed calling webhook %q: failed to call webhook: Post %q: %s",

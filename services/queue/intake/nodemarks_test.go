@@ -23,22 +23,25 @@ func TestNotesThatOthersHaveWritten(t *testing.T) {
 		node.Annotations[nodemark.FactAnnotation] = "kept,withheld"
 		return node
 	}
-	for name, strip := range map[string]func(metav1.Object){"stripped": strip.Strip, "whole": strip.KeepSpec} {
+	ways := map[string]func(*kindStore, *corev1.Node) error{
+		"watch": func(s *kindStore, n *corev1.Node) error { return s.Add(n) },
+		"list":  func(s *kindStore, n *corev1.Node) error { return s.Replace([]any{n}, "10") },
+	}
+	check := func(way string, strip func(metav1.Object), want nodemark.Marks) {
+		s, out := newStore(map[string]loggedObject{}, func(error) { t.Error("the round ended") }, nil)
+		s.kind, s.strip = events.KindNode, strip
+		must(t, ways[way](s, forged(want)))
+		var got corev1.Node
+		must(t, got.Unmarshal((<-out).Object))
+		note, noted := got.Annotations[nodemark.FactAnnotation]
+		if nodemark.Read(note) != want || noted != (want != nodemark.Marks{}) {
+			t.Errorf("by a %s: note %q of a node with %v", way, note, want)
+		}
+	}
+	for way := range ways {
 		for _, want := range []nodemark.Marks{{}, {Withheld: true}, {Kept: true}} {
-			for source, hand := range map[string]func(*kindStore) error{
-				"watch": func(s *kindStore) error { return s.Add(forged(want)) },
-				"list":  func(s *kindStore) error { return s.Replace([]any{forged(want)}, "10") },
-			} {
-				s, out := newStore(map[string]loggedObject{}, func(error) { t.Error("the round ended") }, nil)
-				s.kind, s.strip = events.KindNode, strip
-				must(t, hand(s))
-				var got corev1.Node
-				must(t, got.Unmarshal((<-out).Object))
-				note, noted := got.Annotations[nodemark.FactAnnotation]
-				if nodemark.Read(note) != want || noted != (want != nodemark.Marks{}) {
-					t.Errorf("%s, by a %s: note %q of a node with %v", name, source, note, want)
-				}
-			}
+			check(way, strip.Strip, want)
+			check(way, strip.KeepSpec, want)
 		}
 	}
 }

@@ -22,7 +22,7 @@ const (
 	absentAnswers = 2
 )
 
-// watching is what a round watches: a reflector for each kind that the API server serves.
+// watching holds what a round watches: a reflector for each kind that the API server serves.
 type watching struct {
 	cluster *Cluster
 	group   *errgroup.Group

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// report is what comes out.
+// report is the outcome.
 type report struct {
 	// Firing are alerts in the order of their names, each once.
 	Firing []string `json:"firing"`

@@ -32,7 +32,7 @@ var elsewhere = []string{
 	"apiserver", "kubelet", "kube-controller-manager", "kube-proxy", "kube-state-metrics", "node-exporter",
 }
 
-// timeline is what a Prometheus would know, from the first scrape on.
+// timeline holds what a Prometheus would know, from the first scrape on.
 type timeline struct {
 	// rounds are the samples of each round.
 	rounds [][]sample

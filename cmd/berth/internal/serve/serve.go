@@ -188,9 +188,9 @@ const LevelPath = "/debug/flags/v"
 // maxLevel bounds how many bytes are read of a new level.
 const maxLevel = 64
 
-// private reports whether a client may make a request that is not for all who reach the port, and answers it with 403 if
-// not. With client certificates or reviews, guard lets only those through who may. Without them, only clients on this
-// machine may.
+// private reports whether a client may make a request that is not for all who reach the port, and answers it with 403
+// if not. With client certificates or reviews, guard lets only those through who may. Without them, only clients on
+// this machine may.
 func (s *Server) private(w http.ResponseWriter, r *http.Request) bool {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if ip := net.ParseIP(host); s.guards() || err == nil && ip != nil && ip.IsLoopback() {

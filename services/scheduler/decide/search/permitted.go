@@ -49,7 +49,8 @@ func (l limits) remove(r placement.Result, all bool) placement.Result {
 	if len(l.avoided) == 0 && l.beside == nil {
 		return r
 	}
-	avoided, removed, left := sets.New(l.avoided...), 0, r.Feasible[:0]
+	avoided := sets.New(l.avoided...)
+	removed, left := 0, r.Feasible[:0]
 	for _, s := range r.Feasible {
 		if len(left) == placement.TopK && l.beside != nil && !all {
 			break
