@@ -134,7 +134,8 @@ func TestEnd(t *testing.T) {
 	c.Ended = func(j *jugs) string { return fmt.Sprintf("nothing follows %v", j.has) }
 	got, err := RunCompact(c)
 	want := []string{"fill 1", "pour 1 into 0"}
-	if diff := cmp.Diff(want, got.History); err != nil || diff != "" || got.Broken != "nothing follows [3 2]" || got.Depth != 2 {
+	diff := cmp.Diff(want, got.History)
+	if err != nil || diff != "" || got.Broken != "nothing follows [3 2]" || got.Depth != 2 {
 		t.Errorf("%q at depth %d, %v (-want +got):\n%s", got.Broken, got.Depth, err, diff)
 	}
 }

@@ -20,25 +20,16 @@ func (w *world) sameRecord(i, g int) bool {
 // sameDoc is the compare of a document.
 func (w *world) sameDoc(i, n int) bool { return w.shards[i].docs[n].revision == w.now.docs[n].revision }
 
-// reached reports whether the watch has passed the record that a shard acts on: the picture shows everything that
-// happened before it.
-func (m *model) reached(w *world, i, g int, what string) bool {
-	return w.shards[i].ahead>>(maxNodes+g)&1 == 0 || m.without(what)
-}
-
 // write puts a gang's record. The shard that wrote it knows (-1: any member).
 func (w *world) write(i, g int, r record) {
 	r.revision = w.now.records[g].revision + 1
 	w.now.records[g] = r
 	if i >= 0 {
-		w.learnRecord(i, g)
+		w.shards[i].records[g] = w.now.records[g]
 	}
 }
 
-func (w *world) learnRecord(i, g int) {
-	w.shards[i].records[g] = w.now.records[g]
-	w.shards[i].ahead |= 1 << (maxNodes + g)
-}
+// learnDoc is what a shard learns of a document that it has written, or that an answer has brought.
 
 func (w *world) learnDoc(i, n int) {
 	w.shards[i].docs[n] = w.now.docs[n]
@@ -52,7 +43,7 @@ func (m *model) form(w *world, i, g int, step stepFunc) {
 	over := r.state == absent || r.state == aborted || r.state == recordCommitted &&
 		(!m.names(w, pic, g, pledged, held) || m.without("resolved before replaced"))
 	if !over || w.left.attempts[g] == 0 || m.gangs[g].whole || !w.sameRecord(i, g) || !m.owns(w, i, g) ||
-		!m.reached(w, i, g, "a picture past the record, to form") || m.missing(w, pic, g) == 0 || m.waitsParked(w, pic, g) {
+		m.missing(w, pic, g) == 0 || m.waitsParked(w, pic, g) {
 		return
 	}
 	t := *w
@@ -91,7 +82,7 @@ func (m *model) waitsParked(w *world, pic *picture, g int) bool {
 func (m *model) makeReady(w *world, i, g int, step stepFunc) {
 	pic := &w.shards[i]
 	if pic.records[g].state != forming || !w.sameRecord(i, g) || !m.owns(w, i, g) ||
-		!m.reached(w, i, g, "a picture past the record, to be ready") || !m.names(w, pic, g, held) {
+		!m.names(w, pic, g, held) {
 		return
 	}
 	complete := m.strength(w, pic, g, waits) >= m.gangs[g].min && m.whole(w, pic, plan(1+g))
@@ -111,8 +102,6 @@ func (m *model) commit(w *world, i, g int, step stepFunc) {
 		m.without("the compare of the record, to commit") && w.now.records[g].attempt == r.attempt
 	switch {
 	case !r.live() || !same || !m.owns(w, i, g) || !m.names(w, pic, g, pledged):
-		return
-	case !m.reached(w, i, g, "a picture past the record, to commit"):
 		return
 	case m.strength(w, pic, g, counts) < m.gangs[g].min && !m.without("the count of members, to commit"):
 		return
@@ -216,7 +205,7 @@ func (m *model) drop(w *world, i, g int, step stepFunc) {
 	pic := &w.shards[i]
 	r := pic.records[g]
 	if w.left.drops == 0 || r.state == absent || r.live() || !w.sameRecord(i, g) ||
-		!m.reached(w, i, g, "a picture past the record, to drop") || m.anyEntry(w, pic, g) {
+		m.anyEntry(w, pic, g) {
 		return
 	}
 	t := *w

@@ -11,10 +11,9 @@
 // ready. Only then may victims be marked and evicted, and when they have gone the place settles to a pledge.
 //
 // The model has one or two gangs of one or two members, a more important pod of another partition that may displace
-// them, victims, and two nodes. A shard reads the ledger arbitrarily late. From an answer to a transaction it learns
-// of single documents and records ahead of its watch. Partitions change hands, attempts are aborted at any moment by
-// any member, reservations are fenced, and records dropped. Of two gangs that are in each other's way the later one
-// yields.
+// them, victims, and two nodes. A shard reads the ledger arbitrarily late, and learns of single documents ahead of its
+// watch, from the answers to transactions. Partitions change hands, attempts are aborted at any moment by any member,
+// reservations are fenced, and records dropped. Of two gangs that are in each other's way the later one yields.
 //
 // Binders are not modeled one by one: each acts on a picture of the ledger as of one moment, and that may be any
 // moment that has been. So a pod may be bound from then on that any picture has shown its place committed, until a

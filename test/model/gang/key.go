@@ -122,9 +122,7 @@ func (k *keyer) write() {
 // picture is what a shard has read, as far as that differs from the ledger, or what it will read next, as far as it
 // has not read newer keys before.
 func (k *keyer) picture(pic, before *picture) {
-	ahead := pic.ahead >> maxNodes << maxNodes
-	ahead |= k.nodes(pic.ahead & (1<<maxNodes - 1))
-	k.put(ahead | bit(before != nil)<<7)
+	k.put(k.nodes(pic.ahead) | bit(before != nil)<<7)
 	for _, n := range k.as.nodeAt {
 		switch now := pic.docs[n].revision; {
 		case before != nil && now < before.docs[n].revision:

@@ -3,7 +3,8 @@ package gang
 // place is T1 of a pod that belongs to no gang.
 func (m *model) place(w *world, i, p int, step stepFunc) {
 	pic := &w.shards[i]
-	if m.pods[p].gang != 0 || m.pods[p].foreign || m.pods[p].shard != i || !w.pods[p].pending() || m.placed(pic, p) != void {
+	spec := m.pods[p]
+	if spec.gang != 0 || spec.foreign || spec.shard != i || !w.pods[p].pending() || m.placed(pic, p) != void {
 		return
 	}
 	for n := range m.capacity {
@@ -27,8 +28,8 @@ func (m *model) place(w *world, i, p int, step stepFunc) {
 type displacement struct{ shard, pod, member, node int }
 
 // displace is T4 on a pledge of a gang: a more important pod takes the place of a member. Of a place that waits for
-// victims it takes the claims along, with the units to which they belong: so it waits until all of those are claimed,
-// and does not take a place whose victims another place needs too. The gang is no longer ready, if it was.
+// victims it takes the claims along, with the units to which they belong, so it waits until all of those are claimed. A
+// place that needs the same victims then waits for a plan that is not its own. The gang is no longer ready, if it was.
 func (m *model) displace(w *world, d displacement, step stepFunc) {
 	i, n := d.shard, d.node
 	pic := w.shards[i]
@@ -39,8 +40,6 @@ func (m *model) displace(w *world, d displacement, step stepFunc) {
 		return
 	case is == waits && r.state == forming && !m.without("ready before a hold is displaced"):
 		return
-	case is == waits && !m.reached(w, i, g, "a picture past the record, to displace a hold"):
-		return
 	}
 	as := committed
 	pic.docs[n].entries[d.member] = entry{}
@@ -48,7 +47,7 @@ func (m *model) displace(w *world, d displacement, step stepFunc) {
 	if is == waits {
 		as = held
 		victims = m.victimsAt(w, &pic, plan(1+g), n)
-		if !m.passable(w, &pic, d, victims) {
+		if !m.sameVictims(w, i, victims) {
 			return
 		}
 		pic.pass(m, victims, m.planOf(d.pod))
@@ -92,20 +91,14 @@ func (m *model) victimsAt(w *world, pic *picture, o plan, n int) (victims uint8)
 	return victims
 }
 
-// passable reports whether no other place of a gang needs the given victims, and the documents that have them compare.
-func (m *model) passable(w *world, pic *picture, d displacement, victims uint8) bool {
-	ok := true
+// sameVictims are the compares of the documents that have claims.
+func (m *model) sameVictims(w *world, i int, victims uint8) bool {
 	for v := range m.pods {
-		if victims>>v&1 == 0 {
-			continue
+		if victims>>v&1 == 1 && !w.sameDoc(i, int(m.pods[v].runs)-1) {
+			return false
 		}
-		n := int(m.pods[v].runs) - 1
-		ok = ok && w.sameDoc(d.shard, n)
-		m.members(int(m.pods[d.member].gang)-1, func(p int) {
-			ok = ok && (m.judge(pic, n, p) != waits || m.without("claims that another place needs stay"))
-		})
 	}
-	return ok
+	return true
 }
 
 // pass gives claims to another plan.

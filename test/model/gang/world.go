@@ -59,7 +59,7 @@ type limits struct {
 	timeouts uint8
 	// takeovers are moves of a gang's partition to the other shard.
 	takeovers uint8
-	// answers are documents and records that a shard learns of from an answer, ahead of its watch.
+	// answers are documents that a shard learns of from an answer, ahead of its watch.
 	answers uint8
 	// fences are reservations of members taken back.
 	fences uint8
@@ -88,7 +88,7 @@ type picture struct {
 	records [maxGangs]record
 	// epochs count the owners of each gang's partition.
 	epochs [maxGangs]uint8
-	// ahead has the keys (bits: documents, then records) that are newer than the revision that the watch has reached.
+	// ahead are the documents (bits) that are newer than the revision that the watch has reached.
 	ahead uint8
 }
 
