@@ -42,7 +42,7 @@ func (m *model) form(w *world, i, g int, step stepFunc) {
 	r := pic.records[g]
 	over := r.state == absent || r.state == aborted || r.state == recordCommitted &&
 		(!m.names(w, pic, g, pledged, held) || m.without("resolved before replaced"))
-	if !over || w.left.attempts[g] == 0 || m.gangs[g].whole || !w.sameRecord(i, g) || !m.owns(w, i, g) ||
+	if !over || w.left.attempts[g] == 0 || !w.sameRecord(i, g) || !m.owns(w, i, g) ||
 		m.missing(w, pic, g) == 0 || m.waitsParked(w, pic, g) {
 		return
 	}
@@ -178,12 +178,18 @@ func (m *model) lacks(w *world, pic *picture, g int) bool {
 		}
 	}
 	for v := range m.pods {
-		if o := m.claimant(pic, v); o != 0 && o != plan(1+g) && m.pods[v].unit != 0 {
-			for u := range m.pods {
-				if m.pods[u].unit == m.pods[v].unit && m.claimant(pic, u) == plan(1+g) {
-					return true
-				}
-			}
+		if o := m.claimant(pic, v); o != 0 && o != plan(1+g) && m.sharesUnit(pic, v, plan(1+g)) {
+			return true
+		}
+	}
+	return false
+}
+
+// sharesUnit reports whether a plan claims a pod of the unit of v.
+func (m *model) sharesUnit(pic *picture, v int, o plan) bool {
+	for u := range m.pods {
+		if m.pods[v].unit != 0 && m.pods[u].unit == m.pods[v].unit && m.claimant(pic, u) == o {
+			return true
 		}
 	}
 	return false

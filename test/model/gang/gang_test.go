@@ -102,7 +102,7 @@ func scenarios() map[string]scenario {
 		"a unit of victims, one needed": early(oneGang("gh", 1, pods(single(), victims()),
 			once(limits{answers: 1}))),
 		"a unit of victims for one member": early(oneGang("g", 1, pods(single(), victims()), lag)),
-		"new victims":                      early(roomy(pods(victims(), []spec{{name: 'X', runs: 1}}))),
+		"a victim, and a unit of victims":  early(roomy(pods(victims(), []spec{{name: 'X', runs: 1}}))),
 		"a unit of victims on one node": early(roomy([]spec{{name: 'V', runs: 1, unit: 1},
 			{name: 'W', runs: 1, unit: 1}})),
 		"another scheduler": oneGang("g", 1, pods(another(), victims()[:1]),
@@ -110,8 +110,9 @@ func scenarios() map[string]scenario {
 		"two gangs": twoGangs("gh", "ij", 2, nil, twice(limits{})),
 		"two gangs, and an attempt that ends": twoGangs("gh", "ij", 2, nil,
 			limits{attempts: [maxGangs]uint8{1, 2}, timeouts: 1}),
-		"two gangs and a unit of victims": twoGangs("g", "i", 1, victims(), twice(limits{answers: 1})),
-		"a gang in one transaction":       inOne(),
+		"two gangs and a unit of victims":      twoGangs("g", "i", 1, victims(), twice(limits{answers: 1})),
+		"a gang in one transaction":            inOne(limits{takeovers: 1, fences: 1, answers: 1}),
+		"in one transaction, or by an attempt": early(inOne(once(limits{timeouts: 1, takeovers: 1, fences: 1, answers: 1}))),
 	}
 }
 
@@ -124,8 +125,9 @@ func roomy(others []spec) scenario {
 
 func another() []spec { return []spec{{name: 'X', foreign: true}} }
 
-func inOne() scenario {
-	s := oneGang("gh", 2, single(), limits{takeovers: 1, fences: 1, answers: 1})
+// inOne is a gang of which one transaction can place all members.
+func inOne(l limits) scenario {
+	s := oneGang("gh", 2, single(), l)
 	s.gangs[0].whole = true
 	return s
 }
@@ -133,22 +135,17 @@ func inOne() scenario {
 func largeScenarios() map[string]scenario {
 	return map[string]scenario{
 		"both needed, three attempts": oneGang("gh", 2, single(),
-			limits{attempts: [maxGangs]uint8{3}, timeouts: 2, answers: 2, takeovers: 2, fences: 1}),
-		"one needed, dropped and fenced": early(oneGang("gh", 1, single(),
-			limits{attempts: [maxGangs]uint8{3}, timeouts: 1, answers: 2, takeovers: 1, fences: 1, drops: 1})),
+			limits{attempts: [maxGangs]uint8{3}, timeouts: 2, answers: 1}),
 		"a unit of victims, taken over": early(oneGang("gh", 2, pods(single(), victims()),
-			twice(limits{timeouts: 1, answers: 2, takeovers: 1}))),
+			twice(limits{answers: 1, takeovers: 1}))),
 		"pictures on their way, a unit of victims": late(oneGang("gh", 2, pods(single(), victims()),
 			twice(limits{answers: 1}))),
-		"pictures on their way, two gangs": late(twoGangs("gh", "ij", 2, nil, twice(limits{timeouts: 1}))),
 		"pictures on their way, taken over": late(oneGang("gh", 1, single(),
 			twice(limits{timeouts: 1, answers: 1, takeovers: 1}))),
-		"two gangs, taken over": twoGangs("gh", "ij", 2, nil,
-			twice(limits{timeouts: 1, answers: 1, takeovers: 1})),
+		"pictures on their way, two gangs": late(twoGangs("gh", "ij", 2, nil, twice(limits{}))),
+		"two gangs, taken over":            twoGangs("gh", "ij", 2, nil, twice(limits{takeovers: 1})),
 		"two gangs and a more important pod": early(twoGangs("gh", "ij", 2, single(),
-			twice(limits{timeouts: 1, answers: 1}))),
-		"two gangs and a unit of victims, both needed": early(twoGangs("gh", "ij", 2, victims(),
-			twice(limits{timeouts: 1, answers: 1}))),
+			once(limits{answers: 1}))),
 	}
 }
 
@@ -182,13 +179,14 @@ var ablations = map[string]string{
 	"whole units":                                    "a unit of victims for one member",
 	"marks of whole units":                           "a unit of victims for one member",
 	"claims that move with their unit":               "a unit of victims for one member",
-	"no new victims after ready":                     "new victims",
+	"no new victims after ready":                     "a victim, and a unit of victims",
 	"the test that it fits now":                      "another scheduler",
 	"the later yields":                               "two gangs",
 	"the earlier does not yield":                     "two gangs",
 	"the order of gangs":                             "two gangs",
 	"the later waits for the earlier's end":          "two gangs, and an attempt that ends",
 	"void pledges do not count":                      "two gangs, and an attempt that ends",
+	"no open attempt of a gang in one transaction":   "in one transaction, or by an attempt",
 	"a gang in one transaction, or not at all":       "a gang in one transaction",
 }
 
@@ -200,10 +198,11 @@ func TestEachPartIsNeeded(t *testing.T) {
 
 // doubled are parts that the others make redundant, each with a scenario that would need it if any did.
 var doubled = map[string]string{
-	"the compare of the record, to pledge":        "two members, both needed",
-	"the compare of the record, to drop a pledge": "two members, both needed",
-	"attempts that are never used again":          "one needed, and a record that is dropped",
-	"resolved before a fence":                     "both needed, and a fence",
+	"the compare of the record, to pledge":         "two members, both needed",
+	"the compare of the record, to drop a pledge":  "two members, both needed",
+	"attempts that are never used again":           "one needed, and a record that is dropped",
+	"no open attempt of a gang in one transaction": "in one transaction, or by an attempt",
+	"resolved before a fence":                      "both needed, and a fence",
 }
 
 func TestPartsThatAreDoubled(t *testing.T) {

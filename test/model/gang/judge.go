@@ -171,13 +171,8 @@ func (m *model) names(w *world, pic *picture, g int, states ...entryState) (foun
 // whole reports whether a plan claims every pod of the units of which it claims one, but for those that are gone.
 func (m *model) whole(w *world, pic *picture, o plan) bool {
 	for v := range m.pods {
-		if w.pods[v].gone || m.pods[v].unit == 0 || m.claimant(pic, v) == o || m.without("whole units") {
-			continue
-		}
-		for u := range m.pods {
-			if m.pods[u].unit == m.pods[v].unit && m.claimant(pic, u) == o {
-				return false
-			}
+		if !w.pods[v].gone && m.claimant(pic, v) != o && m.sharesUnit(pic, v, o) && !m.without("whole units") {
+			return false
 		}
 	}
 	return true

@@ -92,11 +92,8 @@ func (m *model) extend(w *world, i, g int, step stepFunc) {
 		if m.pods[u].unit == 0 || w.pods[u].gone || m.claimant(pic, u) != 0 {
 			continue
 		}
-		n, wanted := int(m.pods[u].runs)-1, false
-		for v := range m.pods {
-			wanted = wanted || m.pods[v].unit == m.pods[u].unit && m.claimant(pic, v) == plan(1+g)
-		}
-		if !wanted || !w.sameDoc(i, n) || w.now.docs[n].entries[u].state == marked {
+		n := int(m.pods[u].runs) - 1
+		if !m.sharesUnit(pic, u, plan(1+g)) || !w.sameDoc(i, n) || w.now.docs[n].entries[u].state == marked {
 			continue
 		}
 		t := *w
@@ -138,14 +135,18 @@ func (m *model) settle(w *world, i, p, n int, step stepFunc) {
 	m.emit(t, does("shard %d settles %c on node %c", uint8(i), m.pods[p].name, node(n)), step)
 }
 
-// placeWhole is T1 of a gang that one transaction has room for: all members or none.
+// placeWhole is T1 of a gang that one transaction has room for: all members without a place, or none. It counts members
+// as a commit does. No attempt may be open. The compare of the epoch is enough for that: only the owner forms one.
 func (m *model) placeWhole(w *world, i, g int, step stepFunc) {
 	all := m.missing(w, &w.shards[i], g)
-	if !m.gangs[g].whole || !m.owns(w, i, g) || all == 0 {
+	open := w.shards[i].records[g].live() && !m.without("no open attempt of a gang in one transaction")
+	if !m.gangs[g].whole || open || !m.owns(w, i, g) || all == 0 {
 		return
 	}
 	m.spread(*w, i, 0, all, func(t world, left uint8) {
-		if left == all || left != 0 && !m.without("a gang in one transaction, or not at all") {
+		few := m.strength(&t, &t.shards[i], g, firm) < m.gangs[g].min
+		few = few && !m.without("the count of members, in one transaction")
+		if left == all || (left != 0 || few) && !m.without("a gang in one transaction, or not at all") {
 			return
 		}
 		if m.strength(&t, &t.now, g, firm) < m.gangs[g].min {

@@ -47,7 +47,7 @@ type gangSpec struct {
 	priority int
 	// shard owns the gang's partition at the start.
 	shard uint8
-	// whole: all members fit in one transaction, and need no record.
+	// whole: all members fit in one transaction. That needs no record.
 	whole bool
 }
 
