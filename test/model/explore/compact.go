@@ -39,6 +39,8 @@ type Compact[S any] struct {
 	Key func(s *S, buf []byte) []byte
 	// Broken describes the violation in s, empty for none.
 	Broken func(s *S) string
+	// Ended, if set, describes what is wrong in a state in which nothing can happen any more, empty for nothing.
+	Ended func(s *S) string
 	// Limit is how many states may be visited; more is an error, not a result.
 	Limit int
 }
@@ -85,8 +87,9 @@ type search[S any] struct {
 	trail predecessors
 	next  []S
 	key   []byte
-	// broken describes the violation in the last state.
+	// broken describes the violation in the state at.
 	broken string
+	at     uint32
 }
 
 // RunCompact visits every state, a step further each round, until one is broken. An error
@@ -125,6 +128,9 @@ func (s *search[S]) expand(from uint32, state *S) {
 		}
 		n++
 	})
+	if n == 0 && s.m.Ended != nil {
+		s.broken, s.at = s.m.Ended(state), from
+	}
 }
 
 // arrive keeps a state if it is new.
@@ -138,7 +144,7 @@ func (s *search[S]) arrive(from uint32, step uint16, state *S) {
 	s.trail.from = append(s.trail.from, from)
 	s.trail.step = append(s.trail.step, step)
 	s.next = append(s.next, *state)
-	s.broken = s.m.Broken(state)
+	s.broken, s.at = s.m.Broken(state), uint32(len(s.trail.from)-1)
 }
 
 func (s *search[S]) result(depth int) Result {
@@ -148,9 +154,10 @@ func (s *search[S]) result(depth int) Result {
 		return r
 	}
 	var steps []uint16
-	for at := uint32(len(s.trail.from) - 1); at != 0; at = s.trail.from[at] {
+	for at := s.at; at != 0; at = s.trail.from[at] {
 		steps = append(steps, s.trail.step[at])
 	}
+	r.Depth = len(steps)
 	state := s.m.Start
 	for i := len(steps) - 1; i >= 0; i-- {
 		n, took := uint16(0), state

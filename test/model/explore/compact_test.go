@@ -121,3 +121,21 @@ func TestFingerprintsDistinguishKeys(t *testing.T) {
 		}
 	}
 }
+
+// TestEnd finds the state in which nothing can happen any more, and the way to it.
+func TestEnd(t *testing.T) {
+	c := compact(jugs{room: [2]uint8{3, 5}}, 0, 100)
+	all := c.Next
+	c.Next = func(j *jugs, step func(Step, jugs)) {
+		if j.has != [2]uint8{3, 2} {
+			all(j, step)
+		}
+	}
+	c.Ended = func(j *jugs) string { return fmt.Sprintf("nothing follows %v", j.has) }
+	got, err := RunCompact(c)
+	want := []string{"fill 1", "pour 1 into 0"}
+	diff := cmp.Diff(want, got.History)
+	if err != nil || diff != "" || got.Broken != "nothing follows [3 2]" || got.Depth != 2 {
+		t.Errorf("%q at depth %d, %v (-want +got):\n%s", got.Broken, got.Depth, err, diff)
+	}
+}
