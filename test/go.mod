@@ -27,6 +27,7 @@ require (
 )
 
 require (
+	github.com/berth-scheduler/berth/pkg/ca v0.0.0-00010101000000-000000000000
 	github.com/cockroachdb/datadriven v1.0.2
 	github.com/google/pprof v0.0.0-20241029153458-d1b30febd7db
 	gonum.org/v1/gonum v0.17.0

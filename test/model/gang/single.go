@@ -3,8 +3,8 @@ package gang
 // place is T1 of a pod that belongs to no gang.
 func (m *model) place(w *world, i, p int, step stepFunc) {
 	pic := &w.shards[i]
-	spec := m.pods[p]
-	if spec.gang != 0 || spec.foreign || spec.shard != i || !w.pods[p].pending() || m.placed(pic, p) != void {
+	wants := m.pods[p]
+	if wants.gang != 0 || wants.foreign || wants.shard != i || !w.pods[p].pending() || m.placed(pic, p) != void {
 		return
 	}
 	for n := range m.capacity {
