@@ -2,6 +2,7 @@ package decide_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -243,13 +244,41 @@ func TestGangLosesARace(t *testing.T) {
 func TestGangThatIsTooLarge(t *testing.T) {
 	st := newScenario(t, 1, 150, 1)
 	st.gang("g", 150, 150)
-	if got := st.verdicts()["g-0"]; !strings.HasPrefix(got, "failed: the gang needs ") {
-		t.Errorf("verdict %q", got)
+	for name, got := range st.verdicts() {
+		if !strings.HasPrefix(got, "failed: the gang needs ") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if n := len(st.s.decisions); n != 150 {
+		t.Errorf("%d decisions, want one for each pod", n)
 	}
 	st.pod("alone")
 	st.answerAll()
 	if got := st.reservations(); len(got) != 1 {
 		t.Errorf("reserved %v", got)
+	}
+}
+
+// A reservation that is being taken back does not count for the minimum.
+func TestGangBesideAFence(t *testing.T) {
+	st := newScenario(t, 1, 1, 1)
+	st.gang("g", 3, 1)
+	st.answerAll()
+	if got := st.reservations(); len(got) != 1 {
+		t.Fatalf("reserved %v, want one", got)
+	}
+	st.touch("n0", func(d ledger.NodeDoc) ledger.NodeDoc {
+		d.Entries = slices.Clone(d.Entries)
+		d.Entries[0].State = ledger.Fencing
+		return d
+	})
+	st.addGroup("g", 3)
+	st.addNode("n1", 2)
+	st.deliverAll()
+	st.s.decisions = nil
+	st.offerGang("pod-g-1", "g")
+	if st.s.commit != nil {
+		t.Fatalf("two of three are reserved beside a fence: %+v", st.s.commit)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/gang"
 	"github.com/berth-scheduler/berth/pkg/placement/names"
@@ -117,11 +118,13 @@ func (f *Former) collect(t *try) (known int) {
 		t.placed = append(t.placed, pod.NodeName)
 	}
 	for _, pod := range m.Waiting {
-		if doc, _, reserved := f.Shard.Ledger.Entry(pod.UID); reserved {
+		doc, e, reserved := f.Shard.Ledger.Entry(pod.UID)
+		switch {
+		case !reserved:
+			t.waiting = append(t.waiting, pod)
+		case e.State == ledger.Committed: // one that is being taken back counts neither here nor there
 			t.placed = append(t.placed, doc.NodeName)
-			continue
 		}
-		t.waiting = append(t.waiting, pod)
 	}
 	slices.SortFunc(t.waiting, gang.Compare)
 	return m.Known()

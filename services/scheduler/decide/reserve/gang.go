@@ -6,6 +6,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
+	"github.com/berth-scheduler/berth/pkg/placement/gang"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
@@ -97,8 +98,13 @@ func (r *Reserver) requeueGang(members []*attempt.Attempt) {
 	}
 }
 
-// failGang ends the try of a gang with an error.
+// failGang ends the try of a gang with an error, which all its members get, unless their condition shows it already.
 func (r *Reserver) failGang(members []*attempt.Attempt, why string) {
+	for _, a := range members {
+		if a != a.Gang.Lead && !gang.Shows(a.Pod, why) {
+			r.Record.Failed(a, why)
+		}
+	}
 	r.Effects.ReportGang(members[0].Gang.Lead.GangReport(step.Failed))
 	if lead := r.leadOf(members); lead != nil {
 		r.Life.Fail(lead, why)
