@@ -30,7 +30,9 @@ type cluster struct {
 	group *schedulingv1alpha2.PodGroup
 }
 
-func (c *cluster) Pod(uid string) (*state.Pod, bool) { return state.NewPod(c.pod), uid == string(c.pod.UID) }
+func (c *cluster) Pod(uid string) (*state.Pod, bool) {
+	return state.NewPod(c.pod), uid == string(c.pod.UID)
+}
 
 // rig is a writer of a binder that holds all partitions.
 type rig struct {
