@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/berth-scheduler/berth/pkg/state/nodemark"
 	"github.com/berth-scheduler/berth/pkg/state/strip"
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
@@ -15,14 +14,11 @@ import (
 // The marks that binders leave on pods, and kube-apiserver's check of annotations: it checks their size when a pod is
 // written, except for binds.
 
-// factOf returns an object in the form in which the queue publishes it.
+// factOf returns a copy of an object as the queue has it before it removes what facts do not need.
 func factOf(o metav1.Object) metav1.Object {
 	o = copyOf(o)
-	switch o := o.(type) {
-	case *corev1.Pod:
-		strip.MarkFull(o)
-	case *corev1.Node:
-		nodemark.Strip(o)
+	if p, is := o.(*corev1.Pod); is {
+		strip.MarkFull(p)
 	}
 	return o
 }
