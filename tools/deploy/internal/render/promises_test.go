@@ -248,7 +248,7 @@ func checkRule(t *testing.T, where string, rule map[string]any) {
 // system:kube-scheduler and system:volume-scheduler
 // (plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go of Kubernetes 1.36).
 var ofKubeScheduler = []string{
-	"create pods/binding", "patch pods/status", "delete pods",
+	"create pods/binding", "patch pods/status", "delete pods", "patch scheduling.k8s.io/podgroups/status",
 	"create events.k8s.io/events", "patch events.k8s.io/events",
 	"patch persistentvolumes", "patch persistentvolumeclaims",
 	"patch resource.k8s.io/resourceclaims", "create resource.k8s.io/resourceclaims",
