@@ -186,6 +186,14 @@ func (a *application) replacePod(slot uint32, before, after *Pod) error {
 	if err := a.moveToSite(slot, before, after); err != nil {
 		return err
 	}
+	if before.PodGroup() != after.PodGroup() { // one of them was too large for a queue that did not keep the field
+		if err := a.leave(before); err != nil {
+			return err
+		}
+		if err := a.join(slot, after); err != nil {
+			return err
+		}
+	}
 	a.pods.replace(slot, after)
 	a.changes.Pods = append(a.changes.Pods, PodChange{Before: before, After: after})
 	return nil

@@ -29,8 +29,13 @@ type Group struct {
 // Together reports whether the members must be decided about together.
 func (g *Group) Together() bool { return g.Gang || len(g.Topology) > 0 }
 
-// Key returns "namespace/name".
-func (g *Group) Key() string { return g.Namespace + "/" + g.Name }
+// Same reports whether two groups have the same requirements; nil is a group without an object.
+func (g *Group) Same(o *Group) bool {
+	if g == nil || o == nil {
+		return g == o
+	}
+	return g.UID == o.UID && g.Gang == o.Gang && g.MinCount == o.MinCount && slices.Equal(g.Topology, o.Topology)
+}
 
 // Of returns the group that a pod is a member of. member is false for a pod without a group. The group is nil if its
 // object does not exist.
@@ -65,9 +70,9 @@ func Find(objects rule.Objects, namespace, name string) *Group {
 type Members struct {
 	// Waiting have no node and no gates, and are not being deleted; in the order of their UIDs.
 	Waiting []*state.Pod
-	// Placed are bound.
+	// Placed are bound, and are not being deleted: those that leave must not count for the minimum of others that come.
 	Placed []*state.Pod
-	// Others are gated, or being deleted before they were placed.
+	// Others are gated, or being deleted.
 	Others int
 }
 
@@ -86,10 +91,10 @@ func Sort(pods iter.Seq[*state.Pod]) Members {
 	for p := range pods {
 		switch {
 		case p.Terminal:
-		case p.NodeName != "":
-			m.Placed = append(m.Placed, p)
 		case p.Gated || p.Deleting:
 			m.Others++
+		case p.NodeName != "":
+			m.Placed = append(m.Placed, p)
 		default:
 			m.Waiting = append(m.Waiting, p)
 		}
@@ -105,7 +110,11 @@ func Shows(pod *state.Pod, message string) bool {
 }
 
 // Known counts the pods of a group as Members.Known does.
-func Known(pods iter.Seq[*state.Pod]) int {
-	m := Sort(pods)
-	return m.Known()
+func Known(pods iter.Seq[*state.Pod]) (n int) {
+	for p := range pods {
+		if !p.Terminal {
+			n++
+		}
+	}
+	return n
 }

@@ -120,6 +120,25 @@ func TestHint(t *testing.T) {
 			t.Errorf("the change is called %q", change.Label())
 		}
 	}
+	rack := schedulingv1alpha2.PodGroupSpec{SchedulingConstraints: &schedulingv1alpha2.PodGroupSchedulingConstraints{
+		Topology: []schedulingv1alpha2.TopologyConstraint{{Key: "rack"}},
+	}}
+	all := groups{objects: map[string]*state.Object{
+		"ns/racks": object("racks", rack), "ns/three": object("three", gangOf(3)),
+	}}
+	for label, want := range map[string]bool{"rack": true, "row": false} {
+		node := state.NewNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			Name: "n", UID: "n", Labels: map[string]string{label: "r1"},
+		}})
+		change := rule.NodeChange(state.NodeChange{After: node})
+		change.Objects = all
+		if got := (gang.Plugin{}).Hint(pod("a", "racks"), change); got != want {
+			t.Errorf("hint about a node with a %s: %t, want %t", label, got, want)
+		}
+		if (gang.Plugin{}).Hint(waits, change) {
+			t.Error("a gang without a topology is woken by a node")
+		}
+	}
 	if (gang.Plugin{}).Hint(pod("b", ""), rule.Change{NewObject: object("", gangOf(1))}) {
 		t.Error("a pod without a group is woken")
 	}

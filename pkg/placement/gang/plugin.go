@@ -2,6 +2,7 @@ package gang
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement/names"
@@ -48,16 +49,29 @@ const WaitsForOthers = "waiting for minCount pods from a gang to be scheduled"
 
 // Events implements rule.Plugin. The queue itself has a group tried again when members come.
 func (Plugin) Events() []rule.Event {
-	return []rule.Event{{Kind: events.KindPodGroup, Actions: rule.Add}}
+	return []rule.Event{
+		{Kind: events.KindPodGroup, Actions: rule.Add},
+		{Kind: events.KindNode, Actions: rule.Add | rule.UpdateNodeLabel},
+	}
 }
 
-// Hint implements rule.Plugin.
+// Hint implements rule.Plugin: the object of the group has come; or a node has, or has changed its labels, that is in a
+// domain of the group's topology.
 func (Plugin) Hint(pod *state.Pod, c rule.Change) bool {
+	if pod.PodGroup() == "" {
+		return false
+	}
+	if c.Kind == events.KindNode {
+		g, _ := Of(pod, rule.OrNone(c.Objects))
+		return g != nil && len(g.Topology) > 0 && c.NewNode != nil && !slices.ContainsFunc(g.Topology, func(key string) bool {
+			return c.NewNode.Object.Labels[key] == ""
+		})
+	}
 	o := c.NewObject
-	return o != nil && o.Namespace == pod.Namespace && o.Name == pod.PodGroup() && o.Name != ""
+	return o != nil && o.Namespace == pod.Namespace && o.Name == pod.PodGroup()
 }
 
 // Interest implements rule.Classifier: all members get the same hint.
 func (Plugin) Interest(pod *state.Pod) rule.Interest {
-	return rule.Interest{Class: rule.Joined(pod.Namespace, pod.PodGroup())}
+	return rule.Interest{Class: rule.Joined(pod.Namespace, pod.PodGroup()), Nodes: rule.Everything}
 }

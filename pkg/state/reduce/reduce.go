@@ -86,6 +86,7 @@ func reducePod(pod *corev1.Pod, note string, limit int) *corev1.Pod {
 		NodeName: pod.Spec.NodeName, SchedulerName: cut(pod.Spec.SchedulerName), Priority: pod.Spec.Priority,
 		PreemptionPolicy: pod.Spec.PreemptionPolicy, PriorityClassName: cut(pod.Spec.PriorityClassName),
 		TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds,
+		SchedulingGroup:               pod.Spec.SchedulingGroup,
 		Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 		SchedulingGates:               []corev1.PodSchedulingGate{{Name: events.TooLargeGate}},
 		Containers:                    []corev1.Container{{Name: "all"}},

@@ -291,3 +291,85 @@ func (h *harness) finishGangs() {
 		h.t.Fatalf("groups %v have members that wait, and none was offered\n%s", waits, h.core.Describe())
 	}
 }
+
+// Members that come from their gates, and changes while the lead is offered, have the gang tried again: no other event
+// would.
+func TestGangThatChangesIsTriedAgain(t *testing.T) {
+	gated := func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "later"}} }
+	open := func(p *corev1.Pod) { p.Spec.SchedulingGates = nil }
+	h := newGroupHarness(t)
+	h.lead()
+	h.ask("s1", 9)
+	h.group("g", 3)
+	for _, name := range []string{"a", "b", "c"} {
+		h.member(name, "g", gated)
+	}
+	h.put("a", open)
+	h.answer(h.offerOf("a"), events.DecisionUnplaceable, plugins(names.GangScheduling))
+	h.want("a", waiting.PoolParked)
+	h.sleep(lease / 2)
+	h.ask("s1", 9)
+	h.put("b", open)
+	h.wantPools("one more has no gates", []string{"a", "b"}, waiting.PoolOffered, waiting.PoolGrouped)
+
+	h.put("c", open) // while the lead is offered
+	h.answer(h.offerOf("a"), events.DecisionUnplaceable, func(d *events.Decision) {
+		plugins(names.GangScheduling)(d)
+		d.FactSequence--
+	})
+	h.sleep(lease / 2)
+	h.ask("s1", 9)
+	h.want("a", waiting.PoolOffered)
+}
+
+// A write of the PodGroup that changes no requirement, such as that of its condition, has nothing tried again.
+func TestConditionOfAGroupWakesNothing(t *testing.T) {
+	h := newGroupHarness(t)
+	h.lead()
+	h.ask("s1", 9)
+	h.group("g", 1)
+	h.member("a", "g")
+	h.answer(h.offerOf("a"), events.DecisionUnplaceable, plugins(names.GangScheduling))
+	h.sleep(lease / 2)
+	o := h.objects.(groupFacts).groups["g"]
+	h.facts(state.Changes{Others: []state.ObjectChange{{Kind: events.KindPodGroup, Before: o, After: o}}})
+	h.want("a", waiting.PoolParked)
+}
+
+// A lead in quarantine is tried again when its gang changes.
+func TestQuarantinedLead(t *testing.T) {
+	h := newGroupHarness(t)
+	h.lead()
+	h.group("g", 1)
+	h.member("a", "g")
+	h.member("b", "g")
+	for range deliveries {
+		h.ask("s1", 9)
+		h.sleep(lease)
+	}
+	h.want("a", waiting.PoolParked)
+	h.remove("b")
+	h.member("c", "g")
+	h.ask("s1", 9)
+	h.want("a", waiting.PoolOffered)
+}
+
+// A new lead numbers its attempts after those of members that a replica has read from the log.
+func TestAttemptsGoOnAfterARestart(t *testing.T) {
+	h := newGroupHarness(t)
+	h.applyDecision(events.Decision{
+		Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "b", Namespace: "ns", Name: "b"}, Attempt: 7,
+		Token: "00000000000000aa", FactSequence: 99, Plugins: []string{names.GangScheduling},
+	})
+	h.lead()
+	h.ask("s1", 9)
+	h.group("g", 1)
+	h.member("a", "g")
+	h.member("b", "g")
+	h.answer(h.offerOf("a"), events.DecisionFailed, nil)
+	h.sleep(time.Minute)
+	h.ask("s1", 9)
+	if o := h.offerOf("a"); o.Attempt != 8 {
+		t.Errorf("attempt %d, want 8", o.Attempt)
+	}
+}

@@ -19,7 +19,7 @@ func (p *placer) placeMember(a *attempt.Attempt, profile *placement.Profile, wit
 		o = p.findIn(t, within)
 	}
 	if o.is == undecided && len(t.found.Feasible) == 0 {
-		return gangs.Placement{Is: gangs.Rejected, Verdict: p.verdict(t)}
+		return p.unplaceable(t)
 	}
 	if o.is == undecided {
 		o = p.choose(t)
@@ -34,6 +34,18 @@ func (p *placer) placeMember(a *attempt.Attempt, profile *placement.Profile, wit
 		o = p.stage(t)
 	}
 	return gangs.Placement{Is: gangEndings[o.is], Why: o.why}
+}
+
+// unplaceable returns the result for a pod of a gang that fits nowhere.
+func (p *placer) unplaceable(t *trial) gangs.Placement {
+	r := gangs.Placement{Is: gangs.Rejected, Verdict: p.verdict(t)}
+	seed := attempt.Seed(t.attempt.Pod.UID, t.attempt.Offer.Attempt)
+	if h, held := p.search.FitsOnAvoided(t.profile, t.attempt, seed, t.avoided); held {
+		r.Passing = h.Message
+	} else if t.volumes.MaybeLater() {
+		r.Passing = "devices are still promised to other pods"
+	}
+	return r
 }
 
 // gangEndings are the endings of trials as those of the pods of a gang.
@@ -75,5 +87,8 @@ func (p *placer) verdict(t *trial) events.Decision {
 	d.NodesTotal = int32(t.found.NodesTotal)
 	d.Seed = attempt.Seed(t.attempt.Pod.UID, t.attempt.Offer.Attempt)
 	d.Evidence = p.record.Evidence(t.attempt, t.profile, t.found, t.behind)
+	if d.Evidence != nil {
+		d.Evidence.Basis.Unlisted = true // it counted pods of its gang whose choices have no record
+	}
 	return d
 }

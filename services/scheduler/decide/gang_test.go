@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -15,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
@@ -124,10 +126,14 @@ func TestGangWithoutRoom(t *testing.T) {
 		t.Fatalf("in flight: %+v", st.s.commit)
 	}
 	verdicts := st.verdicts()
-	const waits = "unplaceable: waiting for minCount pods from a gang to be scheduled: 4 of 5 members can be placed"
+	const waits = "unplaceable: waiting for minCount pods from a gang to be scheduled"
 	for i := range 4 {
-		if got := verdicts[fmt.Sprintf("g-%d", i)]; got != waits {
-			t.Errorf("g-%d: %q, want %q", i, got, waits)
+		want := waits
+		if i == 0 {
+			want += ": 4 of 5 members can be placed"
+		}
+		if got := verdicts[fmt.Sprintf("g-%d", i)]; got != want {
+			t.Errorf("g-%d: %q, want %q", i, got, want)
 		}
 	}
 	if got := verdicts["g-4"]; !strings.HasPrefix(got, "unplaceable: 0/2 nodes are available: 2 Insufficient cpu.") {
@@ -217,6 +223,78 @@ func TestGangInOneDomain(t *testing.T) {
 	const want = "unplaceable: 0/3 placements are available: 6 of 9 members fit in the best one, c"
 	if got := st.verdicts()["large-0"]; got != want {
 		t.Errorf("a gang that fits in no zone: %q, want %q", got, want)
+	}
+}
+
+// A gang that needs a domain is retried when nodes or room come: its verdict names the rules that listen to these.
+func TestGangWithoutDomainWaitsForRoom(t *testing.T) {
+	st := newScenario(t, 1, 0, 0)
+	st.addNodeIn("na", "a", 2)
+	st.deliverAll()
+	st.gang("g", 3, 3, corev1.LabelTopologyZone)
+	d := st.s.decisions[0]
+	if want := []string{"GangScheduling", "NodeAffinity", "NodeResourcesFit"}; !slices.Equal(d.Plugins, want) {
+		t.Errorf("waits for %v, want %v", d.Plugins, want)
+	}
+}
+
+// A gang with more pods for one node than its document holds is decided again when something changes, and fails in the
+// end. It does not keep the shard busy.
+func TestGangThatCrowdsADocument(t *testing.T) {
+	st := newScenario(t, 1, 1, 2000)
+	st.rv++
+	st.nodeObjects["n0"].ResourceVersion = fmt.Sprint(st.rv)
+	st.nodeObjects["n0"].Status.Allocatable[corev1.ResourcePods] = resource.MustParse("2000")
+	st.publishNode(st.nodeObjects["n0"])
+	st.gang("g", 400, 400)
+	for i := range attempt.MaxLosses - 1 {
+		if st.s.more || len(st.s.decisions) > 0 {
+			t.Fatalf("after %d changes: %v, and another step is wanted: %t", i, st.verdicts(), st.s.more)
+		}
+		st.touch("n0", raised)
+		st.deliverLedger()
+	}
+	if got := st.verdicts()["g-0"]; !strings.HasPrefix(got, "failed: ") {
+		t.Errorf("verdict %q", got)
+	}
+}
+
+// A gang whose lead has no node itself is placed by the others, and the lead learns why.
+func TestLeadWithoutANode(t *testing.T) {
+	st := newScenario(t, 1, 1, 3)
+	huge := func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}
+	}
+	st.addGroup("g", 3)
+	st.addPod("g-0", memberOf("g"), huge)
+	for i := range 3 {
+		st.addPod(fmt.Sprintf("g-%d", i+1), memberOf("g"))
+	}
+	st.deliverAll()
+	st.offerGang("pod-g-0", "g")
+	st.answerAll()
+	if got := st.reservations(); len(got) != 3 {
+		t.Errorf("reserved %v, want three", got)
+	}
+	if got := st.verdicts()["g-0"]; got != "unplaceable: 0/1 nodes are available: 1 Insufficient example.com/gpu." {
+		t.Errorf("the lead: %q", got)
+	}
+}
+
+// Pods of an earlier gang of the same name that are being deleted do not count for the minimum.
+func TestGangThatIsStartedAgain(t *testing.T) {
+	st := newScenario(t, 1, 1, 4)
+	for i := range 3 {
+		uid := fmt.Sprintf("pod-old-%d", i)
+		st.addPod(fmt.Sprintf("old-%d", i), memberOf("g"), func(p *corev1.Pod) {
+			p.Spec.NodeName = "n0"
+			p.DeletionTimestamp = &metav1.Time{}
+		})
+		st.boundAt(uid, uint64(len(st.facts)))
+	}
+	st.gang("g", 3, 3)
+	if st.s.commit != nil {
+		t.Errorf("in flight beside pods that leave: %+v", st.s.commit)
 	}
 }
 

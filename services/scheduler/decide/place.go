@@ -139,7 +139,7 @@ func (p *placer) admit(t *trial) outcome {
 		return outcome{is: deferred}
 	}
 	pod, ok := p.shard.View.Pod(a.Offer.Pod.UID)
-	if !ok || pod.NodeName != "" || pod.Deleting || pod.Gated {
+	if !ok || pod.NodeName != "" || pod.Deleting || pod.Gated || pod.Terminal {
 		return outcome{is: returned} // the queue sees the same facts and files the pod where it belongs
 	}
 	if _, _, reserved := p.shard.Ledger.Entry(pod.UID); reserved {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/services/binder/decide/basis"
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
@@ -51,6 +52,9 @@ func (w *Writer) Seen(d events.Decision) {
 	g := w.group(obj)
 	switch d.Kind {
 	case events.DecisionUnplaceable:
+		if g.message != "" && !slices.Contains(d.Plugins, names.GangScheduling) {
+			return // of one pod: a message about the gang is better
+		}
 		g.message, g.reason = unschedulable+": "+d.Message, schedulingv1alpha2.PodGroupReasonUnschedulable
 	case events.DecisionFailed:
 		g.message, g.reason = d.Message, schedulingv1alpha2.PodGroupReasonSchedulerError
@@ -101,7 +105,7 @@ func (w *Writer) Advance() {
 // hasPlace reports whether a member of a group is bound, or has a reservation that can be bound.
 func (w *Writer) hasPlace(obj *schedulingv1alpha2.PodGroup) bool {
 	for p := range w.Facts.Members(obj.Namespace, obj.Name) {
-		if p.NodeName != "" && !p.Terminal {
+		if p.NodeName != "" && !p.Terminal && !p.Deleting {
 			return true
 		}
 		_, e, reserved := w.Ledger.Entry(p.UID)

@@ -182,7 +182,8 @@ func TestCondition(t *testing.T) {
 		Shard: "scheduler-0", SchedulerName: "berth", PodRV: 1,
 	})
 	e = r.round(time.Minute)
-	if e == nil || e.Condition.Status != metav1.ConditionTrue || e.Condition.Reason != "Scheduled" || e.Condition.Message != "" {
+	if e == nil || e.Condition.Status != metav1.ConditionTrue || e.Condition.Reason != "Scheduled" ||
+		e.Condition.Message != "" {
 		t.Fatalf("with a reservation: %+v", e)
 	}
 	r.base.Answer(e.Op, effect.Answered{Op: e.Op, Result: effect.Done})

@@ -50,7 +50,7 @@ func (p *Pools) Park(e *Entry, now Moment) {
 	}
 	p.Rejectors.reject(e)
 	p.Units.takeLead(e, now)
-	if p.journal.mayHaveHelp(e, profile) || e.Attempt.Activated {
+	if p.journal.mayHaveHelp(e, profile) || e.Attempt.Activated || e.outdated() {
 		p.Requeue(e, EventAttemptFailure, now)
 		return
 	}
@@ -94,7 +94,7 @@ func (p *Pools) Free(e *Entry, event string, now Moment) {
 // tried all the same, so that its condition explains what is missing. Source: runPreEnqueuePlugins of
 // pkg/scheduler/backend/queue/scheduling_queue.go.
 func (p *Pools) expects(e *Entry) (plugin, what string) {
-	if p.world.Objects == nil || e.Attempt.Flushed {
+	if p.world.Objects == nil || e.Attempt.Flushed || e.led() {
 		return "", ""
 	}
 	return p.Profile(e).Expects(e.Pod, p.world.Objects)
@@ -119,6 +119,7 @@ func (p *Pools) holdBack(e *Entry, plugin, what, event string, now Moment) {
 // matters: the report of the wait needs the old pool, the lane must be updated before the bag is chosen, and the key
 // by which the new bag is sorted must be set before the pod is put into it.
 func (p *Pools) Enter(e *Entry, to *Bag, event string, now Moment) {
+	from := e.Pool()
 	p.report.Waited(e, event, now)
 	p.Detach(e)
 	if e.Together() {
@@ -140,6 +141,7 @@ func (p *Pools) Enter(e *Entry, to *Bag, event string, now Moment) {
 	p.index(e)
 	p.report.Entered(to.Pool, event)
 	p.Units.abdicate(e)
+	p.Units.came(e, from, event, now)
 }
 
 // index adds a pod to the indexes of the pool that it has entered.

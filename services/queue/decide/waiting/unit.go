@@ -24,7 +24,9 @@ import (
 // unit is one group of pods.
 type unit struct {
 	namespace, name string
-	// together means that its pods are tried together. It is so while the PodGroup is not known.
+	// group has the requirements, nil while the PodGroup is not known. together means that its pods are tried together; it
+	// is so while the PodGroup is not known.
+	group    *gang.Group
 	together bool
 	members  map[*Entry]struct{}
 	// lead is the member that stands for the others; nil for none.
@@ -61,19 +63,21 @@ func (x *Units) groupOf(pod *state.Pod) *unit {
 	u, ok := x.byKey[key]
 	if !ok {
 		u = &unit{namespace: pod.Namespace, name: name, members: map[*Entry]struct{}{}}
-		u.together = x.together(u)
+		x.read(u)
 		x.byKey[key] = u
 	}
 	return u
 }
 
-// together reports whether the pods of a group are tried together.
-func (x *Units) together(u *unit) bool {
-	if x.world.Objects == nil {
-		return true
+// read reads the requirements of a group, and reports whether they have changed.
+func (x *Units) read(u *unit) (changed bool) {
+	was := u.group
+	u.group = nil
+	if x.world.Objects != nil {
+		u.group = gang.Find(x.world.Objects, u.namespace, u.name)
 	}
-	g := gang.Find(x.world.Objects, u.namespace, u.name)
-	return g == nil || g.Together()
+	u.together = u.group == nil || u.group.Together()
+	return !u.group.Same(was)
 }
 
 // Join makes a new pod a member of its group, if it has one. The lead is tried again: the gang may be complete now.
@@ -83,6 +87,7 @@ func (x *Units) Join(e *Entry, now Moment) {
 		return
 	}
 	e.unit.members[e] = struct{}{}
+	e.unit.attempts = max(e.unit.attempts, e.Attempt.Count, e.Attempt.Answered)
 	x.nudge(e.unit, EventPodAdd, now)
 }
 
@@ -112,8 +117,9 @@ func (x *Units) GroupChanged(namespace, name string, now Moment) {
 		return
 	}
 	was := u.together
-	u.together = x.together(u)
+	changed := x.read(u)
 	switch {
+	case !changed:
 	case was == u.together:
 		x.nudge(u, EventPodAdd, now)
 	case u.together:
@@ -232,6 +238,7 @@ func (x *Units) takeLead(e *Entry, now Moment) {
 	}
 	if was := e.unit.lead; was.waitsForOthers() && (was.In == x.pools.Parked || was.In == x.pools.Backoff) {
 		e.unit.lead = e
+		e.Sequence = max(e.Sequence, was.Sequence)
 		x.pools.Enter(was, x.Grouped, EventAttemptFailure, now)
 	}
 }
@@ -241,17 +248,38 @@ func (e *Entry) waitsForOthers() bool {
 	return slices.Equal(e.Verdict.Plugins, []string{names.GangScheduling})
 }
 
-// nudge has the lead tried again, because its group has changed. A parked lead respects its backoff.
+// nudge has the lead tried again, because its group has changed. A parked lead respects its backoff. An offered one is
+// tried again after the answer (outdated).
 func (x *Units) nudge(u *unit, event string, now Moment) {
 	e := u.lead
 	if e == nil {
 		return
 	}
 	e.Sequence = x.world.Facts.Sequence
-	if e.In == x.pools.Parked {
+	switch e.In {
+	case x.pools.Quarantine:
+		e.Attempt.Lost = 0
+		e.Attempt.Token = ""
+		x.pools.Requeue(e, event, now)
+	case x.pools.Parked:
 		x.pools.Requeue(e, event, now)
 	}
 }
+
+// came has the lead tried again after a member has come from a pool in which it could not be tried.
+func (x *Units) came(e *Entry, from Pool, event string, now Moment) {
+	if e.In == x.Grouped && (from == PoolGated || from == PoolHeld) {
+		x.nudge(e.unit, event, now)
+	}
+}
+
+// outdated reports whether the group of a lead has changed since the facts of its verdict.
+func (e *Entry) outdated() bool {
+	return e.Together() && e.unit.lead == e && e.Sequence > e.Verdict.FactSequence
+}
+
+// led reports whether another member stands for a pod.
+func (e *Entry) led() bool { return e.Together() && e.unit.lead != nil && e.unit.lead != e }
 
 // CountAttempt gives the next attempt at a pod its number: that after the last one at any member of its group.
 func (e *Entry) CountAttempt() {

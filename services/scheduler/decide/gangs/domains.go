@@ -5,54 +5,71 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/search"
 )
 
-// maxDomains is how many domains of a topology are tried for one gang: those with the fewest slots that are enough. A
-// gang that could be placed only in a later one waits.
+// maxDomains is how many domains of a topology one attempt tries. If more have room by their resources, the next
+// attempt goes on with the others.
 const maxDomains = 64
 
 // placeInDomain decides about a gang whose pods must be on nodes of one domain. Domains that have room for enough pods
 // by their resources alone are tried in turn, the one with the least room first. Pods that have a place already pin the
 // domain. Source of the rule: plugins/topologyaware in upstream, which tries all domains and compares them.
 func (f *Former) placeInDomain(t *try) Placement {
+	behind := f.Shard.View.Settle()
 	domains, pinned := f.Search.Domains(t.Group.Topology, t.waiting, t.placed)
 	if len(pinned) > 1 {
 		return Placement{Is: Failed, Why: "cannot determine domain for already scheduled pods: they are in " +
 			strings.Join(pinned, " and ")}
 	}
-	want := max(t.Group.MinCount-len(t.placed), 1)
+	t.rules = []string{names.NodeAffinity, names.NodeResourcesFit}
 	best := search.Domain{}
 	if len(domains) > 0 {
 		best = domains[len(domains)-1]
 	}
-	large := slices.DeleteFunc(slices.Clone(domains), func(d search.Domain) bool { return d.Slots < want })
-	for _, d := range large[:min(len(large), maxDomains)] {
+	large := slices.DeleteFunc(slices.Clone(domains), func(d search.Domain) bool { return d.Slots < t.want() })
+	for _, d := range someOf(large, int(t.Lead.Offer.Attempt)) {
 		t.unfit = nil
 		if p := f.placeAll(t, &d); p.Is != Placed {
 			return p
 		}
-		if len(t.Members) >= want {
+		if len(t.Members) >= t.want() {
 			return f.conclude(t)
 		}
 		best = d
 		f.takeBack(t)
 	}
-	why := nowhere(t, len(domains), best, want)
+	if behind > 0 {
+		return Placement{Is: Deferred} // nodes that cannot be used yet were in no domain
+	}
+	detail := nowhere(t, best)
+	for _, u := range t.unfit {
+		t.rules = append(t.rules, u.d.Plugins...)
+	}
 	t.unfit = nil
-	return f.rejectAll(t, t.waiting, why)
+	return f.rejectAll(t, t.waiting, fmt.Sprintf("0/%d placements are available", len(domains)), detail)
 }
 
-// nowhere returns the message for a gang for which no domain has room. All its pods get it; it begins as upstream's.
-func nowhere(t *try, domains int, best search.Domain, want int) string {
-	why := fmt.Sprintf("0/%d placements are available", domains)
-	switch {
-	case domains == 0:
-		return why + ": no node that can be used has the label " + strings.Join(t.Group.Topology, " and ")
-	case best.Slots < want:
-		return fmt.Sprintf("%s: %d of %d members fit in the best one, %s", why, best.Slots, want, best.Name)
-	case len(t.unfit) == 0:
-		return fmt.Sprintf("%s, the last tried is %s", why, best.Name)
+// someOf returns the domains to try in an attempt, by its number, at most maxDomains.
+func someOf(domains []search.Domain, attempt int) []search.Domain {
+	if len(domains) <= maxDomains {
+		return domains
 	}
-	return fmt.Sprintf("%s, the last tried is %s: %s", why, best.Name, t.unfit[0].d.Message)
+	rounds := (len(domains) + maxDomains - 1) / maxDomains
+	from := max(attempt-1, 0) % rounds * maxDomains
+	return domains[from:min(from+maxDomains, len(domains))]
+}
+
+// nowhere returns the end of the message for a gang for which no domain has room.
+func nowhere(t *try, best search.Domain) string {
+	switch {
+	case best.Name == "":
+		return ": no node that can be used has the label " + strings.Join(t.Group.Topology, " and ")
+	case best.Slots < t.want():
+		return fmt.Sprintf(": %d of %d members fit in the best one, %s", best.Slots, t.want(), best.Name)
+	case len(t.unfit) == 0:
+		return ", the last tried is " + best.Name
+	}
+	return fmt.Sprintf(", the last tried is %s: %s", best.Name, t.unfit[0].d.Message)
 }

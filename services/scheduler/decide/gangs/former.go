@@ -1,6 +1,7 @@
 package gangs
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -43,6 +44,9 @@ type Placement struct {
 	Verdict events.Decision
 	// Needs are those of a pod that is Unregistered.
 	Needs attempt.Needs
+	// Passing, if not empty, explains why a pod that is Rejected may fit later although no event reports it: it only
+	// avoids nodes for now, or devices are promised to others.
+	Passing string
 }
 
 // Ending is how the decision about a pod, or about a gang, ends.
@@ -74,9 +78,16 @@ type try struct {
 	// of the gang have a place already, one for each.
 	waiting []*state.Pod
 	placed  []string
-	// unfit are the verdicts on pods that have no node.
-	unfit []unfit
+	// unfit are the verdicts on pods that have no node, and passing the reason why one of them may fit later although no
+	// event reports it; empty for none.
+	unfit   []unfit
+	passing string
+	// rules are the rules that could let the gang into a domain, if it needs one.
+	rules []string
 }
+
+// want is how many more pods need a node.
+func (t *try) want() int { return max(t.Group.MinCount-len(t.placed), 1) }
 
 // unfit is a pod for which no node was found, with its verdict.
 type unfit struct {
@@ -91,6 +102,9 @@ func (f *Former) Try(a *attempt.Attempt, profile *placement.Profile) (p Placemen
 	switch {
 	case !member || g != nil && !g.Together():
 		return Placement{}, false
+	case ledger.PartitionOf(a.Pod.Group()) != a.Offer.Partition:
+		return Placement{Is: Failed, Why: "the queue that offers the pod is of a version that does not know groups of pods"},
+			true
 	case g == nil:
 		return f.rejectUntried(a, gang.NoObject(a.Pod.PodGroup())), true
 	}
@@ -133,6 +147,9 @@ func (f *Former) collect(t *try) (known int) {
 // mayTry returns another ending than Placed if the gang cannot be tried: it is not complete, its pods are of several
 // profiles, or some of them are decided about already.
 func (f *Former) mayTry(t *try, known int) Placement {
+	if !slices.ContainsFunc(t.waiting, func(p *state.Pod) bool { return p.UID == t.Lead.Pod.UID }) {
+		return Placement{Is: Returned} // the queue sees the same facts
+	}
 	if known < t.Group.MinCount {
 		return f.rejectUntried(t.Lead, gang.TooFew)
 	}
@@ -170,7 +187,11 @@ func (f *Former) placeAll(t *try, within *search.Domain) Placement {
 			continue
 		case Rejected:
 			t.unfit = append(t.unfit, unfit{pod, p.Verdict})
+			t.passing = cmp.Or(t.passing, p.Passing)
 			f.drop(t, a)
+			if within != nil && len(t.unfit) > len(t.waiting)-t.want() {
+				return Placement{} // too few are left for this domain
+			}
 			continue
 		case Unregistered, Deferred, Failed, Returned, Over:
 		}
@@ -194,19 +215,20 @@ func (f *Former) endedBy(t *try, a *attempt.Attempt, p Placement) Placement {
 }
 
 // conclude ends a try in which each pod was decided about. With enough of them placed, they stay staged, and the others
-// are left to the next attempt.
+// are left to the next attempt. A lead without a node gets its own verdict.
 func (f *Former) conclude(t *try) Placement {
-	if len(t.placed)+len(t.Members) < t.Group.MinCount || len(t.Members) == 0 {
+	if len(t.Members) < t.want() {
 		fit := make([]*state.Pod, 0, len(t.Members))
 		for _, a := range t.Members {
 			fit = append(fit, a.Pod)
 		}
 		f.takeBack(t)
-		return f.rejectAll(t, fit, fmt.Sprintf("%s: %d of %d members can be placed", gang.WaitsForOthers,
+		return f.rejectAll(t, fit, gang.WaitsForOthers, fmt.Sprintf(": %d of %d members can be placed",
 			len(t.placed)+len(fit), len(t.placed)+len(t.waiting)))
 	}
-	if t.Lead.Gang == nil { // it has no node itself: the queue offers it again, with the rest
-		return Placement{Is: Returned}
+	if t.Lead.Gang == nil {
+		own := slices.IndexFunc(t.unfit, func(u unfit) bool { return u.pod.UID == t.Lead.Pod.UID })
+		return f.reject(t.Lead, t.unfit[own].d, nil)
 	}
 	return Placement{Is: Over}
 }
@@ -242,22 +264,29 @@ func (f *Former) rejectUntried(a *attempt.Attempt, message string) Placement {
 	return f.reject(a, f.waits(a, message), nil)
 }
 
-// waits returns the verdict on a pod that waits for others of its gang.
-func (f *Former) waits(a *attempt.Attempt, message string) events.Decision {
+// waits returns the verdict on a pod that waits for others of its gang, and for what the rules listen to.
+func (f *Former) waits(a *attempt.Attempt, message string, rules ...string) events.Decision {
 	d := f.Life.Record.Decision(events.DecisionUnplaceable, a)
 	from := f.Life.Positions()
 	d.FactSequence = from.Facts.Sequence
 	d.FactEpoch = from.Facts.Epoch
 	d.LedgerRevision = from.Ledger
 	d.Message = message
-	d.Plugins = []string{names.GangScheduling}
+	d.Plugins = append([]string{names.GangScheduling}, rules...)
+	slices.Sort(d.Plugins)
+	d.Plugins = slices.Compact(d.Plugins)
 	return d
 }
 
-// rejectAll rejects all pods: those that fit nowhere with their own verdict, the others because they wait for those. A
-// verdict that the facts show in the pod's condition already is not repeated, but for the lead's, and for that of the
-// first pod that fits nowhere: the queue waits for what could help it.
-func (f *Former) rejectAll(t *try, fit []*state.Pod, message string) Placement {
+// rejectAll rejects all pods: those that fit nowhere with their own verdict, the others because they wait for those.
+// The lead's message has the detail, which may differ from one attempt to the next; a verdict that the facts show in a
+// pod's condition already is not repeated, but for that of the first pod that fits nowhere: the queue waits for what
+// could help it. If something that no event reports may help, the attempt fails instead, and the queue retries it after
+// a while.
+func (f *Former) rejectAll(t *try, fit []*state.Pod, message, detail string) Placement {
+	if t.passing != "" {
+		return Placement{Is: Failed, Why: message + detail + ": " + t.passing}
+	}
 	var lead events.Decision
 	var others []events.Decision
 	tell := func(pod *state.Pod, d events.Decision, always bool) {
@@ -272,11 +301,11 @@ func (f *Former) rejectAll(t *try, fit []*state.Pod, message string) Placement {
 		tell(u.pod, u.d, i == 0)
 	}
 	for _, pod := range fit {
-		a := t.Lead
-		if pod.UID != a.Pod.UID {
-			a = attempt.NewMember(t.Lead, pod)
+		if pod.UID == t.Lead.Pod.UID {
+			tell(pod, f.waits(t.Lead, message+detail, t.rules...), true)
+			continue
 		}
-		tell(pod, f.waits(a, message), false)
+		tell(pod, f.waits(attempt.NewMember(t.Lead, pod), message, t.rules...), false)
 	}
 	return f.reject(t.Lead, lead, others)
 }

@@ -38,8 +38,11 @@ func (r *Reserver) buildGang(attempts []*attempt.Attempt) (p *placing, rest []*a
 		}
 		switch b.add(a, entry) {
 		case joined:
-		case stale, crowded:
+		case stale:
 			r.requeueGang(attempts)
+			return &placing{}, rest
+		case crowded:
+			r.crowdedGang(attempts, b.why)
 			return &placing{}, rest
 		case impossible:
 			r.failGang(attempts, b.why.Error())
@@ -96,6 +99,24 @@ func (r *Reserver) requeueGang(members []*attempt.Attempt) {
 	if lead := r.leadOf(members); lead != nil {
 		r.Life.Requeue(lead)
 	}
+}
+
+// crowdedGang handles a gang for whose members a document has no room: it waits until something has changed, and fails
+// after some tries.
+func (r *Reserver) crowdedGang(members []*attempt.Attempt, why error) {
+	if g := members[0].Gang; g.Lead.Losses+1 >= attempt.MaxLosses {
+		r.failGang(members, why.Error())
+		return
+	}
+	lead := r.leadOf(members)
+	if lead == nil {
+		return
+	}
+	lead.Losses++
+	r.Life.Unstage(lead)
+	lead.Pick = attempt.Pick{}
+	lead.Advice.Forget()
+	r.Life.Defer(lead)
 }
 
 // failGang ends the try of a gang with an error, which all its members get, unless their condition shows it already.
