@@ -3,6 +3,7 @@ package podgroups
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
@@ -52,13 +53,26 @@ func (w *Writer) Seen(d events.Decision) {
 	g := w.group(obj)
 	switch d.Kind {
 	case events.DecisionUnplaceable:
-		if g.message != "" && !slices.Contains(d.Plugins, names.GangScheduling) {
-			return // of one pod: a message about the gang is better
+		message := unschedulable + ": " + d.Message
+		ofOnePod := g.message != "" && !slices.Contains(d.Plugins, names.GangScheduling)
+		// Of the pods of a gang, one has the whole message, and the others the beginning of it.
+		if ofOnePod || strings.HasPrefix(g.message, message) || strings.HasPrefix(shown(obj), message) {
+			return
 		}
-		g.message, g.reason = unschedulable+": "+d.Message, schedulingv1alpha2.PodGroupReasonUnschedulable
+		g.message = message
+		g.reason = schedulingv1alpha2.PodGroupReasonUnschedulable
 	case events.DecisionFailed:
-		g.message, g.reason = d.Message, schedulingv1alpha2.PodGroupReasonSchedulerError
+		g.message = d.Message
+		g.reason = schedulingv1alpha2.PodGroupReasonSchedulerError
 	}
+}
+
+// shown returns the message of the condition of a group; empty for none.
+func shown(obj *schedulingv1alpha2.PodGroup) string {
+	if c := meta.FindStatusCondition(obj.Status.Conditions, schedulingv1alpha2.PodGroupScheduled); c != nil {
+		return c.Message
+	}
+	return ""
 }
 
 // find returns the object of a group as the facts show it; nil for none.

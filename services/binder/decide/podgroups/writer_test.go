@@ -235,3 +235,31 @@ func TestPodsWithoutAGroup(t *testing.T) {
 		t.Error("a pod without a group is remembered")
 	}
 }
+
+// Of the pods of a gang one has the whole message, and the others its beginning: the group keeps the whole one.
+func TestWholeMessageIsKept(t *testing.T) {
+	r := newRig(t)
+	const whole = "waiting for minCount pods from a gang to be scheduled: 4 of 5 members can be placed"
+	of := func(message string) events.Decision {
+		d := decision(events.DecisionUnplaceable, message)
+		d.Plugins = []string{"GangScheduling"}
+		return d
+	}
+	short, _, _ := strings.Cut(whole, ": ")
+	r.writer.Seen(of(whole))
+	r.writer.Seen(of(short))
+	r.writer.Seen(decision(events.DecisionUnplaceable, "0/2 nodes are available"))
+	e := r.round(time.Second)
+	if e == nil || e.Condition.Message != "pod group is unschedulable: "+whole {
+		t.Fatalf("written: %+v", e)
+	}
+	r.base.Answer(e.Op, effect.Answered{Op: e.Op, Result: effect.Done})
+	r.show(e.Condition)
+	if e = r.round(time.Minute); e != nil {
+		t.Fatalf("written again: %+v", e)
+	}
+	r.writer.Seen(of(short))
+	if e = r.round(time.Minute); e != nil {
+		t.Fatalf("the beginning is written after the whole: %+v", e)
+	}
+}
