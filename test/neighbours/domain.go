@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// placement is what must hold of the places of pods: the pods of one group share a domain. The domain of a node is the
-// value of a label.
+// placement is a rule that a scenario checks: all pods of one group run on nodes of one domain. The domain of a node is
+// the value of one of its labels.
 type placement struct {
 	domain map[string]string
 	// group names the group of a pod, empty for none.

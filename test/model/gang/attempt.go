@@ -29,8 +29,8 @@ func (w *world) write(i, g int, r record) {
 	}
 }
 
-// learnDoc is what a shard learns of a document that it has written, or that an answer has brought.
-
+// learnDoc copies a node's document into the view of a shard, which has written it or has read it in the answer of a
+// refused transaction.
 func (w *world) learnDoc(i, n int) {
 	w.shards[i].docs[n] = w.now.docs[n]
 	w.shards[i].ahead |= 1 << n

@@ -1,7 +1,8 @@
 package gang
 
-// bindable is what a binder knows before it binds: a picture of its own, with the record and the documents as of one
-// moment, shows the place committed. Any such picture may be old, so each that has ever been is remembered.
+// bindable notes for each pod the nodes to which a binder may bind it. A binder reads the gang's record and the
+// documents as of one revision, and binds a pod whose reservation is committed there. The revision may be old, so a
+// node that was allowed once stays noted.
 func (m *model) bindable(w *world) {
 	for p := range m.pods {
 		if !w.pods[p].pending() || m.pods[p].runs != 0 {

@@ -119,8 +119,8 @@ func (k *keyer) write() {
 	}
 }
 
-// picture is what a shard has read, as far as that differs from the ledger, or what it will read next, as far as it
-// has not read newer keys before.
+// picture adds a shard's view to the key. Without before, it adds the view the shard has, where that differs from the
+// ledger. With before, it adds the view the shard will have next, where that is newer than before.
 func (k *keyer) picture(pic, before *picture) {
 	k.put(k.nodes(pic.ahead) | bit(before != nil)<<7)
 	for _, n := range k.as.nodeAt {

@@ -117,7 +117,7 @@ const (
 // live reports whether pledges of the attempt count, and it may still be committed.
 func (r record) live() bool { return r.state == forming || r.state == ready }
 
-// entry is what a document has about a pod: a reservation, or a claim on a victim.
+// entry is the entry of one pod in a node's document: a reservation, or a claim on a victim.
 type entry struct {
 	state entryState
 	// attempt is that of the gang that made it, 0 for none.

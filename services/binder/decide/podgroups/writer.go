@@ -140,9 +140,8 @@ type group struct {
 	namespace, name, uid string
 	// reason and message are those of the last decision that a member cannot be placed; empty for none.
 	reason, message string
-	// sent is the condition of the write in flight.
-	sent metav1.Condition
-	op   effect.OpID
+	// op is the write in flight; 0 for none.
+	op effect.OpID
 	basis.Pacing
 }
 
@@ -174,7 +173,6 @@ func (g *group) advance(w *Writer) {
 		return
 	}
 	want.LastTransitionTime = transition(obj, want, w.Now)
-	g.sent = want
 	g.op = w.Begin(work{g, w})
 	w.Emit(effect.PatchGroup{Op: g.op, Namespace: g.namespace, Name: g.name, UID: g.uid, Condition: want})
 }

@@ -94,7 +94,7 @@ func (p *Pools) Free(e *Entry, event string, now Moment) {
 // tried all the same, so that its condition explains what is missing. Source: runPreEnqueuePlugins of
 // pkg/scheduler/backend/queue/scheduling_queue.go.
 func (p *Pools) expects(e *Entry) (plugin, what string) {
-	if p.world.Objects == nil || e.Attempt.Flushed || e.led() {
+	if p.world.Objects == nil || e.Attempt.Flushed || e.hasOtherLead() {
 		return "", ""
 	}
 	return p.Profile(e).Expects(e.Pod, p.world.Objects)
@@ -140,8 +140,8 @@ func (p *Pools) Enter(e *Entry, to *Bag, event string, now Moment) {
 	to.Put(e)
 	p.index(e)
 	p.report.Entered(to.Pool, event)
-	p.Units.abdicate(e)
-	p.Units.came(e, from, event, now)
+	p.Units.replaceLead(e)
+	p.Units.memberFreed(e, from, event, now)
 }
 
 // index adds a pod to the indexes of the pool that it has entered.
@@ -230,7 +230,7 @@ func (p *Pools) Updated(e *Entry, old *state.Pod, now Moment) {
 	case pool == PoolParked:
 		p.parkedUpdated(e, old, now)
 	case pool == PoolGrouped && SpecMoved(old, e.Pod):
-		p.Units.nudge(e.unit, rule.PodChange(state.PodChange{Before: old, After: e.Pod}).Label(), now)
+		p.Units.retryLead(e.unit, rule.PodChange(state.PodChange{Before: old, After: e.Pod}).Label(), now)
 	}
 }
 

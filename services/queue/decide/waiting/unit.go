@@ -88,7 +88,7 @@ func (x *Units) Join(e *Entry, now Moment) {
 	}
 	e.unit.members[e] = struct{}{}
 	e.unit.attempts = max(e.unit.attempts, e.Attempt.Count, e.Attempt.Answered)
-	x.nudge(e.unit, EventPodAdd, now)
+	x.retryLead(e.unit, EventPodAdd, now)
 }
 
 // Leave makes a pod that has left the pools no member any more.
@@ -105,7 +105,7 @@ func (x *Units) Leave(e *Entry) {
 		return
 	}
 	if u.lead == e {
-		x.depose(u)
+		x.dropLead(u)
 	}
 }
 
@@ -121,14 +121,14 @@ func (x *Units) GroupChanged(namespace, name string, now Moment) {
 	switch {
 	case !changed:
 	case was == u.together:
-		x.nudge(u, EventPodAdd, now)
+		x.retryLead(u, EventPodAdd, now)
 	case u.together:
 		for _, e := range u.inOrder() {
 			if e.follows() && e.Pool() != PoolOffered {
-				x.pools.Enter(e, x.Grouped, EventPodAdd, now) // the first becomes the lead
+				x.pools.Enter(e, x.Grouped, EventPodAdd, now)
 			}
 		}
-		x.depose(u)
+		x.dropLead(u)
 	default:
 		u.lead = nil
 		for _, e := range u.inOrder() {
@@ -180,15 +180,15 @@ func (x *Units) route(e *Entry, to *Bag) *Bag {
 	return to
 }
 
-// abdicate lets another member become the lead once the lead has entered a pool in which it is not tried.
-func (x *Units) abdicate(e *Entry) {
+// replaceLead lets another member become the lead once the lead has entered a pool in which it is not tried.
+func (x *Units) replaceLead(e *Entry) {
 	if e.Together() && e.unit.lead == e && !e.follows() {
-		x.depose(e.unit)
+		x.dropLead(e.unit)
 	}
 }
 
-// depose leaves a group without a lead, until a member becomes active or Elect chooses one.
-func (x *Units) depose(u *unit) {
+// dropLead leaves a group without a lead, until a member becomes active or Elect chooses one.
+func (x *Units) dropLead(u *unit) {
 	u.lead = nil
 	x.leaderless[u] = struct{}{}
 }
@@ -248,9 +248,9 @@ func (e *Entry) waitsForOthers() bool {
 	return slices.Equal(e.Verdict.Plugins, []string{names.GangScheduling})
 }
 
-// nudge has the lead tried again, because its group has changed. A parked lead respects its backoff. An offered one is
-// tried again after the answer (outdated).
-func (x *Units) nudge(u *unit, event string, now Moment) {
+// retryLead has the lead tried again, because its group has changed. A parked lead respects its backoff. An offered one
+// is tried again after the answer (outdated).
+func (x *Units) retryLead(u *unit, event string, now Moment) {
 	e := u.lead
 	if e == nil {
 		return
@@ -266,10 +266,10 @@ func (x *Units) nudge(u *unit, event string, now Moment) {
 	}
 }
 
-// came has the lead tried again after a member has come from a pool in which it could not be tried.
-func (x *Units) came(e *Entry, from Pool, event string, now Moment) {
+// memberFreed has the lead tried again after a member has come from a pool in which it could not be tried.
+func (x *Units) memberFreed(e *Entry, from Pool, event string, now Moment) {
 	if e.In == x.Grouped && (from == PoolGated || from == PoolHeld) {
-		x.nudge(e.unit, event, now)
+		x.retryLead(e.unit, event, now)
 	}
 }
 
@@ -278,8 +278,8 @@ func (e *Entry) outdated() bool {
 	return e.Together() && e.unit.lead == e && e.Sequence > e.Verdict.FactSequence
 }
 
-// led reports whether another member stands for a pod.
-func (e *Entry) led() bool { return e.Together() && e.unit.lead != nil && e.unit.lead != e }
+// hasOtherLead reports whether another member stands for a pod.
+func (e *Entry) hasOtherLead() bool { return e.Together() && e.unit.lead != nil && e.unit.lead != e }
 
 // CountAttempt gives the next attempt at a pod its number: that after the last one at any member of its group.
 func (e *Entry) CountAttempt() {
