@@ -67,6 +67,22 @@ func (d Diagnosis) Everywhere() bool { return d.rejection != "" }
 // for changes that these rules listen to (see Profile.Wakes).
 func (d Diagnosis) Plugins() []string { return slices.Sorted(maps.Keys(d.plugins)) }
 
+// Awaiting returns the diagnosis of a pod that waits for changes of these rules as well. Its message is the same.
+func (d Diagnosis) Awaiting(plugins []string) Diagnosis {
+	if len(plugins) == 0 {
+		return d
+	}
+	all := maps.Clone(d.plugins)
+	if all == nil {
+		all = map[string]struct{}{}
+	}
+	for _, name := range plugins {
+		all[name] = struct{}{}
+	}
+	d.plugins = all
+	return d
+}
+
 // Reasons counts nodes by reason. The caller owns the map. For a pod that was rejected without evaluating nodes,
 // every node counts for that message.
 func (d Diagnosis) Reasons() map[string]int32 {

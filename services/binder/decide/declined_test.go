@@ -165,8 +165,12 @@ func TestDeclinedPodThatBecomesAnOrdinaryOne(t *testing.T) {
 // binder reports the refusal, and makes no other request.
 func TestDeclinedOrderIsReportedByTheNextBinder(t *testing.T) {
 	for name, order := range map[string]func(r *planRig) events.Decision{
-		"order": func(*planRig) events.Decision { return orderEvict("v4", 1) },
-		"move":  func(r *planRig) events.Decision { return r.moved(4) },
+		"order": func(r *planRig) events.Decision {
+			d := orderEvict("v4", 1)
+			d.NotAfter = r.start.Add(time.Hour)
+			return d
+		},
+		"move": func(r *planRig) events.Decision { return r.moved(4) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newPlanRig(t, 1)
@@ -182,13 +186,15 @@ func TestDeclinedOrderIsReportedByTheNextBinder(t *testing.T) {
 			}
 			r.published, r.b.lines = nil, nil
 			r.bootPlans(r.b)
-			r.receive(d)
 			r.see()
+			r.settle(2 * r.limits.Idle) // the sweep finds a claim that no plan wants before the order is read again
+			r.receive(d)
 			r.settle(time.Minute)
 			if last := r.wantDecisions(events.DecisionEvictRefused)[0]; last.Token != d.Token {
 				t.Errorf("reported %+v", last)
 			}
 			r.requestedOnce("v4")
+			r.settle(time.Hour)
 			r.wantLeft("after the end", 0, 0)
 		})
 	}

@@ -45,8 +45,8 @@ type Round struct {
 // something arrives that cannot become a fact. It returns the error of the first store that has ended the round,
 // *WentBackError for a restored API server. Facts of different kinds are in no order; those of one kind are in the
 // order of its watch. The facts carry no epoch: the writer sets it. When every kind has been listed once, OpEpochEnd is
-// sent; objects in the log of kinds that are not served are deleted there before. Which kinds are served is asked again
-// periodically (watching.follow). Reflectors keep retrying while the API server cannot be reached.
+// sent; kinds that are not served count as listed. Which kinds are served is asked again periodically
+// (watching.follow), and objects in the log of a kind that several answers in a row lack are deleted there. Reflectors keep retrying while the API server cannot be reached.
 func (c *Cluster) Watch(ctx context.Context, r Round, out chan<- events.Fact) error {
 	served, err := c.served(ctx, r.Logger)
 	if err != nil {

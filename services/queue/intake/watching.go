@@ -62,13 +62,25 @@ func (w *watching) begin(ctx context.Context, r *reflection) {
 	}
 }
 
-// follow withdraws the objects of kinds that the API server does not serve, and then asks periodically which it serves,
-// until ctx ends.
-func (w *watching) follow(ctx context.Context) {
+// passOver takes the kinds that the round does not watch as listed. The answer that it began with counts as the first
+// that lacks them. An error means that the round has ended.
+func (w *watching) passOver() error {
 	for _, r := range w.offered {
-		if r.end == nil && r.store.withdraw() != nil {
-			return // the round has ended
+		if r.end != nil {
+			continue
 		}
+		r.absent = 1
+		if err := r.store.endFirst(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// follow asks periodically which kinds the API server serves, until ctx ends.
+func (w *watching) follow(ctx context.Context) {
+	if w.passOver() != nil {
+		return
 	}
 	tick := time.NewTicker(w.cluster.kindsEvery)
 	defer tick.Stop()
@@ -89,27 +101,28 @@ func (w *watching) follow(ctx context.Context) {
 	}
 }
 
-// compare begins to watch kinds that the API server serves now, and withdraws those that it has ceased to serve. An
-// error means that the round has ended.
+// compare begins to watch kinds that the API server serves now, and withdraws the objects of those that it does not
+// serve any more. An error means that the round has ended.
 func (w *watching) compare(ctx context.Context, served []watched) error {
 	for _, r := range w.offered {
-		is := slices.ContainsFunc(served, r.is)
-		if is {
+		if slices.ContainsFunc(served, r.is) {
 			r.absent = 0
-		} else {
-			r.absent++
+			if r.end == nil {
+				w.logger.Info("API server has begun to serve a kind: it is watched", "resource", r.resource)
+				w.begin(ctx, r)
+			}
+			continue
 		}
-		switch {
-		case is && r.end == nil:
-			w.logger.Info("API server has begun to serve a kind: it is watched", "resource", r.resource)
-			w.begin(ctx, r)
-		case r.end != nil && r.absent >= absentAnswers:
+		if r.absent++; r.absent != absentAnswers {
+			continue
+		}
+		if r.end != nil {
 			w.logger.Info("API server has ceased to serve a kind: its objects are taken as absent", "resource", r.resource)
 			r.end()
 			r.end = nil
-			if err := r.store.withdraw(); err != nil {
-				return err
-			}
+		}
+		if err := r.store.withdraw(); err != nil {
+			return err
 		}
 	}
 	return nil

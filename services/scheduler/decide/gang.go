@@ -38,9 +38,11 @@ func (p *placer) placeMember(a *attempt.Attempt, profile *placement.Profile, wit
 
 // unplaceable returns the result for a pod of a gang that fits nowhere.
 func (p *placer) unplaceable(t *trial) gangs.Placement {
-	r := gangs.Placement{Is: gangs.Rejected, Verdict: p.verdict(t)}
 	seed := attempt.Seed(t.attempt.Pod.UID, t.attempt.Offer.Attempt)
-	if h, held := p.search.FitsOnAvoided(t.profile, t.attempt, seed, t.avoided); held {
+	h, held := p.search.FitsOnAvoided(t.profile, t.attempt, seed, t.avoided)
+	t.found.Diagnosis = t.found.Diagnosis.Awaiting(h.Plugins)
+	r := gangs.Placement{Is: gangs.Rejected, Verdict: p.verdict(t)}
+	if held {
 		r.Passing = h.Message
 	} else if t.volumes.MaybeLater() {
 		r.Passing = "devices are still promised to other pods"

@@ -152,6 +152,22 @@ func TestNominationHoldsRoom(t *testing.T) {
 	}
 }
 
+// A node that is in quarantine and has its room held by a nomination is no node for the pod when the quarantine ends. The
+// pod waits for the rule by which the nomination rejects it, so that the end of the nomination wakes it.
+func TestNominationOnAvoidedNode(t *testing.T) {
+	st := newScenario(t, 1, 4, 2)
+	st.distrust("n0")
+	st.addPod("q", important(10), asking("150m"), nominatedTo("n0"))
+	st.deliverAll()
+	onN0 := func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "n0"} }
+	st.pod("p", important(1), asking("150m"), onN0)
+	st.runUntilQuiet()
+	d := st.s.decisions[len(st.s.decisions)-1]
+	if d.Kind != events.DecisionUnplaceable || !slices.Contains(d.Plugins, names.NodeResourcesFit) {
+		t.Errorf("%s, and the pod waits for %v: %s", d.Kind, d.Plugins, d.Message)
+	}
+}
+
 // The nominated pod counts once: as nominated until it is reserved, and from then on where it is reserved. It may go
 // elsewhere.
 func TestNominatedPodCountsOnce(t *testing.T) {

@@ -258,6 +258,7 @@ func (p *placer) outcomeWithoutNode(t *trial) outcome {
 		t.found.Withheld = record.Withheld(slices.Concat(
 			t.found.Withheld, p.preempt.Places.Withheld(t.attempt.Pod, t.profile, &t.concern)))
 	}
+	t.found.Diagnosis = t.found.Diagnosis.Awaiting(h.Plugins)
 	return outcome{is: rejected}
 }
 

@@ -30,7 +30,8 @@ func (s *Sweeper) sweepOf(d *document) (txns.Change, bool) {
 	}
 	sweep, err := txns.SweepDoc(txns.Sweeping{
 		Doc: doc, View: s.Ledger, Facts: s.Base,
-		Overdue: s.Now.Sub(d.since) > s.Limits.Overdue+s.plans.LongestGrace(doc),
+		Overdue:     s.Now.Sub(d.since) > s.Limits.Overdue+s.plans.LongestGrace(doc),
+		OrdersEnded: s.Now.Add(-s.Limits.Idle),
 	})
 	if err != nil {
 		s.Fault("sweep of node "+d.nodeUID, err)

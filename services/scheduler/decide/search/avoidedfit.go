@@ -18,6 +18,9 @@ type AvoidedFit struct {
 	Nodes []string
 	// Transient: this ends before the queue would offer the pod again.
 	Transient bool
+	// Plugins are the rules by which nominations leave the pod no room on avoided nodes. Set only for a pod that fits on
+	// none of them: these rules have to change before it does.
+	Plugins []string
 }
 
 // FitsOnAvoided reports whether a pod that found no node would fit on nodes that are left alone, or that its
@@ -60,7 +63,7 @@ func (x *Searcher) FitsOnAvoided(
 		names = append(names, s.Node.Node.Name)
 	}
 	if len(open) == 0 {
-		return AvoidedFit{}, false
+		return AvoidedFit{Plugins: beside.plugins()}, false
 	}
 	in.Candidates, in.Excluded = nil, open
 	return AvoidedFit{Message: messageBeside(p, in, beside), Nodes: record.Withheld(names), Transient: brief}, true
