@@ -217,6 +217,40 @@ func TestPodThatChangesWhileTheClearingWaits(t *testing.T) {
 	}
 }
 
+// A decision that has used a later version of the pod than was read is not judged by what was read.
+func TestDecisionAfterTheClearingHasLost(t *testing.T) {
+	for _, inFlight := range []bool{true, false} {
+		r, _ := clearing(t)
+		r.api.changePod("p0-uid", nominate("another"))
+		later := unplaceable("p0", 2, "0/2 nodes are available: 2 full.")
+		later.StaleNomination, later.PodResourceVersion = "third", r.api.now().rv+1
+		answer(r, func(e effect.PatchCondition) effect.Input {
+			lost := effect.Answered{Op: e.Op, Result: effect.Conflict, Pod: r.api.now().pods["p0-uid"]}
+			r.api.changePod("p0-uid", nominate("third")) // which this binder does not see yet
+			if inFlight {
+				r.receive(later)
+			}
+			return lost
+		})
+		if !inFlight {
+			r.receive(later)
+		}
+		r.wait(time.Second)
+		if patch := run[effect.PatchCondition](r, delivered); !patch.ClearNomination || r.nominatedTo() != "" {
+			t.Errorf("in flight %t: the next patch is %+v, and the pod is nominated to %q", inFlight, patch, r.nominatedTo())
+		}
+	}
+}
+
+// A pod that turns out to be bound when the clearing has lost gets no condition.
+func TestPodThatIsBoundWhileTheClearingWaits(t *testing.T) {
+	r, _ := clearing(t)
+	r.api.changePod("p0-uid", func(p *corev1.Pod) { p.Spec.NodeName = "n0" })
+	run[effect.PatchCondition](r, delivered)
+	r.wait(time.Second)
+	r.quiet("the pod is bound")
+}
+
 // The decision has seen a version that the API server has lost, as after a restore of its etcd: the pod is judged as it
 // is.
 func TestClearingByADecisionFromTheFuture(t *testing.T) {

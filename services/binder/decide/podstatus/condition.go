@@ -35,7 +35,8 @@ type condition struct {
 	nomination      *nomination
 	clears, cleared bool
 	// read is the pod as the API server had it when a patch that clears the name lost to another change of the pod; nil
-	// if none has.
+	// if none has. It is at least as new as the version that the latest decision used, unless the API server has lost
+	// that one.
 	read *state.Pod
 
 	op effect.OpID
@@ -54,6 +55,9 @@ func (s *Writer) Require(d events.Decision) {
 		s.conditions[d.Pod.UID] = w
 	}
 	w.pending = &d
+	if w.read != nil && w.read.ResourceVersion < d.PodResourceVersion {
+		w.read = nil
+	}
 	w.advance(s)
 }
 
@@ -79,7 +83,7 @@ func (w *condition) advance(s *Writer) {
 		return // the decision used later facts than this binder has, or the facts are being republished
 	case aboutHold(d) && s.Ledger.Revision() < d.LedgerRevision:
 		return // its hold, or the end of it, which is written along with it, is about to show
-	case !known || p.NodeName != "":
+	case !known || w.newest(p).NodeName != "":
 		w.pending = nil // deleted or bound: the condition is no longer needed
 		return
 	}
@@ -233,7 +237,7 @@ func (w *condition) answered(s *Writer, in effect.Input) {
 	}
 	d := *w.sent
 	newer := w.pending
-	if a.Result == effect.Conflict {
+	if a.Result == effect.Conflict && (newer == nil || newer.PodResourceVersion <= a.Pod.ResourceVersion) {
 		w.read = a.Pod
 	}
 	switch a.Result {
