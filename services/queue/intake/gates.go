@@ -3,6 +3,7 @@ package intake
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement/gates"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
@@ -50,8 +52,10 @@ type serverGates struct {
 		logged map[string]bool
 		// problem is why the server's list could not be read, as it was last logged.
 		problem string
-		// older is what the server serves only in a version that is not read.
-		older olderKinds
+		// older is what the server serves only in a version that is not read; denied are kinds that it serves and the
+		// queue may not list.
+		older  olderKinds
+		denied map[events.Kind]bool
 	}
 }
 
@@ -88,7 +92,26 @@ func (g *serverGates) unfollowed() []gates.Gate {
 			Note: "the API server has the groups of Kubernetes 1.35: pods with spec.workloadRef are placed one by one",
 		})
 	}
+	for kind, gate := range deniedGates {
+		if g.mu.denied[kind] {
+			list = append(slices.DeleteFunc(list, func(o gates.Gate) bool { return o.Name == gate.Name }), gate)
+		}
+	}
+	slices.SortFunc(list, func(a, b gates.Gate) int { return cmp.Compare(a.Name, b.Name) })
 	return list
+}
+
+// deniedGates are the features of kinds that the queue may not list.
+var deniedGates = map[events.Kind]gates.Gate{
+	events.KindDeviceTaintRule: {
+		Name: gateTaintRules, Treatment: gates.Ignored,
+		Note: "the queue's account has no right to list and watch " + taintRules +
+			" (resource.k8s.io): devices that they taint are given to pods",
+	},
+	events.KindPodGroup: {
+		Name: gateGroups, Treatment: gates.Ignored,
+		Note: "the queue's account has no right to list and watch podgroups (scheduling.k8s.io): the pods of groups wait",
+	},
 }
 
 // olderKinds reports which kinds of features that are off by default the server serves only in versions that are not
@@ -153,6 +176,16 @@ func (g *serverGates) serves(older olderKinds) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.mu.older = older
+}
+
+// denies notes whether the queue may not list a kind.
+func (g *serverGates) denies(kind events.Kind, denied bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.mu.denied == nil {
+		g.mu.denied = map[events.Kind]bool{}
+	}
+	g.mu.denied[kind] = denied
 }
 
 // notice looks for features that are not followed in an object. It is called for every object that is read, so it

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -77,6 +78,8 @@ type gateServer struct {
 	resources map[string][]string
 	metrics   string
 	status    int
+	// denied are the resources whose lists are refused.
+	denied []string
 }
 
 // ServeHTTP implements http.Handler.
@@ -87,6 +90,8 @@ func (g *gateServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, g.metrics)
 	case r.URL.Path == "/metrics":
 		refuse(w, g.status)
+	case slices.Contains(g.denied, path.Base(r.URL.Path)):
+		refuse(w, http.StatusForbidden)
 	case ok:
 		w.Header().Set("Content-Type", "application/json")
 		list := metav1.APIResourceList{
@@ -209,6 +214,36 @@ func TestGroupsOfAnEarlierVersion(t *testing.T) {
 	}
 	if got := cluster.Unfollowed(); len(got) != 1 || !strings.Contains(got[0], "spec.workloadRef") {
 		t.Errorf("not followed: %q", got)
+	}
+}
+
+// TestKindsThatMayNotBeListed: a kind of a feature that is off by default is not watched without the right to list it,
+// which is reported, and it is watched as soon as the right is there.
+func TestKindsThatMayNotBeListed(t *testing.T) {
+	g := &gateServer{
+		resources: map[string][]string{taintRuleVersion: {taintRules}, groupVersion: {groups, "podgroups"}},
+		denied:    []string{taintRules, "podgroups"},
+	}
+	cluster, logger, logged := g.connect(t)
+	list, err := cluster.served(t.Context(), logger)
+	must(t, err)
+	if len(list) != len(kinds) {
+		t.Errorf("%d kinds are watched, want %d", len(list), len(kinds))
+	}
+	got := cluster.Unfollowed()
+	if len(got) != 2 || !strings.Contains(got[0], gateTaintRules) || !strings.Contains(got[1], gateGroups) {
+		t.Errorf("not followed: %q", got)
+	}
+	for _, resource := range g.denied {
+		if n := strings.Count(logged(), "no right to list and watch "+resource); n != 1 {
+			t.Errorf("%s is logged %d times, want once, in\n%s", resource, n, logged())
+		}
+	}
+	g.denied = nil
+	list, err = cluster.served(t.Context(), logger)
+	must(t, err)
+	if len(list) != len(kinds)+2 || len(cluster.Unfollowed()) != 0 {
+		t.Errorf("with the rights, %d kinds are watched, and not followed is %q", len(list), cluster.Unfollowed())
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/klog/v2"
 )
 
@@ -28,7 +29,7 @@ var offerings = []offering{
 // resourceSet is a set of resources by group and version, such as the resources that an API server serves.
 type resourceSet map[string]map[string]bool
 
-// served returns the kinds that the API server serves. Core groups are always there. The groups for volumes and
+// served returns the kinds that the API server serves and the queue may list. Core groups are always there. The groups for volumes and
 // devices are asked for, because a cluster may have them in part or not at all, and a reflector for a kind that is not
 // served would never list, so that the epoch would never end. It retries until it gets an answer; an error is that of
 // ctx. It also logs what the server's version leaves out by default.
@@ -46,8 +47,29 @@ func (c *Cluster) served(ctx context.Context, logger klog.Logger) ([]watched, er
 		return nil, err
 	}
 	has.logAbsent(logger)
+	list := slices.Clone(kinds)
+	for _, w := range has.watched() {
+		if c.mayList(ctx, w) {
+			list = append(list, w)
+		}
+	}
 	c.gates.log(logger)
-	return append(slices.Clone(kinds), has.watched()...), nil
+	return list, nil
+}
+
+// mayList reports whether the queue has the right to list a kind. Only kinds that few servers serve are asked about: a
+// feature is often turned on before the rights for its kinds are there, and a reflector without them would never list,
+// so that the epoch would never end. A server that does not answer is taken as one that allows it.
+func (c *Cluster) mayList(ctx context.Context, w watched) bool {
+	if !slices.ContainsFunc(offerings, func(o offering) bool { return o.rare && slices.ContainsFunc(o.kinds, w.is) }) {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
+	defer cancel()
+	one := &metav1.ListOptions{Limit: 1}
+	err := w.group(c.client).Get().Resource(w.resource).VersionedParams(one, scheme.ParameterCodec).Do(ctx).Error()
+	c.gates.denies(w.kind, apierrors.IsForbidden(err))
+	return !apierrors.IsForbidden(err)
 }
 
 // watched returns the kinds of the offerings that are in the set.

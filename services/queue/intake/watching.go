@@ -94,21 +94,21 @@ func (w *watching) follow(ctx context.Context) {
 		if err != nil {
 			continue // the watches report that the server is unreachable
 		}
-		w.cluster.gates.log(w.logger)
 		if w.compare(ctx, has.watched()) != nil {
 			return
 		}
+		w.cluster.gates.log(w.logger)
 	}
 }
 
-// compare begins to watch kinds that the API server serves now, and withdraws the objects of those that it does not
+// compare begins to watch kinds that the API server serves now and the queue may list, and withdraws the objects of those that it does not
 // serve any more. An error means that the round has ended.
 func (w *watching) compare(ctx context.Context, served []watched) error {
 	for _, r := range w.offered {
 		if slices.ContainsFunc(served, r.is) {
 			r.absent = 0
-			if r.end == nil {
-				w.logger.Info("API server has begun to serve a kind: it is watched", "resource", r.resource)
+			if r.end == nil && w.cluster.mayList(ctx, r.watched) {
+				w.logger.Info("API server has begun to serve a kind, or to allow its list: it is watched", "resource", r.resource)
 				w.begin(ctx, r)
 			}
 			continue

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -157,4 +158,29 @@ func TestOneAnswerWithoutAKind(t *testing.T) {
 	if diff := gocmp.Diff(want, factLines(out)); diff != "" || ended != 1 {
 		t.Errorf("ended %d times (-want +got):\n%s", ended, diff)
 	}
+}
+
+// Objects in the log of a kind that is served, and that the queue may not list, stay. It is watched as soon as the queue
+// may.
+func TestKindThatMayNotBeListed(t *testing.T) {
+	g := &gateServer{denied: []string{taintRules}}
+	cluster, logger, _ := g.connect(t)
+	s, out := newStore(map[string]loggedObject{"a": {12, "", "a"}}, func(error) { t.Error("the round ended") }, nil)
+	s.kind, s.progress = events.KindDeviceTaintRule, 20
+	r := &reflection{watched: taintRuleKinds[0], store: s}
+	w := &watching{cluster: cluster, group: &errgroup.Group{}, logger: logger, offered: []*reflection{r}}
+	must(t, w.passOver())
+	for range 2 * absentAnswers {
+		must(t, w.compare(t.Context(), taintRuleKinds))
+	}
+	if r.end != nil || len(out) > 0 || len(cluster.Unfollowed()) != 1 {
+		t.Errorf("watched %t, facts %q, not followed %q", r.end != nil, factLines(out), cluster.Unfollowed())
+	}
+	g.denied = nil
+	must(t, w.compare(t.Context(), taintRuleKinds))
+	if r.end == nil || len(cluster.Unfollowed()) != 0 {
+		t.Fatalf("watched %t, not followed %q", r.end != nil, cluster.Unfollowed())
+	}
+	r.end()
+	must(t, w.group.Wait())
 }
