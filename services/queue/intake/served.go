@@ -29,10 +29,10 @@ var offerings = []offering{
 // resourceSet is a set of resources by group and version, such as the resources that an API server serves.
 type resourceSet map[string]map[string]bool
 
-// served returns the kinds that the API server serves and the queue may list. Core groups are always there. The groups for volumes and
-// devices are asked for, because a cluster may have them in part or not at all, and a reflector for a kind that is not
-// served would never list, so that the epoch would never end. It retries until it gets an answer; an error is that of
-// ctx. It also logs what the server's version leaves out by default.
+// served returns the kinds that the API server serves and the queue may list. Core groups are always there. The groups
+// for volumes and devices are asked for, because a cluster may have them in part or not at all, and a reflector for a
+// kind that is not served would never list, so that the epoch would never end. It retries until it gets an answer; an
+// error is that of ctx. It also logs what the server's version leaves out by default.
 func (c *Cluster) served(ctx context.Context, logger klog.Logger) ([]watched, error) {
 	if err := c.awaitRelease(ctx, logger); err != nil {
 		return nil, err

@@ -231,7 +231,8 @@ func (s *kindStore) endFirst() error {
 }
 
 // withdraw deletes in the log every object of a kind that the API server does not serve, and ends the first list, if it
-// has not ended. No reflector may run. The objects may still be in the server's storage: a list that has them publishes them again.
+// has not ended. No reflector may run. The objects may still be in the server's storage: a list that has them publishes
+// them again.
 func (s *kindStore) withdraw() error {
 	s.olderObject = nil // of a list that was interrupted
 	for _, uid := range slices.Sorted(maps.Keys(s.logged)) {

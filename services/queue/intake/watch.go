@@ -46,7 +46,8 @@ type Round struct {
 // *WentBackError for a restored API server. Facts of different kinds are in no order; those of one kind are in the
 // order of its watch. The facts carry no epoch: the writer sets it. When every kind has been listed once, OpEpochEnd is
 // sent; kinds that are not served count as listed. Which kinds are served is asked again periodically
-// (watching.follow), and objects in the log of a kind that several answers in a row lack are deleted there. Reflectors keep retrying while the API server cannot be reached.
+// (watching.follow), and objects in the log of a kind that several answers in a row lack are deleted there. Reflectors
+// keep retrying while the API server cannot be reached.
 func (c *Cluster) Watch(ctx context.Context, r Round, out chan<- events.Fact) error {
 	served, err := c.served(ctx, r.Logger)
 	if err != nil {

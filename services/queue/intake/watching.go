@@ -101,8 +101,8 @@ func (w *watching) follow(ctx context.Context) {
 	}
 }
 
-// compare begins to watch kinds that the API server serves now and the queue may list, and withdraws the objects of those that it does not
-// serve any more. An error means that the round has ended.
+// compare begins to watch kinds that the API server serves now and the queue may list, and withdraws the objects of
+// those that it does not serve any more. An error means that the round has ended.
 func (w *watching) compare(ctx context.Context, served []watched) error {
 	for _, r := range w.offered {
 		if slices.ContainsFunc(served, r.is) {

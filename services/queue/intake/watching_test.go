@@ -160,8 +160,8 @@ func TestOneAnswerWithoutAKind(t *testing.T) {
 	}
 }
 
-// Objects in the log of a kind that is served, and that the queue may not list, stay. It is watched as soon as the queue
-// may.
+// Objects in the log of a kind that is served, and that the queue may not list, stay. It is watched as soon as the
+// queue may.
 func TestKindThatMayNotBeListed(t *testing.T) {
 	g := &gateServer{denied: []string{taintRules}}
 	cluster, logger, _ := g.connect(t)

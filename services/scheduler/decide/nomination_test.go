@@ -152,8 +152,8 @@ func TestNominationHoldsRoom(t *testing.T) {
 	}
 }
 
-// A node that is in quarantine and has its room held by a nomination is no node for the pod when the quarantine ends. The
-// pod waits for the rule by which the nomination rejects it, so that the end of the nomination wakes it.
+// A node that is in quarantine, and whose room a nomination holds, is not free when the quarantine ends. The pod waits
+// for the rule by which the nomination rejects it, so that the end of the nomination wakes it.
 func TestNominationOnAvoidedNode(t *testing.T) {
 	st := newScenario(t, 1, 4, 2)
 	st.distrust("n0")
