@@ -78,11 +78,7 @@ func (p *placer) findIn(t *trial, within *search.Domain) outcome {
 
 // verdict returns the verdict on a pod of a gang that fits nowhere.
 func (p *placer) verdict(t *trial) events.Decision {
-	d := p.record.Decision(events.DecisionUnplaceable, t.attempt)
-	from := p.life.Positions()
-	d.FactSequence = from.Facts.Sequence
-	d.FactEpoch = from.Facts.Epoch
-	d.LedgerRevision = from.Ledger
+	d := p.life.Verdict(t.attempt, p.life.Positions())
 	d.Message = t.found.Diagnosis.Message()
 	d.Plugins = t.found.Diagnosis.Plugins()
 	d.Reasons = t.found.Diagnosis.Reasons()

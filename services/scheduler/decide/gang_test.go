@@ -279,6 +279,9 @@ func TestLeadWithoutANode(t *testing.T) {
 	if got := st.verdicts()["g-0"]; got != "unplaceable: 0/1 nodes are available: 1 Insufficient example.com/gpu." {
 		t.Errorf("the lead: %q", got)
 	}
+	if len(st.s.gangs) != 1 || st.s.gangs[0].Outcome != step.Scheduled {
+		t.Errorf("reported %+v, want one gang that is scheduled", st.s.gangs)
+	}
 }
 
 // Pods of an earlier gang of the same name that are being deleted do not count for the minimum.

@@ -3,7 +3,6 @@ package decide
 import (
 	"slices"
 
-	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/evidence"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -316,14 +315,11 @@ func (p *placer) stage(t *trial) outcome {
 // evaluated, or of the question to extenders and plugins if they were asked, so that no event after it is missed.
 // PostFilter plugins come before preemption.
 func (p *placer) reject(a *attempt.Attempt, profile *placement.Profile, r record.Evaluation) {
-	d := p.record.Decision(events.DecisionUnplaceable, a)
 	from := p.life.Positions()
 	if a.Advice.Opinions != nil {
 		from = a.Advice.From
 	}
-	d.FactSequence = from.Facts.Sequence
-	d.FactEpoch = from.Facts.Epoch
-	d.LedgerRevision = from.Ledger
+	d := p.life.Verdict(a, from)
 	d.Message = r.Diagnosis.Message()
 	d.Plugins = r.Diagnosis.Plugins()
 	d.Reasons = r.Diagnosis.Reasons()

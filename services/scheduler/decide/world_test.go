@@ -73,6 +73,7 @@ type shard struct {
 	fact, ledger   int
 	commit         *step.Commit
 	decisions      []events.Decision
+	gangs          []step.Gang
 	conflicts, won int
 	offers         []work.Offer
 	more           bool
@@ -234,6 +235,7 @@ func (w *world) step(s *shard, in step.Input) {
 	}
 	s.performs = append(s.performs, out.Performs...)
 	s.decisions = append(s.decisions, out.Decisions...)
+	s.gangs = append(s.gangs, out.Gangs...)
 	s.lost = append(s.lost, out.Lost...)
 	w.decided(w, out.Decisions)
 	s.more = out.More || out.Soon

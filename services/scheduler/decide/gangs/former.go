@@ -228,7 +228,7 @@ func (f *Former) conclude(t *try) Placement {
 	}
 	if t.Lead.Gang == nil {
 		own := slices.IndexFunc(t.unfit, func(u unfit) bool { return u.pod.UID == t.Lead.Pod.UID })
-		return f.reject(t.Lead, t.unfit[own].d, nil)
+		return f.end(t.Lead, t.unfit[own].d, nil)
 	}
 	return Placement{Is: Over}
 }
@@ -266,11 +266,7 @@ func (f *Former) rejectUntried(a *attempt.Attempt, message string) Placement {
 
 // waits returns the verdict on a pod that waits for others of its gang, and for what the rules listen to.
 func (f *Former) waits(a *attempt.Attempt, message string, rules ...string) events.Decision {
-	d := f.Life.Record.Decision(events.DecisionUnplaceable, a)
-	from := f.Life.Positions()
-	d.FactSequence = from.Facts.Sequence
-	d.FactEpoch = from.Facts.Epoch
-	d.LedgerRevision = from.Ledger
+	d := f.Life.Verdict(a, f.Life.Positions())
 	d.Message = message
 	d.Plugins = append([]string{names.GangScheduling}, rules...)
 	slices.Sort(d.Plugins)
@@ -313,6 +309,11 @@ func (f *Former) rejectAll(t *try, fit []*state.Pod, message, detail string) Pla
 // reject rejects the lead of a gang, and with it the others.
 func (f *Former) reject(a *attempt.Attempt, d events.Decision, others []events.Decision) Placement {
 	f.Effects.ReportGang(a.GangReport(step.Unschedulable))
+	return f.end(a, d, others)
+}
+
+// end ends the attempt at a lead with its verdict, and with those of others.
+func (f *Former) end(a *attempt.Attempt, d events.Decision, others []events.Decision) Placement {
 	f.Reject(attempt.Rejection{
 		Attempt: a, Decision: d, Counted: f.Attempts.StagedPods(), Withdrawn: f.Life.Withdrawn,
 		Together: true, Others: others,

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
@@ -83,6 +84,15 @@ func (l *Attempts) Positions() attempt.Positions {
 	return attempt.Positions{
 		Facts: l.Shard.Store.Position(), Ledger: l.Shard.Ledger.Revision(), Withdrawn: l.Withdrawn,
 	}
+}
+
+// Verdict returns the decision that a pod fits nowhere, as of the positions that it depends on. Its reasons are for the
+// caller to add.
+func (l *Attempts) Verdict(a *attempt.Attempt, from attempt.Positions) events.Decision {
+	d := l.Record.Decision(events.DecisionUnplaceable, a)
+	d.FactSequence, d.FactEpoch = from.Facts.Sequence, from.Facts.Epoch
+	d.LedgerRevision = from.Ledger
+	return d
 }
 
 // Unplaceable ends an attempt with its verdict, or, if the verdict is unsettled, with an error. The offer may have
