@@ -133,6 +133,8 @@ func (s *system) create(o runtime.Object) {
 	switch o := o.(type) {
 	case *corev1.Namespace:
 		_, err = c.CoreV1().Namespaces().Create(ctx, o, options)
+	case *corev1.Node:
+		_, err = c.CoreV1().Nodes().Create(ctx, o, options)
 	case *corev1.ServiceAccount:
 		_, err = c.CoreV1().ServiceAccounts(o.Namespace).Create(ctx, o, options)
 	case *corev1.ConfigMap:
