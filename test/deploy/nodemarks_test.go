@@ -77,6 +77,7 @@ func TestNodeMarksOpenNothingElse(t *testing.T) {
 	}
 	n, err := binder.CoreV1().Nodes().Get(t.Context(), "marked", metav1.GetOptions{})
 	s.must(err)
+	delete(n.Annotations, corev1.ObjectTTLAnnotationKey) // kube-controller-manager's
 	if len(n.Annotations) != 1 || nodemark.Text(n) != "" || n.Spec.Taints[0].Key != "dedicated" {
 		t.Errorf("taints %v, annotations %v: want what was there before", n.Spec.Taints, n.Annotations)
 	}
