@@ -12,6 +12,10 @@
 // TestPreemption asks both for the victims of random preemptors, node by node, and for the node to choose:
 // preempt.Run, configured to preempt as kube-scheduler does, and upstream's DefaultPreemption with its draws pinned.
 //
+// TestReports and TestReportsOfDevices (reports*_test.go) run whole attempts: upstream's scheduler, and a shard with a
+// binder, each beside a fake API server. They compare what is left there: the pod's conditions and nominatedNodeName,
+// and events. Exceptions have names, and are counted.
+//
 // Where ours differs from upstream on purpose, a test shows both answers: exceptions_test.go has differences in the
 // meaning of a rule, which are then left out of the comparison; quirks_test.go has upstream's wrong memory of past
 // events, which is corrected first; preemption_exceptions_test.go has differences about victims.

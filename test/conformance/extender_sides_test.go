@@ -413,7 +413,7 @@ func (d *shardDriver) tied(
 	return tied
 }
 
-// facts are the nodes and pods of a case, as the queue would publish them.
+// facts are the objects of a case, those besides nodes and pods first, as the queue would publish them.
 func (c *extendedCase) facts() ([]events.SequencedFact, error) {
 	var facts []events.SequencedFact
 	apply := func(k events.Kind, obj state.APIObject) error {
@@ -426,6 +426,13 @@ func (c *extendedCase) facts() ([]events.SequencedFact, error) {
 		}})
 		return err
 	}
+	for _, o := range c.others {
+		if copied, ok := o.object.DeepCopyObject().(state.APIObject); ok {
+			if err := apply(o.kind, copied); err != nil {
+				return nil, err
+			}
+		}
+	}
 	for _, n := range c.nodes {
 		if err := apply(events.KindNode, n.DeepCopy()); err != nil {
 			return nil, err
@@ -435,6 +442,12 @@ func (c *extendedCase) facts() ([]events.SequencedFact, error) {
 		if err := apply(events.KindPod, p.DeepCopy()); err != nil {
 			return nil, err
 		}
+	}
+	if len(c.others) > 0 { // the API server serves claims, even if there is none
+		sequence := uint64(len(facts) + 1)
+		facts = append(facts, events.SequencedFact{Sequence: sequence, Fact: events.Fact{
+			Kind: events.KindResourceClaim, Op: events.OpProgress, Progress: sequence,
+		}})
 	}
 	return facts, nil
 }

@@ -18,10 +18,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
+	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/names"
 )
@@ -74,7 +76,14 @@ type extendedCase struct {
 	// waiting are other pods that are not bound.
 	waiting   []*corev1.Pod
 	pod       *corev1.Pod
+	others    []otherObject
 	extenders []configv1.Extender // with the name of each in place of its address
+}
+
+// otherObject is an object that is neither a node nor a pod.
+type otherObject struct {
+	kind   events.Kind
+	object runtime.Object
 }
 
 // attemptResult is the outcome of an attempt.
@@ -178,11 +187,20 @@ func (c *extendedCase) alignNode(theirs, ours string, tied []string, seen map[st
 func (c *extendedCase) String() string {
 	text, err := json.MarshalIndent(map[string]any{
 		"extenders": c.extenders, "pod": c.pod, "nodes": c.nodes, "standing": c.existing, "waiting": c.waiting,
+		"others": c.otherObjects(),
 	}, "", " ")
 	if err != nil {
 		return err.Error()
 	}
 	return string(text)
+}
+
+// otherObjects are the objects that are neither nodes nor pods.
+func (c *extendedCase) otherObjects() (list []runtime.Object) {
+	for _, o := range c.others {
+		list = append(list, o.object)
+	}
+	return list
 }
 
 func newExtendedCase(rng *rand.Rand) *extendedCase {

@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/berth-scheduler/berth/pkg v0.0.0
+	github.com/berth-scheduler/berth/services/binder v0.0.0
 	github.com/berth-scheduler/berth/services/scheduler v0.0.0
 	github.com/google/go-cmp v0.7.0
 	github.com/prometheus/client_model v0.6.2
@@ -16,6 +17,7 @@ require (
 	k8s.io/kube-scheduler v0.36.3
 	k8s.io/kubernetes v1.36.3
 	k8s.io/metrics v0.36.3
+	k8s.io/utils v0.0.0-20260507154919-ff6756f316d2
 	sigs.k8s.io/yaml v1.6.0
 )
 
@@ -43,7 +45,7 @@ require (
 	go.etcd.io/etcd/client/v3 v3.7.3 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc v0.72.0 // indirect
-	go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp v0.70.0 // indirect
+	go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp v0.72.0 // indirect
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.47.0 // indirect
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc v1.47.0 // indirect
 	go.opentelemetry.io/otel/log v1.47.0 // indirect
@@ -133,7 +135,6 @@ require (
 	k8s.io/dynamic-resource-allocation v0.36.3
 	k8s.io/kube-openapi v0.31.0 // indirect
 	k8s.io/kubelet v0.36.3 // indirect
-	k8s.io/utils v0.0.0-20260507154919-ff6756f316d2 // indirect
 	sigs.k8s.io/descheduler v0.36.0
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
@@ -141,6 +142,8 @@ require (
 )
 
 replace github.com/berth-scheduler/berth/pkg => ../../pkg
+
+replace github.com/berth-scheduler/berth/services/binder => ../../services/binder
 
 replace github.com/berth-scheduler/berth/services/scheduler => ../../services/scheduler
 
