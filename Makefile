@@ -104,7 +104,7 @@ deploy-generate: ## Write the files generated from the chart: deploy/k8s, deploy
 .PHONY: deploy-check
 deploy-check: build .cluster-programs .peer-programs ## Check the manifests: chart and kustomize agree, an API server accepts them, the demo runs with only their permissions
 	@cd tools/deploy && GOWORK=off go test -count 1 ./...
-	@go test -p 1 -tags e2e -count 1 -timeout 40m -run '$(RUN)' ./test/deploy
+	@go test -p 1 -tags e2e -count 1 -timeout 80m -run '$(RUN)' ./test/deploy
 
 .PHONY: ha-up
 ha-up: build .cluster-programs ## Run Berth on a local cluster as in deploy/k8s/overlays/ha, until Ctrl-C
@@ -233,7 +233,7 @@ replay-check: build .cluster-programs ## Run two shards under load, and check th
 .PHONY: labs
 labs: build .cluster-programs ## Run the labs of examples/labs, command by command (LABS="name ..." SCHEDULER=kube-scheduler)
 	@$(if $(filter kube-scheduler,$(SCHEDULER)),$(MAKE) .peer-programs)
-	@go test -tags e2e -count 1 -timeout 20m ./test/labs -args -labs '$(LABS)' -scheduler '$(SCHEDULER)'
+	@go test -tags e2e -count 1 -timeout 60m ./test/labs -args -labs '$(LABS)' -scheduler '$(SCHEDULER)'
 
 # Seeds of `make duel`, and who plays.
 DUEL_SEEDS ?= 3
@@ -260,7 +260,7 @@ endef
 .PHONY: upgrade-check
 upgrade-check: build .cluster-programs $(BIN)/helm ## Upgrade manifests and berth of another commit to this one, and back, under load (PREVIOUS=commit)
 	@$(BUILD_PREVIOUS); \
-	go test -p 1 -tags e2e,upgrade -count 1 -timeout 20m -v \
+	go test -p 1 -tags e2e,upgrade -count 1 -timeout 60m -v \
 		-run 'TestManifestsAreUpgraded|TestChartIsUpgraded|TestPeersGetAnAuthority' \
 		./test/deploy -args -previous $(PREVIOUS_DIR)/deploy; \
 	go test -p 1 -tags e2e,upgrade -count 1 -timeout 40m -v -run 'TestMixedVersionsUnderLoad|TestFieldsOfALaterVersionStay' \
