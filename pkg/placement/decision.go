@@ -133,6 +133,9 @@ type Opinion struct {
 	// Rejected reports that the pod must not be placed on the node. Unresolvable reports that evictions would not
 	// change that, so that no pod is evicted there for this pod.
 	Rejected, Unresolvable bool
+	// Spared reports that no pod is evicted there for this pod, although that would make room: the room is held for
+	// others.
+	Spared bool
 	// Rule is the plugin that rejects the node; empty for an extender. Reasons are in its words; none if it gave
 	// none.
 	Plugin  string
@@ -140,6 +143,9 @@ type Opinion struct {
 	// Points are added to the total, weights and scale included (see ExtenderPoints).
 	Points int64
 }
+
+// Spares reports whether no pod is evicted on the node for this pod.
+func (o Opinion) Spares() bool { return o.Unresolvable || o.Spared }
 
 // Failure is one rule that rejects a node. A decision stops at the first one; an explanation has all of them.
 type Failure struct {

@@ -265,7 +265,8 @@ func (x *Search) promising() ([]*state.NodeInfo, error) {
 		switch code := x.code(n); {
 		case code == rule.Success:
 			return nil, x.ErrFits(n)
-		case code == rule.Unschedulable || !x.Opinions[n.Node.Name].Unresolvable && x.devicesHelp(n):
+		case x.Opinions[n.Node.Name].Spares():
+		case code == rule.Unschedulable || x.devicesHelp(n):
 			nodes = append(nodes, n)
 		}
 	}

@@ -225,6 +225,25 @@ func TestNoVictimsBesideNominatedPods(t *testing.T) {
 	}
 }
 
+// A pod that is nominated to a node, and waits there for a pod that a scheduler has preempted, preempts no other, also
+// if room of that node is held for a second pod. So it is with kube-scheduler.
+func TestPodThatWaitsForPreemptedPodsPreemptsNoOther(t *testing.T) {
+	st := newScenario(t, 1, 2, 1)
+	st.running("a", "n0", important(1), preempted)
+	st.running("b", "n1", important(1))
+	st.addPod("q", important(10), nominatedTo("n0"))
+	st.deliverAll()
+	p := st.pod("p", important(10), nominatedTo("n0"))
+	st.runUntilQuiet()
+	if _, _, held := st.hold(p); held {
+		t.Error("a place is held for it")
+	}
+	d := st.s.decisions[len(st.s.decisions)-1]
+	if want := "not eligible due to a terminating pod on the nominated node."; !strings.Contains(d.Message, want) {
+		t.Errorf("%s: %s, want %q", d.Kind, d.Message, want)
+	}
+}
+
 // A plan is given up when its pod fits elsewhere without evictions, but not for room that is held by a nomination.
 func TestPlanIsNotGivenUpForNominatedRoom(t *testing.T) {
 	for _, test := range []struct {

@@ -153,7 +153,7 @@ func (x *Searcher) SpareNominated(
 			all = map[string]placement.Opinion{}
 		}
 		o := all[name]
-		o.Rejected, o.Unresolvable = true, true
+		o.Rejected, o.Spared = true, true
 		all[name] = o
 	}
 	return all
