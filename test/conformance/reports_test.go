@@ -136,12 +136,14 @@ var generationException = reportException{
 	take: func(want, got *reports) (found bool) {
 		for i := range got.Conditions {
 			w := slices.IndexFunc(want.Conditions, isScheduled)
-			if g := &got.Conditions[i]; isScheduled(*g) && w >= 0 && g.ObservedGeneration > want.Conditions[w].ObservedGeneration {
-				renewed := want.Conditions[w]
-				renewed.ObservedGeneration = g.ObservedGeneration
-				if found = cmp.Equal(renewed, *g); found {
-					*g = want.Conditions[w]
-				}
+			g := &got.Conditions[i]
+			if !isScheduled(*g) || w < 0 || g.ObservedGeneration <= want.Conditions[w].ObservedGeneration {
+				continue
+			}
+			renewed := want.Conditions[w]
+			renewed.ObservedGeneration = g.ObservedGeneration
+			if found = cmp.Equal(renewed, *g); found {
+				*g = want.Conditions[w]
 			}
 		}
 		return found

@@ -39,6 +39,8 @@ type recorder struct {
 }
 
 // Eventf implements events.EventRecorder.
+//
+//nolint:paramcount // the interface is client-go's
 func (r recorder) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
 	e := report{
 		Controller: r.controller, Regarding: nameOfObject(regarding), Related: nameOfObject(related),
@@ -101,7 +103,8 @@ func (c *extendedCase) server(bound func(node string)) *fake.Clientset {
 	return client
 }
 
-// moveVersions makes each update of an object move its resourceVersion, as an API server does and the fake one does not.
+// moveVersions makes each update of an object move its resourceVersion, as an API server does and the fake one does
+// not.
 func moveVersions(client *fake.Clientset) {
 	var version atomic.Uint64
 	version.Store(firstVersion)
