@@ -52,7 +52,7 @@ func (e *Evaluation) report() []NodeReport {
 			switch v := e.verdicts[i]; {
 			case v >= 0:
 				r.Code = e.Filters[v].Filter.Check(n)
-			case v == VerdictExtender && !e.Opinions[n.Node.Name].Spares():
+			case v == VerdictExtender && !e.Opinions[n.Node.Name].Unresolvable:
 				r.Code = rule.Unschedulable
 			}
 			r.Plugin, r.Reasons = e.explain(n, e.verdicts[i])

@@ -19,7 +19,7 @@ import (
 func TestALogThatCannotBeFollowedIsPublishedAgain(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
-	_, stop := w.start("queue-a")
+	q, stop := w.start("queue-a")
 	w.eventually("the first epoch has ended", func() bool { return w.progress() > 0 })
 	kept, err := w.log.Last(ctx, eventlog.Facts)
 	if err != nil {
@@ -27,6 +27,7 @@ func TestALogThatCannotBeFollowedIsPublishedAgain(t *testing.T) {
 	}
 	version := w.api.Set(pod("a", 0))
 	w.eventually("the pod is a fact", func() bool { return w.progress() >= version })
+	w.eventually("the queue has applied it", func() bool { return w.pool(q, "a") != "" })
 	if err := stop(); err != nil { // with a last snapshot
 		t.Fatal(err)
 	}

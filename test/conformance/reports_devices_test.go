@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -45,7 +46,7 @@ const (
 // deviceExceptions are the differences in attempts with devices that are chosen and then not prepared.
 var deviceExceptions = []reportException{deallocationException, generationException, {
 	name: "another node prepared", why: "which of the best nodes it is, is compared elsewhere",
-	take: func(want, got *reports) bool {
+	take: func(_ *corev1.Pod, want, got *reports) bool {
 		pending := func(e report) bool { return e.Reason == "BindingConditionsPending" }
 		w, g := slices.IndexFunc(want.Events, pending), slices.IndexFunc(got.Events, pending)
 		if w < 0 || g < 0 || want.Events[w].Note == got.Events[g].Note {
@@ -63,7 +64,7 @@ var deviceExceptions = []reportException{deallocationException, generationExcept
 	name: "not prepared",
 	why: "upstream's event quotes its plugin, ours the binder; the place is taken back before the pod is tried again, " +
 		"and a condition written in between would make the next bind fail: that attempt writes it",
-	take: func(want, got *reports) bool {
+	take: func(pod *corev1.Pod, want, got *reports) bool {
 		const theirs, ours = `running PreBind plugin "DynamicResources": device binding `, "binding to node "
 		event := func(prefix string) func(report) bool {
 			return func(e report) bool { return e.Reason == "FailedScheduling" && strings.HasPrefix(e.Note, prefix) }
@@ -73,22 +74,24 @@ var deviceExceptions = []reportException{deallocationException, generationExcept
 			!slices.ContainsFunc(want.Events, event(theirs)) || !slices.ContainsFunc(got.Events, event(ours)) {
 			return false
 		}
+		kept := func(c corev1.PodCondition) bool { return slices.ContainsFunc(pod.Status.Conditions, equalTo(c)) }
+		if g := slices.IndexFunc(got.Conditions, isScheduled); g >= 0 && !kept(got.Conditions[g]) {
+			return false
+		}
 		want.Events = slices.DeleteFunc(want.Events, event(theirs))
 		got.Events = slices.DeleteFunc(got.Events, event(ours))
 		want.Conditions = slices.DeleteFunc(want.Conditions, isScheduled)
-		got.Conditions = slices.DeleteFunc(got.Conditions, isScheduled)
+		got.Conditions = slices.DeleteFunc(got.Conditions, func(c corev1.PodCondition) bool {
+			// The mark of the fence makes earlier binds fail.
+			return isScheduled(c) || c.Type == effect.ConditionFence || c.Type == effect.ConditionAttempt
+		})
 		return true
 	},
-}, {
-	name: "mark of the fence", why: "the annotation or condition of a fence makes earlier binds fail",
-	take: func(_, got *reports) bool {
-		before := len(got.Conditions)
-		got.Conditions = slices.DeleteFunc(got.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == effect.ConditionFence || c.Type == effect.ConditionAttempt
-		})
-		return len(got.Conditions) < before
-	},
 }}
+
+func equalTo(c corev1.PodCondition) func(corev1.PodCondition) bool {
+	return func(o corev1.PodCondition) bool { return cmp.Equal(c, o) }
+}
 
 // TestReportsOfDevices is TestReports for pods with claims to devices, some of which have to be prepared before the
 // pod is bound.
@@ -115,6 +118,7 @@ func compareDeviceReports(t *testing.T, seed uint64, seen map[string]int) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 4))
 	c, driver := newDeviceCase(rng)
+	c.number()
 	given := configv1.KubeSchedulerConfiguration{Profiles: []configv1.KubeSchedulerProfile{{
 		PluginConfig: []configv1.PluginConfig{{
 			Name: names.DynamicResources, Args: runtime.RawExtension{Object: &configv1.DynamicResourcesArgs{
@@ -153,7 +157,7 @@ func compareDeviceReports(t *testing.T, seed uint64, seen map[string]int) {
 		seen["waited for"]++
 		seen[driver]++
 	}
-	if diff := compareReports(want, got, deviceExceptions, seen); diff != "" {
+	if diff := c.compareReports(want, got, deviceExceptions, seen); diff != "" {
 		t.Errorf("seed %d, driver %s: upstream (-) and ours (+) differ:\n%s\nfor %s", seed, driver, diff, c)
 	}
 }
@@ -201,14 +205,7 @@ func newDeviceCase(rng *rand.Rand) (c *extendedCase, driver string) {
 	chance := func(percent int) bool { return rng.IntN(100) < percent }
 	c = &extendedCase{pod: extendedPod("p", "1")}
 	c.tryBefore(rng)
-	// The resourceVersion of an object is its place among the facts.
-	add := func(kind events.Kind, obj interface {
-		runtime.Object
-		SetResourceVersion(string)
-	}) {
-		obj.SetResourceVersion(fmt.Sprint(len(c.others) + 1))
-		c.others = append(c.others, otherObject{kind, obj})
-	}
+	add := func(kind events.Kind, obj runtime.Object) { c.others = append(c.others, otherObject{kind, obj}) }
 	add(events.KindDeviceClass, &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "any", UID: "uid-any"}})
 	prepared := chance(75) // all or none: upstream's choice among the best nodes is not known
 	for i := range 1 + rng.IntN(3) {

@@ -2,14 +2,17 @@ package conformance
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
@@ -74,19 +77,32 @@ func podName(p events.PodRef) string {
 	return fmt.Sprintf("%s/%s %s", p.Namespace, p.Name, p.UID)
 }
 
-// server is a fake API server with everything that a case has. It calls bound for each Binding.
-func (c *extendedCase) server(bound func(node string)) *fake.Clientset {
-	objects := []runtime.Object{c.pod.DeepCopy()}
+// objects returns the objects of the case, in the order of its facts.
+func (c *extendedCase) objects() (list []runtime.Object) {
+	list = c.otherObjects()
 	for _, n := range c.nodes {
-		objects = append(objects, n.DeepCopy())
+		list = append(list, n)
 	}
-	for _, list := range [][]*corev1.Pod{c.existing, c.waiting} {
-		for _, p := range list {
-			objects = append(objects, p.DeepCopy())
+	for _, p := range append(slices.Concat(c.existing, c.waiting), c.pod) {
+		list = append(list, p)
+	}
+	return list
+}
+
+// number gives each object the resourceVersion that its fact has.
+func (c *extendedCase) number() {
+	for i, obj := range c.objects() {
+		if o, ok := obj.(metav1.Object); ok {
+			o.SetResourceVersion(fmt.Sprint(i + 1))
 		}
 	}
-	for _, o := range c.others {
-		objects = append(objects, o.object.DeepCopyObject())
+}
+
+// server is a fake API server with everything that a case has. It calls bound for each Binding.
+func (c *extendedCase) server(bound func(node string)) *fake.Clientset {
+	objects := c.objects()
+	for i, obj := range objects {
+		objects[i] = obj.DeepCopyObject()
 	}
 	client := fake.NewClientset(objects...)
 	moveVersions(client)
@@ -110,6 +126,11 @@ func moveVersions(client *fake.Clientset) {
 	version.Store(firstVersion)
 	change := clienttesting.ObjectReaction(client.Tracker())
 	react := func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if p, ok := a.(clienttesting.PatchAction); ok {
+			if err := conflict(client, p); err != nil {
+				return true, nil, err
+			}
+		}
 		handled, obj, err := change(a)
 		if o, ok := obj.(metav1.Object); ok && err == nil {
 			o.SetResourceVersion(fmt.Sprint(version.Add(1)))
@@ -119,6 +140,26 @@ func moveVersions(client *fake.Clientset) {
 	}
 	client.PrependReactor("update", "*", react)
 	client.PrependReactor("patch", "*", react)
+}
+
+// conflict returns the error of a patch that is bound to another version of its object, or to another object.
+func conflict(client *fake.Clientset, a clienttesting.PatchAction) error {
+	obj, err := client.Tracker().Get(a.GetResource(), a.GetNamespace(), a.GetName())
+	if err != nil {
+		return err
+	}
+	var bound struct {
+		Metadata metav1.ObjectMeta `json:"metadata"`
+	}
+	now, ok := obj.(metav1.Object)
+	if err := json.Unmarshal(a.GetPatch(), &bound); err != nil || !ok {
+		return err
+	}
+	version, uid := bound.Metadata.ResourceVersion, bound.Metadata.UID
+	if version != "" && version != now.GetResourceVersion() || uid != "" && uid != now.GetUID() {
+		return apierrors.NewConflict(a.GetResource().GroupResource(), a.GetName(), errors.New("another version"))
+	}
+	return nil
 }
 
 // firstVersion is above all resourceVersions of the objects of a case.

@@ -166,7 +166,7 @@ func awaitAnswer(t *testing.T, l *jetstream.Log) {
 type provider struct{ server *natsServer }
 
 func (p provider) InProcessConn() (net.Conn, error) {
-	if s := p.server.running; s != nil {
+	if s := p.server.running.Load(); s != nil {
 		return s.InProcessConn()
 	}
 	return nil, errors.New("no server")
@@ -177,7 +177,7 @@ func raw(t *testing.T, n *natsServer) client.JetStream {
 	t.Helper()
 	var options []nats.Option
 	if n.options.DontListen {
-		options = append(options, nats.InProcessServer(n.running))
+		options = append(options, nats.InProcessServer(n.running.Load()))
 	}
 	c, err := nats.Connect(n.url(), options...)
 	if err != nil {
@@ -451,13 +451,16 @@ func TestSlowHandler(t *testing.T) {
 	n := newServer(t, nil)
 	reported := 0
 	l := open(t, jetstream.Config{URLs: []string{n.url()}, Logger: quiet, OnDropped: func(n int) { reported += n }})
-	block, last := make(chan struct{}), make(chan struct{})
+	block, last := make(chan struct{}), make(chan struct{}, 1)
 	handled := 0
 	_, err := l.Subscribe("work.request", func(data []byte) {
 		<-block
 		handled++
 		if string(data) == "last" {
-			close(last)
+			select {
+			case last <- struct{}{}:
+			default: // it is sent until one arrives, and several may
+			}
 		}
 	})
 	if err != nil {

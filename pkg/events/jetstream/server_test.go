@@ -3,6 +3,7 @@ package jetstream_test
 import (
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,7 +19,7 @@ type natsServer struct {
 	options server.Options
 	// config is read at each start, in the form of a configuration file.
 	config  string
-	running *server.Server
+	running atomic.Pointer[server.Server]
 }
 
 // apart is a server's configuration with the streams in a separate account, as in the manifests. A client that does
@@ -106,17 +107,17 @@ func (n *natsServer) start(t testing.TB) {
 	if !s.ReadyForConnections(startTimeout) {
 		t.Fatal("NATS server is not ready")
 	}
-	n.running = s
+	n.running.Store(s)
 	if !n.options.DontListen {
 		n.options.Port = options.Port // the port that the system chose, for the next start
 	}
 }
 
 func (n *natsServer) stop() {
-	if n.running != nil {
-		n.running.Shutdown()
-		n.running.WaitForShutdown()
-		n.running = nil
+	if s := n.running.Load(); s != nil {
+		s.Shutdown()
+		s.WaitForShutdown()
+		n.running.Store(nil)
 	}
 }
 
@@ -143,7 +144,7 @@ func (n *natsServer) checkpoint(t testing.TB) (restore func()) {
 	}
 }
 
-func (n *natsServer) url() string { return n.running.ClientURL() }
+func (n *natsServer) url() string { return n.running.Load().ClientURL() }
 
 // open opens a Log that is closed with the test.
 func open(t testing.TB, cfg jetstream.Config) *jetstream.Log {

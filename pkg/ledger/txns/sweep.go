@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
@@ -19,9 +18,9 @@ type Sweeping struct {
 	// Overdue: the document has not changed for longer than any member takes to carry a plan through. Its holds and
 	// placeholders are then given up, whichever member made them.
 	Overdue bool
-	// OrdersEnded is a time that has passed for every member: orders that ended before it are not carried out any more.
-	// Declined claims of later ones are kept. The zero time keeps all that have a NotAfter.
-	OrdersEnded time.Time
+	// Reported: the document has not changed for longer than the outcome of an eviction takes to be reported, by another
+	// binder if the first one dies. Declined claims are then not kept any more.
+	Reported bool
 }
 
 // Swept is the result of SweepDoc. It covers claims only: reservations that are Committed or Fencing are bound or
@@ -50,8 +49,7 @@ const MaxSweptBudgets = ledger.MaxTxnOps / 2
 //     claims on this node are dropped with it.
 //   - A claim that is not Evicting is dropped, together with its budget claims, when no hold or placeholder of its
 //     plan exists any more. Claims on more than MaxSweptBudgets budgets take several sweeps. One that is Declined stays
-//     until its order has ended: it shows a binder that has not reported the refusal yet that nothing is to be
-//     requested again.
+//     until its outcome is reported: it shows the next binder that nothing is to be requested again.
 //   - A claim that is Evicting stays until its victim has left, or the eviction has failed.
 //   - A pin loses the dependents for which no document has a reservation any more.
 //
@@ -120,7 +118,7 @@ func (s Sweeping) over(e ledger.Entry) bool {
 
 // orphaned reports whether a claim can be dropped: no eviction was sent, and no plan wants it.
 func (s Sweeping) orphaned(e ledger.Entry, gone map[string]bool) bool {
-	if e.State == ledger.Evicting || e.Declined && !e.NotAfter.IsZero() && !e.NotAfter.Before(s.OrdersEnded) {
+	if e.State == ledger.Evicting || e.Declined && !s.Reported {
 		return false
 	}
 	_, _, wanted := s.View.Plans().Owner(e.Plan)

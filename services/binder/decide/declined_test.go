@@ -165,12 +165,8 @@ func TestDeclinedPodThatBecomesAnOrdinaryOne(t *testing.T) {
 // binder reports the refusal, and makes no other request.
 func TestDeclinedOrderIsReportedByTheNextBinder(t *testing.T) {
 	for name, order := range map[string]func(r *planRig) events.Decision{
-		"order": func(r *planRig) events.Decision {
-			d := orderEvict("v4", 1)
-			d.NotAfter = r.start.Add(time.Hour)
-			return d
-		},
-		"move": func(r *planRig) events.Decision { return r.moved(4) },
+		"order": func(*planRig) events.Decision { return orderEvict("v4", 1) },
+		"move":  func(r *planRig) events.Decision { return r.moved(4) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newPlanRig(t, 1)
@@ -194,7 +190,7 @@ func TestDeclinedOrderIsReportedByTheNextBinder(t *testing.T) {
 				t.Errorf("reported %+v", last)
 			}
 			r.requestedOnce("v4")
-			r.settle(time.Hour)
+			r.settle(2 * r.limits.ReportWithin)
 			r.wantLeft("after the end", 0, 0)
 		})
 	}

@@ -135,7 +135,7 @@ func TestRequestThatIsTurnedDown(t *testing.T) {
 				t.Fatalf("refused because %q, want %q", d.Message, tt.want)
 			}
 			r.see()
-			r.wait(10 * time.Second)
+			r.wait(r.limits.ReportWithin + 10*time.Second)
 			r.commitAmend("sweep")
 			if _, ok := r.victim("v0-uid"); ok || r.truth.Budgets().Of(pdbUID).Claimed("v0-uid") {
 				t.Fatal("the claim is still there")

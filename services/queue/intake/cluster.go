@@ -35,8 +35,8 @@ type Cluster struct {
 	// release is the version that the server last reported; nil before that.
 	release atomic.Pointer[Release]
 	gates   serverGates
-	// kindsEvery is the constant of that name; tests shorten it.
-	kindsEvery time.Duration
+	// kindsEvery and deniedPause are the constants of these names; tests shorten them.
+	kindsEvery, deniedPause time.Duration
 }
 
 // Connect makes the client, without a request to the server. It copies the configuration. Objects are transferred as
@@ -61,7 +61,8 @@ func Connect(config *rest.Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("queue: client of metrics.k8s.io for %q: %w", config.Host, err)
 	}
-	return &Cluster{client: client, metrics: metrics, host: config.Host, kindsEvery: kindsEvery}, nil
+	return &Cluster{client: client, metrics: metrics, host: config.Host, kindsEvery: kindsEvery,
+		deniedPause: deniedPause}, nil
 }
 
 // Identify returns the UID of namespace kube-system, which identifies the cluster. It retries for patience, then

@@ -48,14 +48,14 @@ type serverGates struct {
 		sync.Mutex
 		// listed are those that the server last listed as on; shown are those that objects have shown.
 		listed, shown map[string]bool
-		// logged are those that the log has a line about.
+		// logged are those that the log has a line about, each with its effect.
 		logged map[string]bool
 		// problem is why the server's list could not be read, as it was last logged.
 		problem string
-		// older is what the server serves only in a version that is not read; denied are kinds that it serves and the
+		// older is what the server serves only in a version that is not read; refused are kinds that it serves and the
 		// queue may not list.
-		older  olderKinds
-		denied map[events.Kind]bool
+		older   olderKinds
+		refused map[events.Kind]bool
 	}
 }
 
@@ -93,7 +93,7 @@ func (g *serverGates) unfollowed() []gates.Gate {
 		})
 	}
 	for kind, gate := range deniedGates {
-		if g.mu.denied[kind] {
+		if g.mu.refused[kind] {
 			list = append(slices.DeleteFunc(list, func(o gates.Gate) bool { return o.Name == gate.Name }), gate)
 		}
 	}
@@ -105,12 +105,12 @@ func (g *serverGates) unfollowed() []gates.Gate {
 var deniedGates = map[events.Kind]gates.Gate{
 	events.KindDeviceTaintRule: {
 		Name: gateTaintRules, Treatment: gates.Ignored,
-		Note: "the queue's account has no right to list and watch " + taintRules +
-			" (resource.k8s.io): devices that they taint are given to pods",
+		Note: "the queue's account has no right to list " + taintRules +
+			" (resource.k8s.io): they count as they were when they were last listed",
 	},
 	events.KindPodGroup: {
 		Name: gateGroups, Treatment: gates.Ignored,
-		Note: "the queue's account has no right to list and watch podgroups (scheduling.k8s.io): the pods of groups wait",
+		Note: "the queue's account has no right to list podgroups (scheduling.k8s.io): the pods of new groups wait",
 	},
 }
 
@@ -123,13 +123,13 @@ func (g *serverGates) log(logger klog.Logger) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, gate := range g.unfollowed() {
-		if g.mu.logged[gate.Name] {
+		if g.mu.logged[gate.String()] {
 			continue
 		}
 		if g.mu.logged == nil {
 			g.mu.logged = map[string]bool{}
 		}
-		g.mu.logged[gate.Name] = true
+		g.mu.logged[gate.String()] = true
 		logger.Info("API server has a feature that Berth does not follow",
 			"featureGate", gate.Name, "treatment", gate.Treatment.String(), "effect", gate.Note)
 	}
@@ -182,10 +182,17 @@ func (g *serverGates) serves(older olderKinds) {
 func (g *serverGates) denies(kind events.Kind, denied bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.mu.denied == nil {
-		g.mu.denied = map[events.Kind]bool{}
+	if g.mu.refused == nil {
+		g.mu.refused = map[events.Kind]bool{}
 	}
-	g.mu.denied[kind] = denied
+	g.mu.refused[kind] = denied
+}
+
+// denied reports whether the queue may not list a kind.
+func (g *serverGates) denied(kind events.Kind) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.mu.refused[kind]
 }
 
 // notice looks for features that are not followed in an object. It is called for every object that is read, so it

@@ -3,6 +3,7 @@ package intake
 import (
 	"context"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,6 +58,13 @@ func (c *Cluster) served(ctx context.Context, logger klog.Logger) ([]watched, er
 	return list, nil
 }
 
+const (
+	// deniedAnswers is how many times in a row the API server must refuse a list, and deniedPause is the time between
+	// them: while roles are replaced, rights are missing for a moment.
+	deniedAnswers = 3
+	deniedPause   = time.Second
+)
+
 // mayList reports whether the queue has the right to list a kind. Only kinds that few servers serve are asked about: a
 // feature is often turned on before the rights for its kinds are there, and a reflector without them would never list,
 // so that the epoch would never end. A server that does not answer is taken as one that allows it.
@@ -67,9 +75,14 @@ func (c *Cluster) mayList(ctx context.Context, w watched) bool {
 	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
 	one := &metav1.ListOptions{Limit: 1}
-	err := w.group(c.client).Get().Resource(w.resource).VersionedParams(one, scheme.ParameterCodec).Do(ctx).Error()
-	c.gates.denies(w.kind, apierrors.IsForbidden(err))
-	return !apierrors.IsForbidden(err)
+	tries := wait.Backoff{Duration: c.deniedPause, Factor: 1, Steps: deniedAnswers}
+	err := wait.ExponentialBackoffWithContext(ctx, tries, func(ctx context.Context) (bool, error) {
+		list := w.group(c.client).Get().Resource(w.resource).VersionedParams(one, scheme.ParameterCodec)
+		return !apierrors.IsForbidden(list.Do(ctx).Error()), nil
+	})
+	denied := err != nil && ctx.Err() == nil
+	c.gates.denies(w.kind, denied)
+	return !denied
 }
 
 // watched returns the kinds of the offerings that are in the set.
@@ -114,6 +127,13 @@ func (c *Cluster) discover(ctx context.Context) (resourceSet, error) {
 		var err error
 		if has[version], err = c.resources(ctx, version); err != nil {
 			return nil, err
+		}
+	}
+	for _, o := range offerings {
+		for _, w := range o.kinds {
+			if !has[o.version][w.resource] {
+				c.gates.denies(w.kind, false)
+			}
 		}
 	}
 	c.gates.serves(olderKinds{

@@ -69,7 +69,9 @@ func (w *watching) passOver() error {
 		if r.end != nil {
 			continue
 		}
-		r.absent = 1
+		if !w.cluster.gates.denied(r.kind) {
+			r.absent = 1
+		}
 		if err := r.store.endFirst(); err != nil {
 			return err
 		}
@@ -107,9 +109,8 @@ func (w *watching) compare(ctx context.Context, served []watched) error {
 	for _, r := range w.offered {
 		if slices.ContainsFunc(served, r.is) {
 			r.absent = 0
-			if r.end == nil && w.cluster.mayList(ctx, r.watched) {
-				w.logger.Info("API server has begun to serve a kind, or to allow its list: it is watched", "resource", r.resource)
-				w.begin(ctx, r)
+			if err := w.permit(ctx, r); err != nil {
+				return err
 			}
 			continue
 		}
@@ -124,6 +125,21 @@ func (w *watching) compare(ctx context.Context, served []watched) error {
 		if err := r.store.withdraw(); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// permit begins to watch a kind that the API server serves, and ends the watch of one that the queue may not list (any
+// more). What the log has about such a kind stays. An error means that the round has ended.
+func (w *watching) permit(ctx context.Context, r *reflection) error {
+	switch may := w.cluster.mayList(ctx, r.watched); {
+	case may && r.end == nil:
+		w.logger.Info("API server has begun to serve a kind, or to allow its list: it is watched", "resource", r.resource)
+		w.begin(ctx, r)
+	case !may && r.end != nil:
+		r.end()
+		r.end = nil
+		return r.store.endFirst()
 	}
 	return nil
 }

@@ -125,7 +125,7 @@ func TestOneAnswerWithoutAKindWhenARoundBegins(t *testing.T) {
 		listed++
 		return nil
 	}
-	w := &watching{logger: ktesting.NewLogger(t, ktesting.NewConfig()),
+	w := &watching{cluster: &Cluster{}, logger: ktesting.NewLogger(t, ktesting.NewConfig()),
 		offered: []*reflection{{watched: taintRuleKinds[0], store: s}}}
 	must(t, w.passOver())
 	if listed != 1 || len(out) > 0 {
@@ -145,7 +145,8 @@ func TestOneAnswerWithoutAKind(t *testing.T) {
 	s.kind, s.progress = events.KindDeviceTaintRule, 20
 	ended := 0
 	r := &reflection{watched: taintRuleKinds[0], store: s, end: func() { ended++ }}
-	w := &watching{logger: ktesting.NewLogger(t, ktesting.NewConfig()), offered: []*reflection{r}}
+	cluster, logger, _ := (&gateServer{}).connect(t)
+	w := &watching{cluster: cluster, logger: logger, offered: []*reflection{r}}
 	for _, answer := range [][]watched{nil, taintRuleKinds, nil} {
 		must(t, w.compare(t.Context(), answer))
 		if ended > 0 || len(out) > 0 {
@@ -183,4 +184,10 @@ func TestKindThatMayNotBeListed(t *testing.T) {
 	}
 	r.end()
 	must(t, w.group.Wait())
+	r.end = func() {}
+	g.denied = []string{taintRules}
+	must(t, w.compare(t.Context(), taintRuleKinds))
+	if r.end != nil || len(out) > 0 || len(cluster.Unfollowed()) != 1 {
+		t.Errorf("without the right, watched %t, facts %q, not followed %q", r.end != nil, factLines(out), cluster.Unfollowed())
+	}
 }

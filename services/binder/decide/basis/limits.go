@@ -146,6 +146,9 @@ type Leftovers struct {
 	// how long it is kept while its eviction has not been requested. Controllers create the next pod within seconds,
 	// some only after the old one is gone.
 	KeepPlace time.Duration
+	// ReportWithin is how long the outcome of an eviction may take to be reported, by the binder that takes the
+	// partition over if need be.
+	ReportWithin time.Duration
 	// Collect is how long an empty document of an object that is gone is left before it is deleted, so that the floor
 	// does not delay members whose facts lag. CollectEvery is the interval between searches of all documents for such
 	// ones.
@@ -213,6 +216,7 @@ func DefaultLimits() Limits {
 		},
 		Leftovers: Leftovers{
 			Overdue:      10 * time.Minute,
+			ReportWithin: 30 * time.Second,
 			KeepPlace:    DefaultKeepPlace,
 			Collect:      DefaultCollect,
 			CollectEvery: time.Minute,

@@ -28,10 +28,11 @@ func (s *Sweeper) sweepOf(d *document) (txns.Change, bool) {
 		next, changed := txns.Finish(doc, s.Base)
 		return txns.Change{Docs: []ledger.NodeDoc{next}}, changed
 	}
+	idle := s.Now.Sub(d.since)
 	sweep, err := txns.SweepDoc(txns.Sweeping{
 		Doc: doc, View: s.Ledger, Facts: s.Base,
-		Overdue:     s.Now.Sub(d.since) > s.Limits.Overdue+s.plans.LongestGrace(doc),
-		OrdersEnded: s.Now.Add(-s.Limits.Idle),
+		Overdue:  idle > s.Limits.Overdue+s.plans.LongestGrace(doc),
+		Reported: idle > s.Limits.ReportWithin,
 	})
 	if err != nil {
 		s.Fault("sweep of node "+d.nodeUID, err)

@@ -18,8 +18,8 @@ type AvoidedFit struct {
 	Nodes []string
 	// Transient: this ends before the queue would offer the pod again.
 	Transient bool
-	// Plugins are the rules by which nominations leave the pod no room on avoided nodes. Set only for a pod that fits on
-	// none of them: these rules have to change before it does.
+	// Plugins are the rules that reject the avoided nodes, some of them only because of nominations. Set only for a pod
+	// that fits on none of these nodes: the pod waits for these rules, too.
 	Plugins []string
 }
 
@@ -63,7 +63,8 @@ func (x *Searcher) FitsOnAvoided(
 		names = append(names, s.Node.Node.Name)
 	}
 	if len(open) == 0 {
-		return AvoidedFit{Plugins: beside.plugins()}, false
+		in.Opinions = withOpinions(in.Opinions, beside.opinions())
+		return AvoidedFit{Plugins: p.Evaluate(in).Diagnosis.Plugins()}, false
 	}
 	in.Candidates, in.Excluded = nil, open
 	return AvoidedFit{Message: messageBeside(p, in, beside), Nodes: record.Withheld(names), Transient: brief}, true
@@ -77,11 +78,18 @@ func messageBeside(p *placement.Profile, in placement.Input, beside *besides) st
 		beside.takes(s.Node)
 	}
 	if taken := beside.opinions(); len(r.Feasible) > 0 && len(taken) > 0 {
-		all := map[string]placement.Opinion{}
-		maps.Copy(all, in.Opinions)
-		maps.Copy(all, taken)
-		in.Opinions = all
+		in.Opinions = withOpinions(in.Opinions, taken)
 		r = p.Evaluate(in)
 	}
 	return r.Diagnosis.Message()
+}
+
+// withOpinions returns both opinions about nodes; the later ones replace earlier ones.
+func withOpinions(earlier, later map[string]placement.Opinion) map[string]placement.Opinion {
+	all := maps.Clone(earlier)
+	if all == nil {
+		all = map[string]placement.Opinion{}
+	}
+	maps.Copy(all, later)
+	return all
 }

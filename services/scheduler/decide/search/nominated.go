@@ -128,14 +128,6 @@ func (b *besides) opinions() map[string]placement.Opinion {
 	return opinions
 }
 
-// plugins returns the rules that reject nodes because of nominations, in no order and perhaps several times.
-func (b *besides) plugins() (names []string) {
-	for _, o := range b.opinions() {
-		names = append(names, o.Plugin)
-	}
-	return names
-}
-
 // SpareNominated returns opinions to which is added that no pod is evicted for a pod on nodes where room is held
 // against it by nominations. The map that is given is not changed.
 func (x *Searcher) SpareNominated(
