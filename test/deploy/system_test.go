@@ -50,7 +50,7 @@ type system struct {
 }
 
 // runtimeConfig and featureGates make the API server serve everything that a role has a right to: DeviceTaintRules and
-// PodGroups are off by default.
+// PodGroups are off by default. Older API servers do not know them.
 const (
 	runtimeConfig = "resource.k8s.io/v1beta2=true,scheduling.k8s.io/v1alpha2=true"
 	featureGates  = "GenericWorkload=true"
@@ -70,8 +70,10 @@ func newSystemIn(t *testing.T, dir, nodes string) *system {
 	if nodes != "" {
 		nodes = filepath.Join(programs.Root, filepath.FromSlash(nodes))
 	}
-	cfg := harness.ClusterConfig{Dir: filepath.Join(dir, "cluster"), Nodes: nodes,
-		RuntimeConfig: runtimeConfig, FeatureGates: featureGates}
+	cfg := harness.ClusterConfig{Dir: filepath.Join(dir, "cluster"), Nodes: nodes}
+	if *kubernetesVersion == "" {
+		cfg.RuntimeConfig, cfg.FeatureGates = runtimeConfig, featureGates
+	}
 	var err error
 	s.cluster, err = programs.StartCluster(t.Context(), cfg)
 	s.must(err)
