@@ -87,7 +87,7 @@ func (o options) overShards(
 func projectSplits(ctx context.Context, o options, costs scale.Costs, to *outcome.Outcome) error {
 	const shards, nodes = 64, 100_000
 	t := outcome.Table{
-		Title: "64 shards, 100,000 nodes: what moves the wall", Head: head("ledgers", "logs", "shards read", "pods")}
+		Title: "64 shards, 100,000 nodes: what moves the bottleneck", Head: head("ledgers", "logs", "shards read", "pods")}
 	plot := outcome.Plot{Name: "scale-splits", Title: "64 shards, 100,000 nodes, plain pods",
 		X: outcome.Axis{Label: "ranges of nodes"}, Y: outcome.Axis{Label: "pods/s"}}
 	ways := []struct {
