@@ -188,6 +188,6 @@ func TestKindThatMayNotBeListed(t *testing.T) {
 	g.denied = []string{taintRules}
 	must(t, w.compare(t.Context(), taintRuleKinds))
 	if r.end != nil || len(out) > 0 || len(cluster.Unfollowed()) != 1 {
-		t.Errorf("without the right, watched %t, facts %q, not followed %q", r.end != nil, factLines(out), cluster.Unfollowed())
+		t.Errorf("without the right, watched %t, facts %q, %q", r.end != nil, factLines(out), cluster.Unfollowed())
 	}
 }
