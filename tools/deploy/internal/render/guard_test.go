@@ -125,7 +125,7 @@ var resource = regexp.MustCompile(`^\w+ (?:[a-z0-9]+\.[a-z0-9.]+/)?(.*)$`)
 func TestSecurityPageNamesTheBindersRights(t *testing.T) {
 	var row string
 	for line := range strings.Lines(read(t, "docs/security.md")) {
-		if strings.HasPrefix(line, "| has taken a binder over |") {
+		if strings.HasPrefix(line, "| has taken over a binder |") {
 			row = line
 		}
 	}
