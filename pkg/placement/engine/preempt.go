@@ -91,11 +91,8 @@ func (e *Engine) preemptFromCache(c *class, hard *spreadTallyFilter, q PreemptQu
 	// A terminating victim on the nominated node makes the pod wait for it. Source: PodEligibleToPreemptOthers.
 	why := x.Ineligible(func(name string) (*state.NodeInfo, rule.Code) {
 		for slot, n := range e.columns.Infos {
-			if n == nil || n.Node.Name != name {
+			if n == nil || n.Node.Name != name || !c.candidate(&e.columns, slot) {
 				continue
-			}
-			if !c.candidate(&e.columns, slot) { // left alone for now
-				return n, rule.Unschedulable
 			}
 			o, known := s.at(slot)
 			if ok = known; !ok {

@@ -173,8 +173,8 @@ func begin(p *placement.Profile, in Input) (x *Search, answer Result, ok bool) {
 	return x, Result{}, true
 }
 
-// Ineligible returns why the pod may not preempt now; empty if it may. find looks up a node by name, with the result of
-// the rules for it, nil for none. Source: plugins/defaultpreemption PodEligibleToPreemptOthers.
+// Ineligible returns why the pod may not preempt now; empty if it may. find looks up a candidate by name, nil for
+// none. Source: plugins/defaultpreemption PodEligibleToPreemptOthers.
 func (x *Search) Ineligible(find func(name string) (*state.NodeInfo, rule.Code)) string {
 	if IsNever(x.Pod) {
 		return "not eligible due to preemptionPolicy=Never."
@@ -218,17 +218,13 @@ func waitsForPreempted(pod *state.Pod, n *state.NodeInfo) bool {
 	return false
 }
 
-// candidate returns a node by its name, and the result of the rules for it; nil if there is none. A node that is no
-// candidate, because it is left alone for now, counts as one that evictions could change.
+// candidate returns a candidate by its name, and the result of the rules for it; nil if there is none.
 func (x *Search) candidate(name string) (*state.NodeInfo, rule.Code) {
-	named := func(n *state.NodeInfo) bool { return n.Node.Name == name }
-	if i := slices.IndexFunc(x.Candidates, named); i >= 0 {
-		return x.Candidates[i], x.code(x.Candidates[i])
+	i := slices.IndexFunc(x.Candidates, func(n *state.NodeInfo) bool { return n.Node.Name == name })
+	if i < 0 {
+		return nil, rule.UnschedulableAndUnresolvable
 	}
-	if i := slices.IndexFunc(x.Nodes, named); i >= 0 {
-		return x.Nodes[i], rule.Unschedulable
-	}
-	return nil, rule.UnschedulableAndUnresolvable
+	return x.Candidates[i], x.code(x.Candidates[i])
 }
 
 // isPreempted reports whether a pod is terminating because a scheduler preempted it.
