@@ -133,10 +133,10 @@ type Opinion struct {
 	// Rejected reports that the pod must not be placed on the node. Unresolvable reports that evictions would not
 	// change that, so that no pod is evicted there for this pod.
 	Rejected, Unresolvable bool
-	// Spared reports that no pod is evicted there for this pod, although that would make room: the room is held for
-	// others.
+	// Spared reports that no pod is evicted there for this pod, because nominated pods hold the room. Evictions could
+	// make the pod fit, so that the node still counts as one where it may wait for pods that are leaving.
 	Spared bool
-	// Rule is the plugin that rejects the node; empty for an extender. Reasons are in its words; none if it gave
+	// Plugin is the plugin that rejects the node; empty for an extender. Reasons are in its words; none if it gave
 	// none.
 	Plugin  string
 	Reasons []string

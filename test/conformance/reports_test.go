@@ -118,13 +118,14 @@ func (c *extendedCase) compareReports(
 	return cmp.Diff(want, got, cmpopts.EquateEmpty())
 }
 
-// withoutDeallocation are what upstream's plugin for devices adds to each message when it has no claim to deallocate,
-// also for pods without claims.
+// withoutDeallocation removes what upstream's plugin DynamicResources adds to each message when it has no claim to
+// deallocate, even for pods without claims.
 var withoutDeallocation = strings.NewReplacer(" no new claims to deallocate,", "", " still not schedulable,", "")
 
-// deallocationException is for what the plugin for devices adds.
+// deallocationException is the difference that withoutDeallocation removes.
 var deallocationException = reportException{
-	name: "no claim to deallocate", why: "it tells nobody why the pod is pending, and is about a claim only by its words",
+	name: "no claim to deallocate",
+	why:  "upstream adds it to pods without claims as well, and it is no reason to be pending",
 	take: func(_ *corev1.Pod, want, _ *reports) (found bool) {
 		cut := func(text *string) {
 			short := withoutDeallocation.Replace(*text)

@@ -18,8 +18,8 @@ type Sweeping struct {
 	// Overdue: the document has not changed for longer than any member takes to carry a plan through. Its holds and
 	// placeholders are then given up, whichever member made them.
 	Overdue bool
-	// Reported: the document has not changed for longer than the outcome of an eviction takes to be reported, by another
-	// binder if the first one dies. Declined claims are then not kept any more.
+	// Reported: the document has not changed for longer than a binder, or the binder that takes over from it, needs to
+	// report the outcome of an eviction. Declined claims of plans that were given up are then dropped like others.
 	Reported bool
 }
 

@@ -48,14 +48,14 @@ type serverGates struct {
 		sync.Mutex
 		// listed are those that the server last listed as on; shown are those that objects have shown.
 		listed, shown map[string]bool
-		// logged are those that the log has a line about, each with its effect.
+		// logged are the lines about gates that the log has.
 		logged map[string]bool
 		// problem is why the server's list could not be read, as it was last logged.
 		problem string
-		// older is what the server serves only in a version that is not read; refused are kinds that it serves and the
-		// queue may not list.
-		older   olderKinds
-		refused map[events.Kind]bool
+		// older has the kinds that the API server serves only in versions that the queue does not read; denied has the
+		// served kinds that the queue's account may not list.
+		older  olderKinds
+		denied map[events.Kind]bool
 	}
 }
 
@@ -93,7 +93,7 @@ func (g *serverGates) unfollowed() []gates.Gate {
 		})
 	}
 	for kind, gate := range deniedGates {
-		if g.mu.refused[kind] {
+		if g.mu.denied[kind] {
 			list = append(slices.DeleteFunc(list, func(o gates.Gate) bool { return o.Name == gate.Name }), gate)
 		}
 	}
@@ -101,7 +101,7 @@ func (g *serverGates) unfollowed() []gates.Gate {
 	return list
 }
 
-// deniedGates are the features of kinds that the queue may not list.
+// deniedGates has the feature gates to report for kinds that the queue's account may not list.
 var deniedGates = map[events.Kind]gates.Gate{
 	events.KindDeviceTaintRule: {
 		Name: gateTaintRules, Treatment: gates.Ignored,
@@ -118,7 +118,7 @@ var deniedGates = map[events.Kind]gates.Gate{
 // read: rules for devices, and groups of pods.
 type olderKinds struct{ taintRules, groups bool }
 
-// log logs each gate that is not followed once.
+// log logs each gate that is not followed, once for each effect.
 func (g *serverGates) log(logger klog.Logger) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -178,21 +178,21 @@ func (g *serverGates) serves(older olderKinds) {
 	g.mu.older = older
 }
 
-// denies notes whether the queue may not list a kind.
-func (g *serverGates) denies(kind events.Kind, denied bool) {
+// setDenied records whether the queue's account may not list a kind.
+func (g *serverGates) setDenied(kind events.Kind, denied bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.mu.refused == nil {
-		g.mu.refused = map[events.Kind]bool{}
+	if g.mu.denied == nil {
+		g.mu.denied = map[events.Kind]bool{}
 	}
-	g.mu.refused[kind] = denied
+	g.mu.denied[kind] = denied
 }
 
-// denied reports whether the queue may not list a kind.
+// denied reports whether the queue's account may not list a kind.
 func (g *serverGates) denied(kind events.Kind) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.mu.refused[kind]
+	return g.mu.denied[kind]
 }
 
 // notice looks for features that are not followed in an object. It is called for every object that is read, so it

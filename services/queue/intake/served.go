@@ -59,17 +59,17 @@ func (c *Cluster) served(ctx context.Context, logger klog.Logger) ([]watched, er
 }
 
 const (
-	// deniedAnswers is how many times in a row the API server must refuse a list, and deniedPause is the time between
-	// them: while roles are replaced, rights are missing for a moment.
+	// deniedAnswers is how many times in a row the API server must refuse a list, deniedPause apart: while roles are
+	// replaced, rights are missing for a moment.
 	deniedAnswers = 3
 	deniedPause   = time.Second
 )
 
-// mayList reports whether the queue has the right to list a kind. Only kinds that few servers serve are asked about: a
-// feature is often turned on before the rights for its kinds are there, and a reflector without them would never list,
-// so that the epoch would never end. A server that does not answer is taken as one that allows it.
+// mayList reports whether the queue's account may list a kind. It tries only kinds that few API servers serve: an
+// administrator may turn on a feature before granting the rights for its kinds. A reflector without the right would
+// never complete a list, and the epoch would never end. If the server does not answer, mayList returns true.
 func (c *Cluster) mayList(ctx context.Context, w watched) bool {
-	if !slices.ContainsFunc(offerings, func(o offering) bool { return o.rare && slices.ContainsFunc(o.kinds, w.is) }) {
+	if !w.rare() {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
@@ -81,8 +81,13 @@ func (c *Cluster) mayList(ctx context.Context, w watched) bool {
 		return !apierrors.IsForbidden(list.Do(ctx).Error()), nil
 	})
 	denied := err != nil && ctx.Err() == nil
-	c.gates.denies(w.kind, denied)
+	c.gates.setDenied(w.kind, denied)
 	return !denied
+}
+
+// rare reports whether few API servers serve the kind.
+func (w watched) rare() bool {
+	return slices.ContainsFunc(offerings, func(o offering) bool { return o.rare && slices.ContainsFunc(o.kinds, w.is) })
 }
 
 // watched returns the kinds of the offerings that are in the set.
@@ -132,7 +137,7 @@ func (c *Cluster) discover(ctx context.Context) (resourceSet, error) {
 	for _, o := range offerings {
 		for _, w := range o.kinds {
 			if !has[o.version][w.resource] {
-				c.gates.denies(w.kind, false)
+				c.gates.setDenied(w.kind, false)
 			}
 		}
 	}

@@ -14,8 +14,8 @@ import (
 
 const (
 	// kindsEvery is how often a running queue asks which kinds the API server serves: one that restarts, with other
-	// flags or another version, may serve others. It costs six small requests. One queue leads, so that they need no
-	// jitter.
+	// flags or another version, may serve others. It costs up to eight small requests. One queue leads, so that they
+	// need no jitter.
 	kindsEvery = time.Minute
 	// absentAnswers is how many answers in a row must lack a kind before its objects are taken as absent. Behind one
 	// address there may be servers with different flags, while they are restarted one by one.
@@ -62,9 +62,9 @@ func (w *watching) begin(ctx context.Context, r *reflection) {
 	}
 }
 
-// passOver takes the kinds that the round does not watch as listed. The answer that it began with counts as the first
-// that lacks them. An error means that the round has ended.
-func (w *watching) passOver() error {
+// skipUnwatched counts the kinds that the round does not watch as listed. For kinds that are not served, the answer at
+// the start of the round is the first that lacks them. An error means that the round has ended.
+func (w *watching) skipUnwatched() error {
 	for _, r := range w.offered {
 		if r.end != nil {
 			continue
@@ -81,7 +81,7 @@ func (w *watching) passOver() error {
 
 // follow asks periodically which kinds the API server serves, until ctx ends.
 func (w *watching) follow(ctx context.Context) {
-	if w.passOver() != nil {
+	if w.skipUnwatched() != nil {
 		return
 	}
 	tick := time.NewTicker(w.cluster.kindsEvery)
@@ -109,7 +109,7 @@ func (w *watching) compare(ctx context.Context, served []watched) error {
 	for _, r := range w.offered {
 		if slices.ContainsFunc(served, r.is) {
 			r.absent = 0
-			if err := w.permit(ctx, r); err != nil {
+			if err := w.watchIfAllowed(ctx, r); err != nil {
 				return err
 			}
 			continue
@@ -129,9 +129,9 @@ func (w *watching) compare(ctx context.Context, served []watched) error {
 	return nil
 }
 
-// permit begins to watch a kind that the API server serves, and ends the watch of one that the queue may not list (any
-// more). What the log has about such a kind stays. An error means that the round has ended.
-func (w *watching) permit(ctx context.Context, r *reflection) error {
+// watchIfAllowed starts to watch a served kind that the queue's account may list, and stops watching one that it may
+// not list. The log keeps the objects of such a kind. An error means that the round has ended.
+func (w *watching) watchIfAllowed(ctx context.Context, r *reflection) error {
 	switch may := w.cluster.mayList(ctx, r.watched); {
 	case may && r.end == nil:
 		w.logger.Info("API server has begun to serve a kind, or to allow its list: it is watched", "resource", r.resource)

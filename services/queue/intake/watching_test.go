@@ -127,7 +127,7 @@ func TestOneAnswerWithoutAKindWhenARoundBegins(t *testing.T) {
 	}
 	w := &watching{cluster: &Cluster{}, logger: ktesting.NewLogger(t, ktesting.NewConfig()),
 		offered: []*reflection{{watched: taintRuleKinds[0], store: s}}}
-	must(t, w.passOver())
+	must(t, w.skipUnwatched())
 	if listed != 1 || len(out) > 0 {
 		t.Fatalf("listed %d times, %q", listed, factLines(out))
 	}
@@ -170,7 +170,7 @@ func TestKindThatMayNotBeListed(t *testing.T) {
 	s.kind, s.progress = events.KindDeviceTaintRule, 20
 	r := &reflection{watched: taintRuleKinds[0], store: s}
 	w := &watching{cluster: cluster, group: &errgroup.Group{}, logger: logger, offered: []*reflection{r}}
-	must(t, w.passOver())
+	must(t, w.skipUnwatched())
 	for range 2 * absentAnswers {
 		must(t, w.compare(t.Context(), taintRuleKinds))
 	}

@@ -43,7 +43,7 @@ func TestRecordNamesKeptPlaces(t *testing.T) {
 	}
 }
 
-// A list that is too long is left out: marks on a part of the nodes would help nobody.
+// A list that is too long is left out: marks on only some of the nodes would be of no use.
 func TestRecordNamesAllNodesOrNone(t *testing.T) {
 	for _, n := range []int{events.MaxWithheld, events.MaxWithheld + 1} {
 		st := newScenario(t, 1, n, 1)

@@ -146,8 +146,8 @@ type Leftovers struct {
 	// how long it is kept while its eviction has not been requested. Controllers create the next pod within seconds,
 	// some only after the old one is gone.
 	KeepPlace time.Duration
-	// ReportWithin is how long the outcome of an eviction may take to be reported, by the binder that takes the
-	// partition over if need be.
+	// ReportWithin is how long it may take to report the outcome of an eviction, if a binder dies and another one takes
+	// over its partition.
 	ReportWithin time.Duration
 	// Collect is how long an empty document of an object that is gone is left before it is deleted, so that the floor
 	// does not delay members whose facts lag. CollectEvery is the interval between searches of all documents for such

@@ -55,10 +55,15 @@ func (s *Writer) Require(d events.Decision) {
 		s.conditions[d.Pod.UID] = w
 	}
 	w.pending = &d
+	w.forgetOlder(d)
+	w.advance(s)
+}
+
+// forgetOlder forgets the pod that was read if a decision has used a later version.
+func (w *condition) forgetOlder(d events.Decision) {
 	if w.read != nil && w.read.ResourceVersion < d.PodResourceVersion {
 		w.read = nil
 	}
-	w.advance(s)
 }
 
 // Settled records that another binder has handled a decision.
@@ -237,8 +242,11 @@ func (w *condition) answered(s *Writer, in effect.Input) {
 	}
 	d := *w.sent
 	newer := w.pending
-	if a.Result == effect.Conflict && (newer == nil || newer.PodResourceVersion <= a.Pod.ResourceVersion) {
+	if a.Result == effect.Conflict {
 		w.read = a.Pod
+		if newer != nil {
+			w.forgetOlder(*newer)
+		}
 	}
 	switch a.Result {
 	case effect.Done:

@@ -13,9 +13,9 @@ import (
 // worker (Writer.Moot). In both cases the decision is judged again. Patches that clear nothing are bound to no version.
 
 // mustClear reports whether a decision has made the pod's nominatedNodeName stale and the pod still has it. Any
-// component may have written the name.
-// A name that was written after the version that the decision used is another one, and the next attempt's; facts of an
-// earlier version do not show yet which one it is. The name of a place that is held is left alone.
+// component may have written the name. A name that was written after the version that the decision used is another one,
+// and the next attempt's; facts of an earlier version do not show yet which one it is. The name of a place that is held
+// is left alone.
 func (w *condition) mustClear(s *Writer, d events.Decision, p *state.Pod) bool {
 	if _, _, reserved := s.Ledger.Entry(d.Pod.UID); reserved {
 		return false

@@ -303,7 +303,7 @@ func (f *Former) rejectAll(t *try, fit []*state.Pod, message, detail string) Pla
 		}
 		tell(pod, f.waits(attempt.NewMember(t.Lead, pod), message, t.rules...), false)
 	}
-	if len(t.placed) >= t.Group.MinCount { // the gang stands, and these are left over
+	if len(t.placed) >= t.Group.MinCount { // the gang is scheduled already, without these members
 		return f.end(t.Lead, lead, others)
 	}
 	return f.reject(t.Lead, lead, others)

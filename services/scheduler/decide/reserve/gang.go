@@ -74,8 +74,7 @@ func (b *batch) ops() int {
 }
 
 // leadOf returns the attempt that the queue has leased, and takes it out of the members; the attempts at the others
-// end. The lead need not be among the members: a lead without a node has had its own
-// verdict.
+// end. The lead need not be among the members: a lead without a node has its own verdict.
 func (r *Reserver) leadOf(members []*attempt.Attempt) (lead *attempt.Attempt) {
 	for _, a := range members {
 		if a.Gang.Lead == a {

@@ -18,8 +18,8 @@ type AvoidedFit struct {
 	Nodes []string
 	// Transient: this ends before the queue would offer the pod again.
 	Transient bool
-	// Plugins are the rules that reject the avoided nodes, some of them only because of nominations. Set only for a pod
-	// that fits on none of these nodes: the pod waits for these rules, too.
+	// Plugins are the plugins that reject the avoided nodes, with the nominated pods counted. They are set only if the
+	// pod fits on none of these nodes: it then waits for changes that these plugins listen to.
 	Plugins []string
 }
 
@@ -63,33 +63,28 @@ func (x *Searcher) FitsOnAvoided(
 		names = append(names, s.Node.Node.Name)
 	}
 	if len(open) == 0 {
-		in.Opinions = withOpinions(in.Opinions, beside.opinions())
-		return AvoidedFit{Plugins: p.Evaluate(in).Diagnosis.Plugins()}, false
+		return AvoidedFit{Plugins: diagnosisBeside(p, in, fit, beside).Plugins()}, false
 	}
 	in.Candidates, in.Excluded = nil, open
-	return AvoidedFit{Message: messageBeside(p, in, beside), Nodes: record.Withheld(names), Transient: brief}, true
-}
-
-// messageBeside returns upstream's message for a pod that no node of the input may take, some of them only because of
-// nominations.
-func messageBeside(p *placement.Profile, in placement.Input, beside *besides) string {
-	r := p.Evaluate(in)
-	for _, s := range r.Feasible {
+	all := p.Evaluate(in)
+	for _, s := range all.Feasible {
 		beside.takes(s.Node)
 	}
-	if taken := beside.opinions(); len(r.Feasible) > 0 && len(taken) > 0 {
-		in.Opinions = withOpinions(in.Opinions, taken)
-		r = p.Evaluate(in)
-	}
-	return r.Diagnosis.Message()
+	message := diagnosisBeside(p, in, all, beside).Message()
+	return AvoidedFit{Message: message, Nodes: record.Withheld(names), Transient: brief}, true
 }
 
-// withOpinions returns both opinions about nodes; the later ones replace earlier ones.
-func withOpinions(earlier, later map[string]placement.Opinion) map[string]placement.Opinion {
-	all := maps.Clone(earlier)
-	if all == nil {
-		all = map[string]placement.Opinion{}
+// diagnosisBeside returns the diagnosis of a pod that no node of the input may take. r is the result for the input. Its
+// feasible nodes have been judged: nominations leave the pod no room on them.
+func diagnosisBeside(
+	p *placement.Profile, in placement.Input, r placement.Result, beside *besides,
+) placement.Diagnosis {
+	if taken := beside.opinions(); len(r.Feasible) > 0 && len(taken) > 0 {
+		all := map[string]placement.Opinion{}
+		maps.Copy(all, in.Opinions)
+		maps.Copy(all, taken)
+		in.Opinions = all
+		r = p.Evaluate(in)
 	}
-	maps.Copy(all, later)
-	return all
+	return r.Diagnosis
 }
