@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -99,35 +98,6 @@ func (s *stack) unmarked() {
 	})
 }
 
-// rejectFirst makes the kubelet of a pod's node reject it until a replacement waits, and returns the replacement. The
-// simulated kubelet writes the pod's status too, so the rejection is repeated. The rejected pod is deleted then: if it
-// ran again, its ReplicaSet would delete one of the two.
-func (s *stack) rejectFirst(ns string, first types.UID) (waiting corev1.Pod) {
-	s.Helper()
-	s.eventually(placedWithin, "a replacement of the rejected pod", func(ctx context.Context) (string, error) {
-		for _, pod := range s.pods(ns) {
-			if pod.UID != first {
-				waiting = pod
-				return "", nil
-			}
-			pod.Status = corev1.PodStatus{
-				Phase: corev1.PodFailed, Reason: "OutOfcpu", Message: "Pod was rejected: Node didn't have enough resource: cpu",
-			}
-			if _, err := s.client.CoreV1().Pods(ns).UpdateStatus(ctx, &pod, metav1.UpdateOptions{}); err != nil {
-				return err.Error(), nil
-			}
-		}
-		return "none", nil
-	})
-	var now int64
-	for _, pod := range s.pods(ns) {
-		if pod.UID == first {
-			s.must(s.client.CoreV1().Pods(ns).Delete(s.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
-		}
-	}
-	return waiting
-}
-
 // A pod waits because the only node with room is avoided for its owner. With marks, an autoscaler sees a pod that wants
 // a node, and no node where it fits. Berth itself places the pod there when its own reason has ended, and the mark
 // goes.
@@ -139,16 +109,12 @@ func TestAutoscalerSeesWithheldRoom(t *testing.T) {
 	berth := s.up(harness.UpConfig{Shards: 2, Binders: 2, Args: []string{"--node-marks", "write"}})
 	a := autoscaler{s}
 	ns := s.namespace("withheld")
-	one := int32(1)
-	set := &appsv1.ReplicaSet{
-		ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec:       appsv1.ReplicaSetSpec{Replicas: &one, Selector: labelled("web"), Template: template("web", "1")},
-	}
-	set.Spec.Template.Spec.NodeSelector = map[string]string{"liked": "yes"}
-	_, err := s.client.AppsV1().ReplicaSets(ns).Create(t.Context(), set, metav1.CreateOptions{})
-	s.must(err)
+	pod := template("web", "1")
+	pod.Spec.NodeSelector = map[string]string{"liked": "yes"}
+	s.replicaOfOne(ns, pod)
 	first := s.bound(ns, 1, placedWithin)[0]
-	waiting := s.rejectFirst(ns, first.UID)
+	s.reject(ns, first.Name)
+	waiting := s.replacement(ns, first.UID)
 	s.eventually(placedWithin, "the autoscaler sees no room", func(ctx context.Context) (string, error) {
 		pod, err := s.client.CoreV1().Pods(ns).Get(ctx, waiting.Name, metav1.GetOptions{})
 		if err != nil || pod.Spec.NodeName != "" {
