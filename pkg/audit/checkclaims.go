@@ -10,6 +10,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/berth-scheduler/berth/pkg/audit/fit"
+	"github.com/berth-scheduler/berth/pkg/audit/strip"
 )
 
 // checkClaims checks the current claims: those for one pod have one user (S14), no device is in two claims (S15),
@@ -49,7 +50,7 @@ func (c *stateCheck) checkClaims(in CurrentState) {
 
 // volumeClaimsOf returns the claims that a pod names, including those of its ephemeral volumes.
 func volumeClaimsOf(p *corev1.Pod) (names []string) {
-	for _, v := range StripPod(p).Spec.Volumes {
+	for _, v := range strip.Pod(p).Spec.Volumes {
 		names = append(names, p.Namespace+"/"+v.PersistentVolumeClaim.ClaimName)
 	}
 	return names

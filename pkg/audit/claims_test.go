@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-scheduler/berth/pkg/audit/recording"
+	"github.com/berth-scheduler/berth/pkg/audit/strip"
 )
 
 // volumeClaim creates a claim for one pod.
@@ -167,13 +168,13 @@ func TestClaimsAreStripped(t *testing.T) {
 		{Name: "empty"},
 		{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
 	}
-	kept := StripPod(p).Spec.Volumes
+	kept := strip.Pod(p).Spec.Volumes
 	if len(kept) != 1 || kept[0].PersistentVolumeClaim.ClaimName != "p-scratch" {
 		t.Errorf("volumes %+v, want the claim p-scratch", kept)
 	}
 	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
 	claim.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "r"}}
-	if out := StripDeviceClaim(claim); len(out.Spec.Devices.Requests) != 0 || out.Status.Allocation != nil {
+	if out := strip.DeviceClaim(claim); len(out.Spec.Devices.Requests) != 0 || out.Status.Allocation != nil {
 		t.Errorf("claim %+v, want neither requests nor devices", out)
 	}
 }

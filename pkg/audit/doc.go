@@ -12,8 +12,8 @@
 //
 // A replay is built from parts that own their state. From the bottom up:
 //
-//   - package recording (the file format), package fit (what a pod needs of a node), and strip.go (the fields of an
-//     object that the rules read);
+//   - package recording (the file format), package fit (what a pod needs of a node), and package strip (the fields of
+//     an object that the rules read);
 //   - evidence.go: all of the history in memory, with the versions of each object in histories.go and
 //     claimhistories.go, the classes of pods in classes.go, and the marks in timeline.go. The
 //     history itself does not change after it was loaded; the walk keeps what it has computed of it there;
@@ -24,8 +24,8 @@
 //   - generation.go: which generation of the ledger is open;
 //   - the rules, a type for each group of invariants: ledgerlaws.go and collected.go (single documents: S3, S4, S5,
 //     S10, S11, S12, S16), generation.go (a lost or restored ledger: S17), plans.go, moves.go and budgets.go (victims,
-//     budgets and moves: S5, S6, S9), capacity.go (S1), topology.go (S7), binds.go (binds at the API server: S2 and
-//     I3) and claims.go (S14: a claim for one pod has one user; S15: a device is in one claim);
+//     budgets and moves: S5, S6, S9), capacity.go (S1), topology.go (S7), gangs.go (S8), binds.go (binds at the API
+//     server: S2 and I3) and claims.go (S14: a claim for one pod has one user; S15: a device is in one claim);
 //   - replay.go: the walk, which calls all of them in a fixed order.
 //
 // The names of invariants are those of the protocol (ARCHITECTURE.md lists I1 to I12; docs/operations.md describes S1
@@ -67,8 +67,7 @@
 // An object does not record whose request deleted or evicted a pod. It does record that a pod was preempted, and by
 // which scheduler: so S9 is checked for pods that Berth's profiles preempt. That no other client uses a budget is the
 // responsibility of the API server. With `preemption.pdb: bestEffort` more may be claimed from a budget than it
-// allows, as configured: such claims are marked in the ledger, and the mark is trusted. Gangs, and S8 with them, do
-// not exist.
+// allows, as configured: such claims are marked in the ledger, and the mark is trusted.
 //
 // # Cost
 //

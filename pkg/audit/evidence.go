@@ -25,6 +25,11 @@ type evidence struct {
 	classes  *classes
 	// budgets holds the disruption budgets, by UID.
 	budgets map[string]*budgetHistory
+	// groups holds the PodGroups that have had a name, as namespace/name, in order; groupByUID is the same by UID.
+	// members holds the pods of each group, in the order of their first version.
+	groups     map[string][]*groupHistory
+	groupByUID map[string]*groupHistory
+	members    map[string][]*podHistory
 	// claims holds the claims to volumes and devices, and the volumes.
 	claims *claimHistories
 	// found receives the findings that loading itself makes, and the counts.
@@ -36,6 +41,7 @@ func newEvidence(found *findings) *evidence {
 	e := &evidence{
 		pods: map[string]*podHistory{}, nodes: map[string]*nodeHistory{}, byName: map[string][]*nodeHistory{},
 		foreign: map[string][]*podHistory{}, namespaces: map[string]map[string]string{}, classes: newClasses(),
+		groups: map[string][]*groupHistory{}, groupByUID: map[string]*groupHistory{}, members: map[string][]*podHistory{},
 		budgets: map[string]*budgetHistory{}, claims: newClaims(), found: found,
 	}
 	e.classes.namespaces = e.namespaces
@@ -76,6 +82,8 @@ func (e *evidence) loadObject(o recording.Object) error {
 		return e.loadNode(o, at)
 	case o.Kind == recording.KindBudget:
 		return e.loadBudget(o, at)
+	case o.Kind == recording.KindPodGroup:
+		return e.loadGroup(o, at)
 	case o.Kind == recording.KindNamespace && o.Namespace != nil:
 		e.namespaces[o.Namespace.Name] = o.Namespace.Labels
 	default:
@@ -94,6 +102,9 @@ func (e *evidence) loadPod(o recording.Object, at moment) error {
 		}
 		history = &podHistory{uid: o.UID}
 		e.pods[o.UID] = history
+		if name, member := groupOf(o.Pod); member { // immutable
+			e.members[name] = append(e.members[name], history)
+		}
 	}
 	history.missed = history.missed || o.Missed && o.After > 0
 	if o.Gone {
@@ -149,6 +160,23 @@ func (e *evidence) loadBudget(o recording.Object, at moment) error {
 		history.gone = at
 	case o.Budget != nil:
 		history.versions = append(history.versions, version[*recording.Budget]{at, o.Budget})
+	}
+	return nil
+}
+
+// loadGroup adds one version of a PodGroup.
+func (e *evidence) loadGroup(o recording.Object, at moment) error {
+	history := e.groupByUID[o.UID]
+	if history == nil {
+		if o.PodGroup == nil {
+			return fmt.Errorf("pod group %s: its first version is missing", o.UID)
+		}
+		history = newGroup(o.PodGroup, at)
+		e.groupByUID[o.UID] = history
+		e.groups[history.name] = append(e.groups[history.name], history)
+	}
+	if o.Gone {
+		history.gone = at
 	}
 	return nil
 }

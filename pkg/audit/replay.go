@@ -25,11 +25,11 @@ type replay struct {
 	state       *ledgerState
 	placed      *placements
 	generations *generations
-	// The rules, by invariant. Documents, plans, budgets and capacity are checked at every revision, binds and claims
-	// once, at the end.
+	// The rules, by invariant. Binds and claims are checked once, at the end; all others at every revision.
 	documents *documentLaws
 	plans     *planLaws
 	budgets   *budgetLaws
+	gangs     *gangLaws
 	capacity  *capacityLaws
 	binds     *bindLaws
 	claims    *claimLaws
@@ -52,6 +52,7 @@ func newReplay() *replay {
 			evidence: evidence, state: state, generations: generations, found: found,
 			marked: map[string][]int64{}, schedulers: map[string]bool{},
 		},
+		gangs:    &gangLaws{evidence: evidence, placed: placed, topology: topology, found: found},
 		budgets:  &budgetLaws{evidence: evidence, state: state, found: found},
 		capacity: &capacityLaws{evidence: evidence, placed: placed, topology: topology, found: found},
 		binds: &bindLaws{
@@ -162,7 +163,7 @@ func (a *replay) relist(batch recording.Ledger, again bool) {
 //  3. apply all events, keeping the documents, stubs and floor from before
 //  4. checkDoc for each changed document, old against new; it commits and releases placements
 //  5. across documents: victims, moves, budgets, double reservations, displaced holds
-//  6. checkFresh, which compares the placements committed in step 4 with all others
+//  6. checkFresh, which compares the placements committed in step 4 with all others, and with their gangs
 //
 // Step 4 must precede 5 and 6, which read the placements of this revision; step 5 reads documents that the revision
 // did not change, and so must follow step 3 for all events.
@@ -205,6 +206,7 @@ func (a *replay) step(events []recording.LedgerEvent) {
 	a.documents.checkUnique(events)
 	a.documents.checkDisplaced(before)
 	a.capacity.checkFresh()
+	a.gangs.checkFresh()
 }
 
 // checkEnd reports reservations that are not resolved at the end of the history (L2): their pod exists, and was not

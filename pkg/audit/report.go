@@ -33,7 +33,7 @@ func severityFor(ours bool) Severity {
 // Finding is one thing that should not be. It is a value, and part of the output formats json and yaml.
 type Finding struct {
 	Severity Severity `json:"severity"`
-	// Invariant is its name in the protocol (S1 to S7, S9 to S12, S14 to S17, L2, L7, or I3), "form" for a value that
+	// Invariant is its name in the protocol (S1 to S12, S14 to S17, L2, L7, or I3), "form" for a value that
 	// is not valid, or "fit" for a node that the pod may not be placed on. Names of S are safety, of L liveness.
 	Invariant string `json:"invariant"`
 	// Revision of the ledger and ResourceVersion of the API server are where it shows; zero when it is only about
@@ -107,6 +107,8 @@ type Counts struct {
 	// took.
 	Moves     int `json:"moves"`
 	TakenOver int `json:"takenOver"`
+	// Gangs counts the revisions that reserved places for members of a PodGroup, separately for each group.
+	Gangs int `json:"gangs"`
 }
 
 // maxPerInvariant bounds the findings that are listed for each severity and invariant; one error may show in every

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 
-	"github.com/berth-scheduler/berth/pkg/audit"
+	"github.com/berth-scheduler/berth/pkg/audit/strip"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -47,7 +47,7 @@ func TestFullAnnotationsAreBound(t *testing.T) {
 		if _, decided := s.decisions(events.DecisionBound)["p0"]; !decided {
 			t.Error("the log does not say that it is bound")
 		}
-		if kept := audit.StripPod(p); len(kept.Status.Conditions) != 1 {
+		if kept := strip.Pod(p); len(kept.Status.Conditions) != 1 {
 			t.Errorf("a history keeps the conditions %+v, want that of the attempt", kept.Status.Conditions)
 		}
 	})

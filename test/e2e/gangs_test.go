@@ -23,6 +23,7 @@ func TestGangs(t *testing.T) {
 		RuntimeConfig: "scheduling.k8s.io/v1alpha2=true",
 		FeatureGates:  "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true",
 	})
+	s.auditShows = "gangs: members of a group were reserved at "
 	s.up(harness.UpConfig{Shards: 3, Binders: 2})
 	for i, test := range []struct {
 		name string

@@ -45,6 +45,8 @@ type stack struct {
 	client  kubernetes.Interface
 	// recorded are the ledgers whose history is being recorded, by URL or data directory.
 	recorded map[string]*harness.History
+	// auditShows is a part of the report of each audit.
+	auditShows string
 }
 
 // newStack starts a cluster with the nodes of a file (absolute, relative to the repository, or
@@ -122,6 +124,9 @@ func (s *stack) replay(ctx context.Context, history *harness.History) error {
 	s.Logf("berth audit:\n%s", result.Stdout)
 	if result.Code != 0 {
 		return fmt.Errorf("berth audit: exit code %d\n%s", result.Code, result.Stderr)
+	}
+	if !strings.Contains(result.Stdout, s.auditShows) {
+		return fmt.Errorf("berth audit: the report does not contain %q", s.auditShows)
 	}
 	return nil
 }

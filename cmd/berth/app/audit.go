@@ -37,7 +37,7 @@ func newAuditCommand() *cobra.Command {
 		Use:   "audit FILE",
 		Short: "Replay a recorded history and check every revision of it",
 		Long: "Replays offline a history that `berth audit record` wrote. It checks every revision of the ledger and\n" +
-			"every version of pods and nodes against the invariants S1 to S7, S9 to S12, S14 to S17 and I3, and checks\n" +
+			"every version of pods and nodes against the invariants S1 to S12, S14 to S17 and I3, and checks\n" +
 			"that placements fit and that values can be decoded (docs/operations.md lists the checks). It exits with 1\n" +
 			"if it finds a violation. Warnings do not count, nor does a history that ends early, which the notes\n" +
 			"report.",

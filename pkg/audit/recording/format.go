@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
@@ -100,10 +101,14 @@ type Object struct {
 	Claim       *corev1.PersistentVolumeClaim `json:"claim,omitempty"`
 	Volume      *corev1.PersistentVolume      `json:"volume,omitempty"`
 	DeviceClaim *resourcev1.ResourceClaim     `json:"deviceClaim,omitempty"`
+	PodGroup    *PodGroup                     `json:"podGroup,omitempty"`
 }
 
 // Budget is a PodDisruptionBudget.
 type Budget = policyv1.PodDisruptionBudget
+
+// PodGroup is a group of pods that are scheduled together, which only clusters with the gate GenericWorkload have.
+type PodGroup = schedulingv1alpha2.PodGroup
 
 // Kind is the kind of an object.
 type Kind string
@@ -117,6 +122,7 @@ const (
 	KindVolumeClaim Kind = "persistentvolumeclaim"
 	KindVolume      Kind = "persistentvolume"
 	KindDeviceClaim Kind = "resourceclaim"
+	KindPodGroup    Kind = "podgroup"
 )
 
 // Mark relates the two orders: the ledger up to revision Ledger came before the API server beyond resourceVersion

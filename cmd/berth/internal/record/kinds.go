@@ -6,44 +6,49 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/berth-scheduler/berth/pkg/audit"
 	"github.com/berth-scheduler/berth/pkg/audit/recording"
+	"github.com/berth-scheduler/berth/pkg/audit/strip"
 )
 
 // kinds returns the kinds that the audit uses. The first is the cheapest to list, as marks read the resourceVersion by
-// it. Claims to devices are left out where the API server has none (Kubernetes before 1.34).
+// it. Claims to devices and PodGroups are left out where the API server does not serve them.
 func kinds(api kubernetes.Interface) []kind {
 	core, everywhere := api.CoreV1(), metav1.NamespaceAll
-	// Each kind is stripped by package audit, which knows what its rules read.
+	// Each kind is reduced to what the rules of package audit read.
 	all := []kind{
 		kindOf(recording.KindNamespace, core.Namespaces(), func(n *corev1.Namespace, o *recording.Object) {
-			o.Namespace = audit.StripNamespace(n)
+			o.Namespace = strip.Namespace(n)
 		}),
 		kindOf(recording.KindNode, core.Nodes(), func(n *corev1.Node, o *recording.Object) {
-			o.Node = audit.StripNode(n)
+			o.Node = strip.Node(n)
 		}),
 		kindOf(recording.KindPod, core.Pods(everywhere), func(p *corev1.Pod, o *recording.Object) {
-			o.Pod = audit.StripPod(p)
+			o.Pod = strip.Pod(p)
 		}),
 		kindOf(recording.KindBudget, api.PolicyV1().PodDisruptionBudgets(everywhere),
-			func(b *policyv1.PodDisruptionBudget, o *recording.Object) { o.Budget = audit.StripBudget(b) }),
+			func(b *policyv1.PodDisruptionBudget, o *recording.Object) { o.Budget = strip.Budget(b) }),
 		kindOf(recording.KindVolumeClaim, core.PersistentVolumeClaims(everywhere),
-			func(c *corev1.PersistentVolumeClaim, o *recording.Object) { o.Claim = audit.StripVolumeClaim(c) }),
+			func(c *corev1.PersistentVolumeClaim, o *recording.Object) { o.Claim = strip.VolumeClaim(c) }),
 		kindOf(recording.KindVolume, core.PersistentVolumes(), func(v *corev1.PersistentVolume, o *recording.Object) {
-			o.Volume = audit.StripVolume(v)
+			o.Volume = strip.Volume(v)
 		}),
 	}
-	if !serves(api, resourcev1.SchemeGroupVersion.String()) {
-		return all
+	if serves(api, resourcev1.SchemeGroupVersion.String()) {
+		all = append(all, kindOf(recording.KindDeviceClaim, api.ResourceV1().ResourceClaims(everywhere),
+			func(c *resourcev1.ResourceClaim, o *recording.Object) { o.DeviceClaim = strip.DeviceClaim(c) }))
 	}
-	return append(all, kindOf(recording.KindDeviceClaim, api.ResourceV1().ResourceClaims(everywhere),
-		func(c *resourcev1.ResourceClaim, o *recording.Object) { o.DeviceClaim = audit.StripDeviceClaim(c) }))
+	if serves(api, schedulingv1alpha2.SchemeGroupVersion.String()) {
+		all = append(all, kindOf(recording.KindPodGroup, api.SchedulingV1alpha2().PodGroups(everywhere),
+			func(g *recording.PodGroup, o *recording.Object) { o.PodGroup = strip.PodGroup(g) }))
+	}
+	return all
 }
 
 // collection is the part of a typed client that lists and watches one kind; L is the type of its lists.

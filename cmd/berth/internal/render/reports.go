@@ -35,6 +35,9 @@ func Audit(w io.Writer, r *audit.Report, format string) error {
 	if r.Moves > 0 {
 		fmt.Fprintf(w, "moves: %d places kept, %d of them used\n", r.Moves, r.TakenOver)
 	}
+	if r.Gangs > 0 {
+		fmt.Fprintf(w, "gangs: members of a group were reserved at %d revisions\n", r.Gangs)
+	}
 	fmt.Fprintf(w, "API server: %d versions of %d nodes and %d pods: %d bound by Berth, %d by others\n",
 		r.Versions, r.Nodes, r.Pods, r.Bound, r.Foreign)
 	for _, note := range r.Notes {
