@@ -377,6 +377,7 @@ else
 		| grep -v -e '^=== '
 	@$(MAKE) sim-random FIRST=$(FIRST)
 	@$(MAKE) sim-random FIRST=$(FIRST) RANDOM_SEEDS=$(SIZED_SEEDS) FAMILY=sized
+	@$(MAKE) sim-random FIRST=$(FIRST) FAMILY=grouped
 	@$(MAKE) histories FIRST=$(FIRST)
 	@$(MAKE) sim-mutants
 endif

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -99,6 +100,8 @@ func copyOf(o metav1.Object) metav1.Object {
 	case *resourcev1.ResourceSlice:
 		return o.DeepCopy()
 	case *resourcev1.ResourceClaim:
+		return o.DeepCopy()
+	case *schedulingv1alpha2.PodGroup:
 		return o.DeepCopy()
 	}
 	return o

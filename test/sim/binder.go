@@ -203,6 +203,8 @@ func (b *binder) perform(e effect.Effect) {
 		b.ask("condition", e.Op, func() effect.Answered { return b.w.patchCondition(e) })
 	case effect.RemoveGate:
 		b.ask("ungate", e.Op, func() effect.Answered { return b.w.removeGate(e) })
+	case effect.PatchGroup:
+		b.ask("group condition", e.Op, func() effect.Answered { return b.w.patchGroup(e) })
 	case effect.Announce:
 		b.ask("announce", e.Op, func() effect.Answered { return b.w.announce(e) })
 	case effect.MarkNode:

@@ -44,6 +44,8 @@ type cluster struct {
 type amounts struct {
 	// nodesFirst and podsFirst are those when it begins.
 	nodesFirst, podsFirst int
+	// groups counts the objects of groups that were created.
+	groups int
 	// replicas is how many pods the controllers make, and make again when they go.
 	replicas int
 	// large counts the pods that are as large as documents and transactions.
@@ -118,7 +120,7 @@ func (c *cluster) addNode(w *world) {
 // newNode is a node with room for so many ordinary pods.
 func (c *cluster) newNode(pods int) *corev1.Node {
 	name := fmt.Sprintf("n%d", c.nodes)
-	zone := []string{"x", "y", "z"}[c.nodes%3]
+	zone := zones[c.nodes%len(zones)]
 	c.nodes++
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name), Labels: map[string]string{
@@ -131,6 +133,9 @@ func (c *cluster) newNode(pods int) *corev1.Node {
 		}},
 	}
 }
+
+// zones are the zones of nodes, in turn.
+var zones = []string{"x", "y", "z"}
 
 func selects(app string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
@@ -235,6 +240,9 @@ func (c *cluster) act(w *world) error {
 		return nil
 	case c.movesOnly() && w.chance(95):
 		c.scale(w, p)
+		return nil
+	case c.family == grouped && w.chance(60):
+		c.form(w)
 		return nil
 	case c.family == restarted && w.chance(70):
 		c.restart(w, p)

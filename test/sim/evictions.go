@@ -161,7 +161,7 @@ func (w *world) evict(e effect.Evict) effect.Answered {
 	return effect.Answered{Result: r}
 }
 
-// evicted is S5, S6 and S8: a pod that runs leaves only under a claim that is Evicting, for a
+// evicted is S5, S6 and S22: a pod that runs leaves only under a claim that is Evicting, for a
 // plan that had its place when it was marked, and within its budget.
 func (o *oracle) evicted(p *corev1.Pod) {
 	w := o.w
@@ -192,7 +192,7 @@ func (o *oracle) evicted(p *corev1.Pod) {
 			// In these runs each pod takes the capacity of one other pod. Plans on a cordoned node are abandoned,
 			// even if pods were evicted for them; strict runs cordon no nodes.
 			if w.cluster.strict && before.forPod == owner.PodUID && before.plan != claim.Plan {
-				w.note("S8", "pods %s and %s were evicted for pod %s, under two plans", before.victim, uid, owner.PodUID)
+				w.note("S22", "pods %s and %s were evicted for pod %s, under two plans", before.victim, uid, owner.PodUID)
 			}
 		}
 	}

@@ -54,6 +54,8 @@ const (
 	// migrated: moved, and a webhook turns the evictions of most pods into migrations. It has no share: TestMigrations
 	// plays it.
 	migrated family = "migrated"
+	// grouped: most pods are members of groups, which are placed together. It has no share: TestGangs plays it.
+	grouped family = "grouped"
 )
 
 // families are the shares of a hundred seeds; the rest are ordinary.
@@ -118,6 +120,9 @@ func (c *cluster) drawWorkload(w *world) {
 	case c.family == returned:
 		c.rules, c.churning = false, false
 		c.nodesFirst, c.podsFirst = 4+w.rng.IntN(2), maxPods
+	case c.family == grouped:
+		c.rules = false
+		c.nodesFirst, c.podsFirst = 5+w.rng.IntN(3), 2
 	case c.family == massive:
 		c.rules, c.churning, c.ranked = false, false, true
 		c.nodesFirst, c.podsFirst = 1, 2
@@ -177,7 +182,9 @@ func (c *cluster) moves() bool { return c.movesOnly() || c.strict }
 func (c *cluster) movesOnly() bool { return c.family == moved || c.family == migrated }
 
 // fewArrivals: pods come only as the family has it.
-func (c *cluster) fewArrivals() bool { return c.movesOnly() || c.family == restarted }
+func (c *cluster) fewArrivals() bool {
+	return c.movesOnly() || c.family == restarted || c.family == grouped
+}
 
 // own makes a pod one of a controller's.
 func own(p *corev1.Pod, controller int) {

@@ -87,7 +87,7 @@ func (m Mutant) mutes(invariant string) bool { return slices.Contains(m.muted, i
 func Mutants() []Mutant {
 	return slices.Concat(ledgerMutants(), fenceMutants(), guardMutants(), logMutants(), startMutants(),
 		evictionMutants(), moveMutants(), claimMutants(), deviceMutants(), turnMutants(),
-		sizeMutants(), restoreMutants(), lateMutants())
+		sizeMutants(), restoreMutants(), lateMutants(), gangMutants())
 }
 
 func ledgerMutants() []Mutant {

@@ -47,6 +47,7 @@ type oracle struct {
 	asked map[string]string
 	// places are kept for the replacements of pods that are moved, by token.
 	places map[ledger.Token]keptPlace
+	gangs  gangs
 }
 
 // timePoint is a time, and the API server's resourceVersion then.
@@ -70,6 +71,7 @@ type committed struct {
 func newOracle(w *world) (*oracle, error) {
 	o := &oracle{w: w, truth: replica.NewView(), boundAt: map[string]uint64{}, closed: map[string]map[string]uint64{},
 		asked: map[string]string{}, places: map[ledger.Token]keptPlace{}, promised: newPromises(), rooms: newRooms(),
+		gangs:   newGangs(),
 		resized: map[string]bool{}, since: map[uint64]uint64{},
 		committedAt: map[ledger.Token]timePoint{}, markedAt: map[ledger.Token]timePoint{}}
 	return o, o.truth.Reset(nil, w.store.Revision())
@@ -323,7 +325,11 @@ func (o *oracle) unfinished() error {
 	if err := o.w.markedNode(); err != nil {
 		return err
 	}
+	if err := o.uninformed(); err != nil {
+		return err
+	}
 	all := o.placements()
+	slots := o.slots(all)
 	o.checkWastedEvictions()
 	for _, p := range o.w.api.pods() {
 		c, explained := conditionOf(p)
@@ -332,6 +338,10 @@ func (o *oracle) unfinished() error {
 		}
 		switch {
 		case p.Spec.NodeName != "" || p.DeletionTimestamp != nil || len(p.Spec.SchedulingGates) > 0:
+		case groupOf(p) != "":
+			if err := o.waitingGang(p, slots); err != nil {
+				return err
+			}
 		case unplaceable(p) && explained && c.Status == corev1.ConditionFalse:
 		case !explained || c.Status != corev1.ConditionFalse || c.Reason != corev1.PodReasonUnschedulable:
 			return fmt.Errorf("L1: pod %s is neither bound nor told why not (%v)", p.Name, c)

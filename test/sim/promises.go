@@ -139,11 +139,13 @@ func (o *oracle) stored(events []ledger.Event, c *committed) {
 		return
 	}
 	o.checkDeleted(deleted)
+	var fresh []string
 	for _, ev := range events {
 		if d := o.promised.docs[ev.Key]; d != nil && !ev.Deleted {
-			o.checkPromises(before[ev.Key], d, c)
+			fresh = append(fresh, o.checkPromises(before[ev.Key], d, c)...)
 		}
 	}
+	o.checkGangs(fresh)
 	o.checkLater(events)
 	o.checkTerms(events)
 	o.checkOnce()
@@ -168,14 +170,16 @@ func (o *oracle) checkDeleted(docs []*ledgerpb.NodeDoc) {
 	}
 }
 
-// checkPromises checks the new promises of a document. S16: its node is the present node of that name.
-func (o *oracle) checkPromises(before, now *ledgerpb.NodeDoc, c *committed) {
+// checkPromises checks the new promises of a document, and returns their pods. S16: its node is the present node of
+// that name.
+func (o *oracle) checkPromises(before, now *ledgerpb.NodeDoc, c *committed) (fresh []string) {
 	for _, e := range now.GetEntries() {
 		same := func(old *ledgerpb.Entry) bool { return live(old) && old.GetToken() == e.GetToken() }
 		if !live(e) || slices.ContainsFunc(before.GetEntries(), same) {
 			continue
 		}
 		name := now.GetNodeName()
+		fresh = append(fresh, uidOf(e))
 		o.since[e.GetToken()] = o.w.api.rv
 		o.grant(name, o.believed(name, uidOf(e), c))
 		if uid := o.promised.names[name]; uid != now.GetNodeUid() {
@@ -183,6 +187,7 @@ func (o *oracle) checkPromises(before, now *ledgerpb.NodeDoc, c *committed) {
 				uidOf(e), now.GetNodeUid(), name, uid)
 		}
 	}
+	return fresh
 }
 
 // checkOnce is S3 and I1: a pod has one reservation, over all documents.

@@ -96,7 +96,7 @@ func (w *world) giveAndTake() error {
 // it does for a new shard. The owner also has a request to take the partition under way, sent after it saw it vacant,
 // which arrives when the visitor has exited. None of this is in the owner's view of the ledger at that time.
 func (w *world) roundTrip(s *shard, podUID string) {
-	partition := ledger.PartitionOf(podUID)
+	partition := w.partitionOf(podUID)
 	owner, epoch, held := w.oracle.truth.Roster().Owner(partition)
 	if !s.up || s.draining || !held || owner.Member != s.member() || !w.leases.alive(s.id) || w.now < w.faults.leaderless {
 		return
@@ -135,6 +135,14 @@ func (w *world) roundTrip(s *shard, podUID string) {
 	}
 }
 
+// partitionOf is the partition of a pod: that of its group, if it has one.
+func (w *world) partitionOf(podUID string) int32 {
+	if p, ok := w.api.pod(podUID); ok && groupOf(p) != "" {
+		return ledger.PartitionOf(state.NewPod(p).Group())
+	}
+	return ledger.PartitionOf(podUID)
+}
+
 func (w *world) takeFor(p *proc, partition int32, lease int64) bool {
 	take, err := roster.TakePartition(partition, roster.Owner{Member: p.member()}, lease)
 	return err == nil && w.visit(p, "T13", take)
@@ -153,7 +161,7 @@ func (w *world) visit(p *proc, what string, t ledger.Txn) bool {
 
 // reserveFor reserves for a pod without rules on a node that has room, if there is one.
 func (w *world) reserveFor(v *proc, p *corev1.Pod, epoch int64) {
-	if w.cluster.rules || !plain(p) || len(w.oracle.promised.reservations()[string(p.UID)]) > 0 {
+	if w.cluster.rules || !plain(p) || groupOf(p) != "" || len(w.oracle.promised.reservations()[string(p.UID)]) > 0 {
 		return
 	}
 	if _, _, reserved := w.oracle.truth.Entry(string(p.UID)); reserved {

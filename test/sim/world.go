@@ -44,6 +44,8 @@ type Report struct {
 	// Bound counts the pods that were bound, Requests the evictions that a webhook answered, and Migrated the migrations
 	// that followed.
 	Bound, Requests, Migrated int
+	// Gangs counts the revisions that reserved places for members of a group, separately for each group.
+	Gangs int
 	// Marks counts writes of marks to nodes, by what they were.
 	Marks map[string]int
 }
@@ -170,7 +172,8 @@ func (w *world) faultySteps() int {
 	switch {
 	case w.cluster.moves():
 		n += 2 * moreSteps // there are more processes, too
-	case w.cluster.full() || w.cluster.family == massive || w.cluster.family == restarted:
+	case w.cluster.full() || w.cluster.family == massive || w.cluster.family == restarted ||
+		w.cluster.family == grouped:
 		n += moreSteps // a pod that others go for takes its time
 	case w.cluster.family == storeReplaced:
 		n += 2 * moreSteps // a generation stays closed for long
@@ -242,6 +245,9 @@ func newWorld(ctx context.Context, o Options) (*world, error) {
 	}
 	if w.cluster.family == equipped {
 		w.api.serve(deviceKinds)
+	}
+	if w.cluster.family == grouped {
+		w.api.serve(groupKinds)
 	}
 	for n := range shards {
 		w.shards = append(w.shards, &shard{proc: proc{w: w, role: "scheduler", n: n}})

@@ -363,6 +363,106 @@ func TestGangBesideAFence(t *testing.T) {
 	}
 }
 
+// bindMember shows a member as bound to its node, and its reservation as handed over. The shard has not read either.
+func (st *scenario) bindMember(uid, node string) {
+	st.bind(uid, node)
+	st.touch(node, func(d ledger.NodeDoc) ledger.NodeDoc {
+		d.Entries = slices.DeleteFunc(slices.Clone(d.Entries), func(e ledger.Entry) bool { return e.PodUID == uid })
+		return d.Cover(ledger.KindPod, st.rv)
+	})
+}
+
+// A member whose reservation is being taken back may be bound: the domain of the gang is not known until that ends.
+func TestGangInADomainWaitsForAFence(t *testing.T) {
+	st := newScenario(t, 1, 0, 0)
+	st.addNodeIn("na", "a", 1)
+	st.addNodeIn("nb", "b", 2)
+	st.deliverAll()
+	st.gang("g", 1, 1, corev1.LabelTopologyZone)
+	st.answerAll()
+	st.touch("na", func(d ledger.NodeDoc) ledger.NodeDoc {
+		d.Entries = slices.Clone(d.Entries)
+		d.Entries[0].State = ledger.Fencing
+		return d
+	})
+	st.addPod("g-1", memberOf("g"))
+	st.deliverAll()
+	st.s.decisions = nil
+	st.offerGang("pod-g-1", "g")
+	if st.s.commit != nil || len(st.s.decisions) > 0 {
+		t.Fatalf("decided beside a fence: %+v, %v", st.s.commit, st.verdicts())
+	}
+	st.bindMember("pod-g-0", "na")
+	st.deliverAll()
+	const want = "unplaceable: 0/1 placements are available: 0 of 1 members fit in the best one, a"
+	if got := st.verdicts()["g-1"]; got != want || st.s.commit != nil {
+		t.Errorf("verdict %q and in flight %+v, want %q", got, st.s.commit, want)
+	}
+}
+
+// A member that was handed over does not wait for a node, although the facts may not show its node yet.
+func TestGangWaitsForFactsAboutItsMembers(t *testing.T) {
+	st := newScenario(t, 1, 2, 3)
+	st.gang("g", 1, 1)
+	st.answerAll()
+	node := st.reservations()["pod-g-0"]
+	st.addPod("g-1", memberOf("g"))
+	st.deliverAll()
+	_, o := st.gangOffer("pod-g-1", "g")
+	st.bindMember("pod-g-0", node)
+	st.deliverLedger()
+	st.step(st.s, step.Input{Offers: []work.OfferBatch{{Term: 1, Offers: []work.Offer{o}}}})
+	if st.s.commit != nil {
+		t.Fatalf("decided before the facts show the bind: %+v", st.s.commit)
+	}
+	st.deliverFacts()
+	if st.s.commit == nil || st.s.commit.Pods != 1 {
+		t.Errorf("in flight %+v, want the pod that waits", st.s.commit)
+	}
+}
+
+// The domain of a member on a node that does not exist, or has no label, is not known. Upstream has the same errors.
+func TestGangWithAMemberInNoDomain(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(st *scenario)
+		want   string
+	}{
+		"deleted": {
+			func(st *scenario) {
+				st.fact(events.Fact{Kind: events.KindNode, Op: events.OpDelete, UID: "node-na", Name: "na"})
+			},
+			"failed: cannot determine domain for already scheduled pods: node na does not exist",
+		},
+		"without a label": {
+			func(st *scenario) {
+				n := st.nodeObjects["na"]
+				delete(n.Labels, corev1.LabelTopologyZone)
+				n.ResourceVersion = fmt.Sprint(st.rv)
+				st.publishNode(n)
+			},
+			"failed: cannot determine domain for already scheduled pods: node na has no label topology.kubernetes.io/zone",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := newScenario(t, 1, 0, 0)
+			st.addNodeIn("na", "a", 1)
+			st.addNodeIn("nb", "b", 2)
+			st.deliverAll()
+			st.gang("g", 1, 1, corev1.LabelTopologyZone)
+			st.answerAll()
+			st.bindMember("pod-g-0", "na")
+			st.rv++
+			test.change(st)
+			st.addPod("g-1", memberOf("g"))
+			st.deliverAll()
+			st.offerGang("pod-g-1", "g")
+			if got := st.verdicts()["g-1"]; got != test.want || st.s.commit != nil {
+				t.Errorf("verdict %q and in flight %+v, want %q", got, st.s.commit, test.want)
+			}
+		})
+	}
+}
+
 // At every revision of the ledger, of each gang none or at least minCount members have a place, with single pods and
 // other shards in the way, lost answers and lagging views.
 func TestGangsAreAllOrNothing(t *testing.T) {

@@ -18,10 +18,9 @@ const maxDomains = 64
 // domain. Source of the rule: plugins/topologyaware in upstream, which tries all domains and compares them.
 func (f *Former) placeInDomain(t *try) Placement {
 	behind := f.Shard.View.Settle()
-	domains, pinned := f.Search.Domains(t.Group.Topology, t.waiting, t.placed)
-	if len(pinned) > 1 {
-		return Placement{Is: Failed, Why: "cannot determine domain for already scheduled pods: they are in " +
-			strings.Join(pinned, " and ")}
+	domains, err := f.Search.Domains(t.Group.Topology, t.waiting, t.placed)
+	if err != nil {
+		return Placement{Is: Failed, Why: fmt.Sprintf("cannot determine domain for already scheduled pods: %v", err)}
 	}
 	t.rules = []string{names.NodeAffinity, names.NodeResourcesFit}
 	best := search.Domain{}

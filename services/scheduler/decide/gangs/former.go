@@ -78,6 +78,8 @@ type try struct {
 	// of the gang have a place already, one for each.
 	waiting []*state.Pod
 	placed  []string
+	// unsure is whether one that is in neither may be bound: its reservation is being taken back.
+	unsure bool
 	// unfit are the verdicts on pods that have no node, and passing the reason why one of them may fit later although no
 	// event reports it; empty for none.
 	unfit   []unfit
@@ -111,6 +113,9 @@ func (f *Former) Try(a *attempt.Attempt, profile *placement.Profile) (p Placemen
 	f.Effects.CountGang()
 	t := &try{Gang: &attempt.Gang{Group: g, Lead: a}, profile: profile}
 	known := f.collect(t)
+	if t.unsure && len(g.Topology) > 0 || f.behind() {
+		return Placement{Is: Deferred}, true
+	}
 	if p := f.mayTry(t, known); p.Is != Placed {
 		return p, true
 	}
@@ -136,12 +141,21 @@ func (f *Former) collect(t *try) (known int) {
 		switch {
 		case !reserved:
 			t.waiting = append(t.waiting, pod)
-		case e.State == ledger.Committed: // one that is being taken back counts neither here nor there
+		case e.State == ledger.Committed:
 			t.placed = append(t.placed, doc.NodeName)
+		default: // does not count for the minimum
+			t.unsure = true
 		}
 	}
 	slices.SortFunc(t.waiting, gang.Compare)
 	return m.Known()
+}
+
+// behind reports whether the facts are older than the ledger: a member whose reservation has been handed over seems to
+// wait then, although it is bound.
+func (f *Former) behind() bool {
+	seen, known := f.Shard.Store.Position().Progress(events.KindPod)
+	return !known || seen < f.Shard.Ledger.HighWater(ledger.KindPod)
 }
 
 // mayTry returns another ending than Placed if the gang cannot be tried: it is not complete, its pods are of several

@@ -2,6 +2,7 @@ package search
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -27,20 +28,19 @@ type Domain struct {
 
 // Domains returns the domains of some topology keys, those with the fewest slots for pods first, then by name. Nodes
 // without one of the labels are in no domain. If members have places on nodes already, by name, only the domain of
-// these is returned; pinned are the names of the domains that they are in, at most one if nothing is wrong.
-func (x *Searcher) Domains(keys []string, pods []*state.Pod, placed []string) (domains []Domain, pinned []string) {
+// these is returned. An error reports that these are not in one domain: one of them is not known, has not all the
+// labels, or is in another domain than the others. Source: getScheduledPodsTopologyDomain in
+// plugins/topologyaware/topology_placement.go.
+func (x *Searcher) Domains(keys []string, pods []*state.Pod, placed []string) (domains []Domain, err error) {
 	least := leastOf(pods)
-	taken := map[string]bool{}
-	for _, name := range placed {
-		taken[name] = true
+	pinned, err := x.pinned(keys, placed)
+	if err != nil {
+		return nil, err
 	}
-	byName, pins := map[string]*Domain{}, map[string]bool{}
+	byName := map[string]*Domain{}
 	for _, n := range x.Shard.View.Nodes() {
 		name, in := domainOf(n, keys)
-		if taken[n.Node.Name] {
-			pins[name] = true
-		}
-		if !in || !x.Shard.Gate.Usable(n) {
+		if !in || pinned != "" && name != pinned || !x.Shard.Gate.Usable(n) {
 			continue
 		}
 		d := byName[name]
@@ -52,14 +52,34 @@ func (x *Searcher) Domains(keys []string, pods []*state.Pod, placed []string) (d
 		d.Slots += slotsOn(n, least, len(pods))
 	}
 	for _, d := range byName {
-		if len(pins) == 0 || pins[d.Name] {
-			domains = append(domains, *d)
-		}
+		domains = append(domains, *d)
 	}
 	slices.SortFunc(domains, func(a, b Domain) int {
 		return cmp.Or(cmp.Compare(a.Slots, b.Slots), strings.Compare(a.Name, b.Name))
 	})
-	return domains, slices.Sorted(maps.Keys(pins))
+	return domains, nil
+}
+
+// pinned returns the domain of nodes, by name; empty for no nodes.
+func (x *Searcher) pinned(keys []string, placed []string) (domain string, err error) {
+	nodes := x.Shard.View.Nodes()
+	for _, node := range slices.Compact(slices.Sorted(slices.Values(placed))) {
+		i, known := slices.BinarySearchFunc(nodes, node, func(n *state.NodeInfo, name string) int {
+			return strings.Compare(n.Node.Name, name)
+		})
+		if !known {
+			return "", fmt.Errorf("node %s does not exist", node)
+		}
+		name, in := domainOf(nodes[i], keys)
+		switch {
+		case !in:
+			return "", fmt.Errorf("node %s has no label %s", node, strings.Join(keys, " or "))
+		case domain != "" && name != domain:
+			return "", fmt.Errorf("they are in %s and %s", min(domain, name), max(domain, name))
+		}
+		domain = name
+	}
+	return domain, nil
 }
 
 // domainOf returns the domain that a node is in; false if it lacks one of the labels.
