@@ -6,11 +6,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement/gang"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -81,6 +83,8 @@ func (g *Guard) filter(pod *Pod) Refusal {
 		return ""
 	case pod.Reluctant && g.MandatoryNoEviction:
 		return NoEviction
+	case !g.upstream && g.inGang(pod):
+		return GangMember
 	case pod.Mirror:
 		return Mirror
 	case pod.Static:
@@ -88,6 +92,19 @@ func (g *Guard) filter(pod *Pod) Refusal {
 	default:
 		return g.refuseByConstraint(pod)
 	}
+}
+
+// inGang reports whether the pod is placed together with other pods (KEP-4671): without it, the others may be too few,
+// and no place can be kept for its replacement. A pod of a group whose object is unknown counts as one. One that has
+// ended is missed by no gang.
+func (g *Guard) inGang(pod *Pod) bool {
+	name := pod.PodGroup()
+	if name == "" || pod.Terminal {
+		return false
+	}
+	object, found := g.view.cluster.ObjectByName(events.KindPodGroup, pod.Namespace, name)
+	group, ok := apiOf[*schedulingv1alpha2.PodGroup](object, found)
+	return !ok || gang.New(group).Together()
 }
 
 // preFilter is upstream's PreEvictionFilter. Only in upstream's mode is a place searched for here; otherwise the

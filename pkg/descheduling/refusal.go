@@ -11,6 +11,7 @@ const (
 	NodeTooLarge         Refusal = "its node is too large for the log"
 	TooManyRules         Refusal = "too many affinity terms, spread constraints or owners, or too long an owner's UID"
 	NoEviction           Refusal = "annotated against eviction"
+	GangMember           Refusal = "member of a gang"
 	Mirror               Refusal = "mirror pod"
 	Static               Refusal = "static pod"
 	SystemCritical       Refusal = "system-critical priority"

@@ -53,7 +53,12 @@ func Find(objects rule.Objects, namespace, name string) *Group {
 	if !ok {
 		return nil
 	}
-	g := &Group{Namespace: namespace, Name: name, UID: string(obj.UID), MinCount: 1}
+	return New(obj)
+}
+
+// New returns the group of an object.
+func New(obj *schedulingv1alpha2.PodGroup) *Group {
+	g := &Group{Namespace: obj.Namespace, Name: obj.Name, UID: string(obj.UID), MinCount: 1}
 	if policy := obj.Spec.SchedulingPolicy.Gang; policy != nil {
 		g.Gang = true
 		g.MinCount = max(int(policy.MinCount), 1)
