@@ -29,6 +29,8 @@ var (
 const (
 	// nodes is the demonstration's file: 60 nodes in three zones.
 	nodes = "tools/cluster/examples/demo-nodes.yaml"
+	// podGroupGates are the feature gates of Kubernetes that gangs need.
+	podGroupGates = "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
 	// members of each store.
 	members = 3
 	// restartAfter is how long a supervisor waits before it restarts a process that has ended.
@@ -50,8 +52,8 @@ func TestChaos(t *testing.T) {
 	g.Go(func() error { return s.load.run(loading, ctx) })
 	g.Go(func() error { return s.injectFaults(ctx) })
 	s.must(g.Wait())
-	t.Logf("healed after %s; %d pods were created, %d deleted, %d nodes cordoned",
-		*lasts, s.load.created, s.load.deleted, s.load.cordons)
+	t.Logf("healed after %s; %d pods and %d gangs were created, %d pods deleted, %d nodes cordoned",
+		*lasts, s.load.created, s.load.gangsCreated, s.load.deleted, s.load.cordons)
 	began := time.Now()
 	s.must(harness.Eventually(t.Context(), settledWithin, "every pod is bound", s.load.unbound))
 	t.Logf("every pod was bound %s later", time.Since(began).Round(100*time.Millisecond))
@@ -86,6 +88,7 @@ func newSite(t *testing.T) *site {
 	s.dir = kit.Dir(t, "chaos")
 	s.cluster, err = s.programs.StartCluster(t.Context(), harness.ClusterConfig{
 		Dir: filepath.Join(s.dir, "cluster"), Nodes: filepath.Join(s.programs.Root, filepath.FromSlash(nodes)),
+		RuntimeConfig: "scheduling.k8s.io/v1alpha2=true", FeatureGates: podGroupGates,
 	})
 	s.must(err)
 	kit.AtEnd(s.T, s.cluster.Stop)

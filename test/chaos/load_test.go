@@ -28,6 +28,8 @@ const (
 	keep  = 350
 	// apartPods repel each other by hostname; evenPods are spread over zones with a skew of 1.
 	apartPods, evenPods = 1, 3
+	// inGang is the value of the label app of the members of gangs.
+	inGang = "gang"
 )
 
 // load is pods that come and go.
@@ -39,6 +41,9 @@ type load struct {
 	// cordoned is the node that was taken out last, to be given back at the next step.
 	cordoned string
 	cordons  int
+	// gangs are those that exist, or have not been deleted completely; gangsCreated counts all that there have been.
+	gangs        []*gang
+	gangsCreated int
 }
 
 func newLoad(ctx context.Context, client kubernetes.Interface, seed uint64) (*load, error) {
@@ -82,6 +87,10 @@ func (l *load) step(ctx context.Context) error {
 	if err := harness.CreatePods(ctx, l.client, pods); err != nil {
 		return err
 	}
+	l.changeGangs()
+	if err := l.followGangs(ctx); err != nil {
+		return err
+	}
 	// While the pods are under way: reservations on a cordoned node have to be taken back.
 	if err := l.cordonAnother(ctx); err != nil {
 		return err
@@ -93,8 +102,9 @@ func (l *load) step(ctx context.Context) error {
 	surplus := len(list.Items) - keep
 	for _, i := range l.rng.Perm(len(list.Items)) {
 		pod := list.Items[i]
-		// Of the unbound pods, one in eight is deleted.
-		if surplus <= 0 || pod.DeletionTimestamp != nil || pod.Spec.NodeName == "" && l.rng.IntN(8) > 0 {
+		// Of the unbound pods, one in eight is deleted. Gangs are deleted as a whole.
+		waits := pod.Spec.NodeName == "" && l.rng.IntN(8) > 0
+		if surplus <= 0 || pod.DeletionTimestamp != nil || waits || pod.Labels["app"] == inGang {
 			continue
 		}
 		err := l.client.CoreV1().Pods(namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{})
@@ -158,8 +168,11 @@ func selector(app string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
 }
 
-// unbound lists the pods that have no node.
+// unbound lists the pods that have no node. Gangs that are incomplete would wait for ever, and are completed first.
 func (l *load) unbound(ctx context.Context) (string, error) {
+	if err := l.followGangs(ctx); err != nil {
+		return err.Error(), nil
+	}
 	list, err := l.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err.Error(), nil

@@ -40,12 +40,17 @@ func (s *site) check() {
 	if result.Code != 0 {
 		s.Errorf("berth check: exit code %d\n%s", result.Code, result.Stderr)
 	}
+	gangs := false
 	for _, h := range append(s.earlier, s.history) {
-		s.audit(h)
+		gangs = strings.Contains(s.audit(h), "gangs: members of a group were reserved") || gangs
+	}
+	if !gangs {
+		s.Error("no history shows reservations for members of a gang")
 	}
 }
 
-func (s *site) audit(h *harness.History) {
+// audit audits a history and returns the report.
+func (s *site) audit(h *harness.History) string {
 	s.Helper()
 	result, err := h.Audit(s.Context())
 	s.must(err)
@@ -53,6 +58,7 @@ func (s *site) audit(h *harness.History) {
 	if result.Code != 0 {
 		s.Errorf("berth audit: exit code %d\n%s", result.Code, result.Stderr)
 	}
+	return result.Stdout
 }
 
 // checkGeneration demands that a restored ledger has begun a new generation, and that it is open.
