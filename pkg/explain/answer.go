@@ -58,16 +58,17 @@ type Wake struct {
 	Events []string
 }
 
-// ShardAnswer is a shard's answer about a pod or a node.
+// ShardAnswer is a shard's answer about a pod, a node or a gang.
 type ShardAnswer struct {
 	Member         string
 	FactSequence   uint64
 	LedgerRevision int64
 	// Status is the answer to Question.Status.
 	Status *ShardStatus `json:",omitempty"`
-	// Pod answers a question about a pod, Node one about a node.
+	// Pod answers a question about a pod, Node one about a node, Gang one about a gang.
 	Pod  *PodView  `json:",omitempty"`
 	Node *NodeView `json:",omitempty"`
+	Gang *GangView `json:",omitempty"`
 }
 
 // PodView is a pod as a shard's next decision would see it: an evaluation of all nodes, for a pod that has no node,

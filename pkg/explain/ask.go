@@ -21,14 +21,16 @@ const (
 	replyPrefix = "answers."
 )
 
-// Question is about one pod or one node, or about the whole service (Status). A service leaves questions that it
-// cannot answer to others.
+// Question is about one pod, one node or one gang, or about the whole service (Status). A service leaves questions
+// that it cannot answer to others.
 type Question struct {
 	// Reply is the subject to answer on; Ask fills it in.
 	Reply string `json:"reply"`
 	// Pod is a UID or namespace/name; Node is a name.
 	Pod  string `json:"pod,omitempty"`
 	Node string `json:"node,omitempty"`
+	// Gang is the namespace/name of a PodGroup. The queue answers about the member that stands for the gang.
+	Gang string `json:"gang,omitempty"`
 	// Status asks for the status of the whole service, and nothing else.
 	Status bool `json:"status,omitempty"`
 	// Owner and Since also ask the queue for the pods of one controller (by its UID) created at Since or later.

@@ -1,5 +1,5 @@
-// Package explain answers operators' questions: why a pod is where it is, is unplaced, or is gone, and what a node is
-// used for. It decides nothing.
+// Package explain answers operators' questions: why a pod is where it is, is unplaced, or is gone, what a gang waits
+// for, and what a node is used for. It decides nothing.
 //
 // An explanation is put together from three sources. The log holds the history: the pod as the facts showed it, and
 // every decision about it with its evidence (BuildStory). The leading queue knows the pod's pool, the events that
@@ -15,6 +15,7 @@
 //     format
 //   - ask.go: how questions and answers travel
 //   - overview.go: the answers of all services, put together for `berth status`
+//   - gang.go: the answer about a gang, and its text
 //   - text.go: the text of stories and of nodes
 //
 // # The way of a question

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/explain"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/queue/decide/waiting"
 )
 
 // answer returns this replica's answer to a question about a pod or about the queue as a whole. The facts and the core
@@ -21,6 +23,9 @@ func (q *Queue) answer(ctx context.Context, question explain.Question) (explain.
 		return q.statusAnswer(ctx)
 	}
 	snapshot := q.applied.Snapshot()
+	if question.Gang != "" {
+		question.Pod = q.leadOf(ctx, snapshot, question.Gang)
+	}
 	pod, known := podOf(snapshot, question.Pod)
 	uid := question.Pod
 	if known {
@@ -42,6 +47,24 @@ func (q *Queue) answer(ctx context.Context, question explain.Question) (explain.
 		a.Siblings = siblings(snapshot, question, pod)
 	}
 	return a, true
+}
+
+// leadOf returns the UID of the member that stands in the queue for a gang, else that of any member that waits; empty
+// if none does.
+func (q *Queue) leadOf(ctx context.Context, snapshot *state.Snapshot, gang string) (uid string) {
+	namespace, name, _ := strings.Cut(gang, "/")
+	_ = q.query(ctx, func(l *loop) { // the asker then gets no answer
+		for p := range snapshot.PodsOfGroup(namespace, name) {
+			switch pool, _ := l.core.Where(p.UID); pool {
+			case waiting.PoolActive, waiting.PoolBackoff, waiting.PoolParked, waiting.PoolOffered:
+				uid = p.UID
+				return
+			case waiting.PoolGated, waiting.PoolGrouped:
+				uid = cmp.Or(uid, p.UID)
+			}
+		}
+	})
+	return uid
 }
 
 // statusAnswer returns the status of the queue and of the ledger as a whole.

@@ -48,31 +48,46 @@ func (l *load) changeGangs() {
 // followGangs does what a controller of gangs does: it creates what is missing of each, also what was lost with a node,
 // and deletes what is left of those that are gone.
 func (l *load) followGangs(ctx context.Context) error {
-	pods, groups := l.client.CoreV1().Pods(namespace), l.client.SchedulingV1alpha2().PodGroups(namespace)
 	for _, g := range slices.Clone(l.gangs) {
-		if g.gone {
-			for i := range g.members {
-				if err := pods.Delete(ctx, g.member(i), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-					return err
-				}
-			}
-			if err := groups.Delete(ctx, g.name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if !g.gone {
+			if err := l.create(ctx, g); err != nil {
 				return err
 			}
-			l.gangs = slices.DeleteFunc(l.gangs, func(o *gang) bool { return o == g })
 			continue
 		}
-		if _, err := groups.Create(ctx, g.object(), metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		if err := l.delete(ctx, g); err != nil {
 			return err
 		}
-		for i := range g.members {
-			_, err := pods.Create(ctx, g.pod(i), metav1.CreateOptions{})
-			if err != nil && !apierrors.IsAlreadyExists(err) {
-				return err
-			}
-		}
+		l.gangs = slices.DeleteFunc(l.gangs, func(o *gang) bool { return o == g })
 	}
 	return nil
+}
+
+// create creates what is missing of a gang.
+func (l *load) create(ctx context.Context, g *gang) error {
+	_, err := l.client.SchedulingV1alpha2().PodGroups(namespace).Create(ctx, g.object(), metav1.CreateOptions{})
+	for i := 0; i < g.members && (err == nil || apierrors.IsAlreadyExists(err)); i++ {
+		_, err = l.client.CoreV1().Pods(namespace).Create(ctx, g.pod(i), metav1.CreateOptions{})
+	}
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// delete deletes what is left of a gang.
+func (l *load) delete(ctx context.Context, g *gang) error {
+	var err error
+	for i := 0; i < g.members && (err == nil || apierrors.IsNotFound(err)); i++ {
+		err = l.client.CoreV1().Pods(namespace).Delete(ctx, g.member(i), metav1.DeleteOptions{})
+	}
+	if err == nil || apierrors.IsNotFound(err) {
+		err = l.client.SchedulingV1alpha2().PodGroups(namespace).Delete(ctx, g.name, metav1.DeleteOptions{})
+	}
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 func (g *gang) member(i int) string { return fmt.Sprintf("%s-%d", g.name, i) }

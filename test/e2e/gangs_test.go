@@ -149,8 +149,24 @@ func allOrNothing(g *gangStack) {
 	g.members("train", 0, 10)
 	g.waits("train", "pod group is unschedulable")
 	g.waitsFor(g.ns, "train-0", "")
+	g.explains("train", "minCount 10", "10 pods: 10 waiting", "10 of the waiting pods must find a node together",
+		"room: 8 of the smallest waiting pods fit on ")
 	g.addRoom(1, 2, "r1")
 	g.placed("train", 10)
+}
+
+// explains requires parts of the answer to `berth explain gang`.
+func (g *gangStack) explains(group string, parts ...string) {
+	g.Helper()
+	for dir := range g.ledgers() {
+		result, err := programs.Command(g.Context(), "explain", "gang", g.ns+"/"+group, "--data-dir", dir)
+		g.must(err)
+		for _, part := range parts {
+			if result.Code != 0 || !strings.Contains(result.Stdout, part) {
+				g.Errorf("berth explain gang: exit code %d, %s\n%s\nwant %q", result.Code, result.Stderr, result.Stdout, part)
+			}
+		}
+	}
 }
 
 // twoGangs: of two gangs one is placed, and the other one when that has gone.

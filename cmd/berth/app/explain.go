@@ -12,6 +12,6 @@ func newExplainCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newExplainPodCommand(), newExplainNodeCommand(), newExplainDescheduleCommand())
+	cmd.AddCommand(newExplainPodCommand(), newExplainNodeCommand(), newExplainGangCommand(), newExplainDescheduleCommand())
 	return cmd
 }

@@ -33,7 +33,7 @@ func newExplainPodCommand() *cobra.Command {
 			"  berth explain pod cart-7d9f-x2x -n shop --nats-url nats://nats:4222",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return r.about(cmd.Context(), args[0], func(ctx context.Context, i *inquire.Inquiry, pod string) error {
+			return r.aboutPod(cmd.Context(), args[0], func(ctx context.Context, i *inquire.Inquiry, pod string) error {
 				story, err := i.Pod(ctx, pod)
 				if err != nil {
 					return err
@@ -74,6 +74,36 @@ func newExplainNodeCommand() *cobra.Command {
 	return cmd
 }
 
+// newExplainGangCommand returns the command `berth explain gang`. Any shard that knows the PodGroup answers, over NATS,
+// and the leading queue about the pod that stands for it. The exit code is 1 if no shard answers within two seconds.
+func newExplainGangCommand() *cobra.Command {
+	r := &logCommand{}
+	cmd := &cobra.Command{
+		Use:   "gang [NAMESPACE/]NAME",
+		Short: "Explain where the pods of a PodGroup are, and what they wait for",
+		Long: "Prints the state of a PodGroup and of each of its pods, how many of them must still find a node together,\n" +
+			"which pod stands for the others in the queue and what would wake it, and how many pods have room, in which\n" +
+			"domains of the group's topology. It asks the running queue and shards.",
+		Example: "  berth explain gang ml/train\n" +
+			"  kubectl berth explain gang train -n ml -o wide",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return r.about(cmd.Context(), args[0], inquire.GangName,
+				func(ctx context.Context, i *inquire.Inquiry, name string) error {
+					g, err := i.Gang(ctx, name)
+					if err != nil {
+						return err
+					}
+					return r.write(cmd.OutOrStdout(), g, func(w io.Writer, wide bool) error {
+						return g.Text(w, time.Now(), wide)
+					})
+				})
+		},
+	}
+	r.addFlags(cmd)
+	return cmd
+}
+
 // logCommand is a command that reads the log and asks the services: explain, trace, export, replay and simulate embed
 // it.
 type logCommand struct {
@@ -90,15 +120,23 @@ func (r *logCommand) addFlags(cmd *cobra.Command) {
 	r.addLog(f)
 }
 
-// about resolves the name of a pod and calls ask with it. A name without a namespace is completed as kubectl would.
-func (r *logCommand) about(
+// aboutPod calls ask with the name or the UID of a pod that a user gave.
+func (r *logCommand) aboutPod(
 	ctx context.Context, pod string, ask func(context.Context, *inquire.Inquiry, string) error,
+) error {
+	return r.about(ctx, pod, inquire.PodName, ask)
+}
+
+// about resolves a name and calls ask with it. A name without a namespace is completed as kubectl would.
+func (r *logCommand) about(
+	ctx context.Context, given string, resolve func(namespace, given string) (string, error),
+	ask func(context.Context, *inquire.Inquiry, string) error,
 ) error {
 	namespace := r.namespace
 	if namespace == "" {
 		namespace = r.kubectlNamespace()
 	}
-	name, err := inquire.PodName(namespace, pod)
+	name, err := resolve(namespace, given)
 	if err != nil {
 		return err
 	}

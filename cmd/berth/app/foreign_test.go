@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/berth-scheduler/berth/cmd/berth/internal/foreign"
 	"github.com/berth-scheduler/berth/pkg/upstreamflags"
 )
 
@@ -99,7 +100,7 @@ func checkForeign(t *testing.T, command string, f upstreamflags.Flag, form []str
 		t.Errorf("%s %v: takes the flag after it", command, form)
 	}
 	flag := cmd.Flags().Lookup(f.Name)
-	if _, foreign := flag.Value.(*foreignValue); !foreign {
+	if _, is := flag.Value.(*foreign.Value); !is {
 		t.Errorf("%s: --%s is Berth's own", command, f.Name)
 	}
 }
@@ -109,14 +110,14 @@ func TestIgnoredFlagsAreWarnings(t *testing.T) {
 	o := &options{}
 	f := pflag.NewFlagSet("up", pflag.ContinueOnError)
 	o.addCommon(f)
-	o.addForeign(f, upstreamflags.KubeScheduler())
+	o.foreign.Add(f, upstreamflags.KubeScheduler())
 	if err := f.Parse([]string{"--leader-elect=false", "--v=2", "-v", "4", "--leader_elect"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.foreign.validate(); err != nil {
+	if err := o.foreign.Validate(); err != nil {
 		t.Errorf("refused: %v", err)
 	}
-	got := o.foreign.warnings()
+	got := o.foreign.Warnings()
 	if len(got) != 2 || !strings.HasPrefix(got[0], "--leader-elect: no effect: ") ||
 		!strings.HasPrefix(got[1], "--v: no effect: use --log-level") {
 		t.Errorf("warnings %q", got)

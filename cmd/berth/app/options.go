@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"github.com/berth-scheduler/berth/cmd/berth/internal/foreign"
 	"github.com/berth-scheduler/berth/cmd/berth/internal/lease"
 	"github.com/berth-scheduler/berth/cmd/berth/internal/serve"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
@@ -60,7 +61,7 @@ type options struct {
 	// lease names the Lease that the leading queue keeps, empty for none.
 	lease string
 	// foreign are flags of kube-scheduler and the descheduler that were given.
-	foreign foreignFlags
+	foreign foreign.Flags
 	// flags are all flags of a command that runs services.
 	flags *pflag.FlagSet
 	// nodeMarks is what the binders do about marks on nodes for autoscalers.
@@ -312,7 +313,7 @@ func (o *options) validate() error {
 	if _, err := telemetry.NewLogger(io.Discard, o.logFormat, slog.LevelInfo); err != nil {
 		wrong("--log-format: %w", err)
 	}
-	return errors.Join(append(errs, o.http.TLS.Validate(), o.tls.validate(), o.foreign.validate())...)
+	return errors.Join(append(errs, o.http.TLS.Validate(), o.tls.validate(), o.foreign.Validate())...)
 }
 
 // validate checks both durations against the binder's own bounds.

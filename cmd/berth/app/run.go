@@ -60,7 +60,7 @@ func newUpCommand() *cobra.Command {
 	o.addShards(f)
 	o.addBinders(f)
 	o.addDescheduler(f)
-	o.addForeign(f, slices.Concat(upstreamflags.KubeScheduler(), upstreamflags.Descheduler()))
+	o.foreign.Add(f, slices.Concat(upstreamflags.KubeScheduler(), upstreamflags.Descheduler()))
 	f.StringVar(&o.dataDir, "data-dir", defaultDataDir, "directory of the embedded stores; one per Kubernetes cluster")
 	return cmd
 }
@@ -104,12 +104,12 @@ func newServiceCommand(s service, short string) *cobra.Command {
 		o.addQueue(f)
 	case schedulerService:
 		o.addShards(f)
-		o.addForeign(f, upstreamflags.KubeScheduler())
+		o.foreign.Add(f, upstreamflags.KubeScheduler())
 	case binderService:
 		o.addBinders(f)
 	case deschedulerService:
 		o.addDescheduler(f)
-		o.addForeign(f, upstreamflags.Descheduler())
+		o.foreign.Add(f, upstreamflags.Descheduler())
 	}
 	for _, name := range []string{"nats-url", "etcd-endpoints"} {
 		_ = cmd.MarkFlagRequired(name) // fails only for a flag that does not exist

@@ -28,7 +28,7 @@ func newTraceCommand() *cobra.Command {
 		Example: "  berth trace pod shop/cart-7d9f-x2x --nats-url nats://nats:4222",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return r.about(cmd.Context(), args[0], func(ctx context.Context, i *inquire.Inquiry, pod string) error {
+			return r.aboutPod(cmd.Context(), args[0], func(ctx context.Context, i *inquire.Inquiry, pod string) error {
 				uid, err := i.UID(ctx, pod)
 				if err != nil {
 					return err

@@ -113,7 +113,7 @@ func (o *options) run(ctx context.Context, services []service) error {
 // warnings returns warnings about settings that work but may not be intended: those of the configuration file, and
 // certificates without an administrator.
 func (o *options) warnings(in inputs) []string {
-	list := append(slices.Clone(in.config.Warnings), o.foreign.warnings()...)
+	list := append(slices.Clone(in.config.Warnings), o.foreign.Warnings()...)
 	if o.http.TLS.Unadministered() {
 		list = append(list, "--http-admin-names: empty: no client certificate can change the log level "+
 			"or read pages and profiles")

@@ -9,9 +9,9 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/answer"
 )
 
-// Answer returns what the shard knows of a pod, given by UID or as namespace/name, of a node, or of the shard as a
-// whole, for people. ok is false for a pod that it does not know or whose partition another shard holds. Answer is
-// not a step and changes no state. For a waiting pod it evaluates all nodes with all rules.
+// Answer returns what the shard knows of a pod, given by UID or as namespace/name, of a node, of a gang, or of the
+// shard as a whole, for people. ok is false for a pod that it does not know or whose partition another shard holds.
+// Answer is not a step and changes no state. For a waiting pod it evaluates all nodes with all rules.
 func (c *Core) Answer(q explain.Question) (a explain.ShardAnswer, ok bool) {
 	a = explain.ShardAnswer{
 		Member: c.shard.ID, FactSequence: c.shard.Store.Position().Sequence, LedgerRevision: c.shard.Ledger.Revision(),
@@ -23,6 +23,10 @@ func (c *Core) Answer(q explain.Question) (a explain.ShardAnswer, ok bool) {
 	if q.Node != "" {
 		a.Node = c.reader().Node(q.Node)
 		return a, a.Node != nil
+	}
+	if namespace, name, named := strings.Cut(q.Gang, "/"); named {
+		a.Gang = c.placer.gangs.Explain(namespace, name)
+		return a, a.Gang != nil
 	}
 	pod, known := c.shard.View.Pod(q.Pod)
 	if namespace, name, named := strings.Cut(q.Pod, "/"); named {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,6 +42,19 @@ func PodName(namespace, pod string) (string, error) {
 		return ns + "/" + name, nil
 	case isUID(ns):
 		return ns, nil
+	}
+	return namespace + "/" + ns, nil
+}
+
+// GangName converts what a user gives as a PodGroup (NAME, NAMESPACE/NAME, either of them after "podgroup/") to
+// namespace/name. namespace is that of a group given without one.
+func GangName(namespace, gang string) (string, error) {
+	ns, name, named := strings.Cut(strings.TrimPrefix(gang, "podgroup/"), "/")
+	switch {
+	case ns == "" || named && (name == "" || strings.Contains(name, "/")):
+		return "", fmt.Errorf("gang %q: want NAME or NAMESPACE/NAME of a PodGroup", gang)
+	case named:
+		return ns + "/" + name, nil
 	}
 	return namespace + "/" + ns, nil
 }
@@ -251,6 +265,30 @@ func (q *Inquiry) Node(ctx context.Context, name string) (*explain.ShardAnswer, 
 		return nil, fmt.Errorf("node %s: not known to any running shard", name)
 	}
 	return &answers[0], nil
+}
+
+// Gang asks the shards about a gang, given as namespace/name, and the leading queue about the member that stands for
+// it. The first shard's answer is returned: all of them see the same pods, as far as each is up to date.
+func (q *Inquiry) Gang(ctx context.Context, name string) (*explain.Gang, error) {
+	queue, err := q.queue(ctx, explain.Question{Gang: name})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, shardTimeout)
+	defer cancel()
+	question := explain.Question{Gang: name}
+	answers, err := explain.Ask(ctx, q.Bus, work.SubjectAskShards, question, func(all []explain.ShardAnswer) bool {
+		return slices.ContainsFunc(all, func(a explain.ShardAnswer) bool { return a.Gang != nil })
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range answers {
+		if a.Gang != nil {
+			return &explain.Gang{GangView: *a.Gang, Member: a.Member, Queue: queue}, nil
+		}
+	}
+	return nil, fmt.Errorf("gang %s: no running shard knows a PodGroup of that name, or a pod of it", name)
 }
 
 // Overview asks the leading queue and all shards for their status. descheduler is the running one, if known. It waits

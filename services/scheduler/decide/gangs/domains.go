@@ -20,7 +20,7 @@ func (f *Former) placeInDomain(t *try) Placement {
 	behind := f.Shard.View.Settle()
 	domains, err := f.Search.Domains(t.Group.Topology, t.waiting, t.placed)
 	if err != nil {
-		return Placement{Is: Failed, Why: fmt.Sprintf("cannot determine domain for already scheduled pods: %v", err)}
+		return Placement{Is: Failed, Why: unpinned(err)}
 	}
 	t.rules = []string{names.NodeAffinity, names.NodeResourcesFit}
 	best := search.Domain{}
