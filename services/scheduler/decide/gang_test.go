@@ -226,6 +226,37 @@ func TestGangInOneDomain(t *testing.T) {
 	}
 }
 
+// A gang goes where all of it fits, although a smaller domain has room for the minimum; if none has room for all, where
+// most of it fits.
+func TestGangGoesWhereMostOfItFits(t *testing.T) {
+	for name, test := range map[string]struct {
+		room map[string]int64
+		want string
+	}{
+		"all":  {map[string]int64{"a": 2, "b": 4, "c": 5}, "nb"},
+		"most": {map[string]int64{"a": 1, "b": 2, "c": 3}, "nc"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := newScenario(t, 1, 0, 0)
+			for zone, room := range test.room {
+				st.addNodeIn("n"+zone, zone, room)
+			}
+			st.deliverAll()
+			st.gang("g", 4, 2, corev1.LabelTopologyZone)
+			st.answerAll()
+			got := st.reservations()
+			for uid, node := range got {
+				if node != test.want {
+					t.Errorf("%s is on %s, want %s", uid, node, test.want)
+				}
+			}
+			if want := int(min(test.room[strings.TrimPrefix(test.want, "n")], 4)); len(got) != want {
+				t.Errorf("reserved %v, want %d", got, want)
+			}
+		})
+	}
+}
+
 // A gang that needs a domain is retried when nodes or room come: its verdict names the rules that listen to these.
 func TestGangWithoutDomainWaitsForRoom(t *testing.T) {
 	st := newScenario(t, 1, 0, 0)

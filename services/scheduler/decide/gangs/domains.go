@@ -14,8 +14,8 @@ import (
 const maxDomains = 64
 
 // placeInDomain decides about a gang whose pods must be on nodes of one domain. Domains that have room for enough pods
-// by their resources alone are tried in turn, the one with the least room first. Pods that have a place already pin the
-// domain. Source of the rule: plugins/topologyaware in upstream, which tries all domains and compares them.
+// by their resources alone are tried in turn (inTurn). Pods that have a place already pin the domain. Source of the
+// rule: plugins/topologyaware in upstream, which tries all domains and compares them.
 func (f *Former) placeInDomain(t *try) Placement {
 	behind := f.Shard.View.Settle()
 	domains, err := f.Search.Domains(t.Group.Topology, t.waiting, t.placed)
@@ -27,8 +27,7 @@ func (f *Former) placeInDomain(t *try) Placement {
 	if len(domains) > 0 {
 		best = domains[len(domains)-1]
 	}
-	large := slices.DeleteFunc(slices.Clone(domains), func(d search.Domain) bool { return d.Slots < t.want() })
-	for _, d := range someOf(large, int(t.Lead.Offer.Attempt)) {
+	for _, d := range someOf(inTurn(domains, t.want(), len(t.waiting)), int(t.Lead.Offer.Attempt)) {
 		t.unfit = nil
 		if p := f.placeAll(t, &d); p.Is != Placed {
 			return p
@@ -48,6 +47,24 @@ func (f *Former) placeInDomain(t *try) Placement {
 	}
 	t.unfit = nil
 	return f.rejectAll(t, t.waiting, fmt.Sprintf("0/%d placements are available", len(domains)), detail)
+}
+
+// inTurn returns the domains with room for at least want pods, in the order in which to try them, given those with the
+// fewest slots first. A domain for all pods comes before one for some of them: the others could follow into no other
+// domain. Of domains for all pods the one with the least room comes first, so that large domains stay free for large
+// gangs; of the others the one with the most.
+func inTurn(domains []search.Domain, want, all int) []search.Domain {
+	var whole, part []search.Domain
+	for _, d := range domains {
+		switch {
+		case d.Slots >= all:
+			whole = append(whole, d)
+		case d.Slots >= want:
+			part = append(part, d)
+		}
+	}
+	slices.Reverse(part)
+	return append(whole, part...)
 }
 
 // someOf returns the domains to try in an attempt, by its number, at most maxDomains.
