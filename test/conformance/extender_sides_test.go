@@ -307,6 +307,9 @@ func (d *shardDriver) start(c *extendedCase) error {
 		return err
 	}
 	partition := ledger.PartitionOf(string(c.pod.UID))
+	if c.pod.Spec.SchedulingGroup != nil {
+		partition = ledger.PartitionOf(state.NewPod(c.pod.DeepCopy()).Group())
+	}
 	txn, err := roster.TakePartition(partition, roster.Owner{Member: "s"}, session.Lease())
 	if err != nil {
 		return err

@@ -44,8 +44,10 @@ func NoObject(name string) string {
 // TooFew is the message for members of a gang that has fewer pods than it needs. Source: PreEnqueue.
 const TooFew = "waiting for minCount pods from a gang to appear in scheduling queue"
 
-// WaitsForOthers is the message for members that would fit, of a gang of which too few do. Source: Permit.
-const WaitsForOthers = "waiting for minCount pods from a gang to be scheduled"
+// WaitsForOthers is the message for members that would fit, of a gang of which too few do. Source:
+// submitPodGroupAlgorithmResult, which puts the group's status before that of Permit; what the framework adds to a
+// status of Permit is left out.
+const WaitsForOthers = "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled"
 
 // Events implements rule.Plugin. The queue itself has a group tried again when members come.
 func (Plugin) Events() []rule.Event {

@@ -126,7 +126,7 @@ func TestGangWithoutRoom(t *testing.T) {
 		t.Fatalf("in flight: %+v", st.s.commit)
 	}
 	verdicts := st.verdicts()
-	const waits = "unplaceable: waiting for minCount pods from a gang to be scheduled"
+	const waits = "unplaceable: pod group is unschedulable, waiting for minCount pods from a gang to be scheduled"
 	for i := range 4 {
 		want := waits
 		if i == 0 {

@@ -53,7 +53,10 @@ func (w *Writer) Seen(d events.Decision) {
 	g := w.group(obj)
 	switch d.Kind {
 	case events.DecisionUnplaceable:
-		message := unschedulable + ": " + d.Message
+		message := d.Message
+		if !strings.HasPrefix(message, unschedulable) {
+			message = unschedulable + ": " + message
+		}
 		ofOnePod := g.message != "" && !slices.Contains(d.Plugins, names.GangScheduling)
 		// Of the pods of a gang, one has the whole message, and the others the beginning of it.
 		if ofOnePod || strings.HasPrefix(g.message, message) || strings.HasPrefix(shown(obj), message) {

@@ -239,7 +239,8 @@ func TestPodsWithoutAGroup(t *testing.T) {
 // Of the pods of a gang one has the whole message, and the others its beginning: the group keeps the whole one.
 func TestWholeMessageIsKept(t *testing.T) {
 	r := newRig(t)
-	const whole = "waiting for minCount pods from a gang to be scheduled: 4 of 5 members can be placed"
+	const whole = "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled: 4 of 5 members can " +
+		"be placed"
 	of := func(message string) events.Decision {
 		d := decision(events.DecisionUnplaceable, message)
 		d.Plugins = []string{"GangScheduling"}
@@ -250,7 +251,7 @@ func TestWholeMessageIsKept(t *testing.T) {
 	r.writer.Seen(of(short))
 	r.writer.Seen(decision(events.DecisionUnplaceable, "0/2 nodes are available"))
 	e := r.round(time.Second)
-	if e == nil || e.Condition.Message != "pod group is unschedulable: "+whole {
+	if e == nil || e.Condition.Message != whole {
 		t.Fatalf("written: %+v", e)
 	}
 	r.base.Answer(e.Op, effect.Answered{Op: e.Op, Result: effect.Done})

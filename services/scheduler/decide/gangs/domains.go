@@ -14,8 +14,9 @@ import (
 const maxDomains = 64
 
 // placeInDomain decides about a gang whose pods must be on nodes of one domain. Domains that have room for enough pods
-// by their resources alone are tried in turn (inTurn). Pods that have a place already pin the domain. Source of the
-// rule: plugins/topologyaware in upstream, which tries all domains and compares them.
+// by their resources alone are tried in turn (inTurn), until one takes all pods; if none does, the one that took most of
+// them is used. Pods that have a place already pin the domain. Source of the rule: plugins/topologyaware in upstream,
+// which tries all domains and compares them.
 func (f *Former) placeInDomain(t *try) Placement {
 	behind := f.Shard.View.Settle()
 	domains, err := f.Search.Domains(t.Group.Topology, t.waiting, t.placed)
@@ -27,16 +28,28 @@ func (f *Former) placeInDomain(t *try) Placement {
 	if len(domains) > 0 {
 		best = domains[len(domains)-1]
 	}
-	for _, d := range someOf(inTurn(domains, t.want(), len(t.waiting)), int(t.Lead.Offer.Attempt)) {
-		t.unfit = nil
-		if p := f.placeAll(t, &d); p.Is != Placed {
+	large := someOf(inTurn(domains, t.want(), len(t.waiting)), int(t.Lead.Offer.Attempt))
+	most, part := 0, search.Domain{}
+	for _, d := range large {
+		if d.Slots <= most {
+			continue
+		}
+		if p := f.tryIn(t, &d); p.Is != Placed {
 			return p
 		}
-		if len(t.Members) >= t.want() {
+		if len(t.Members) == len(t.waiting) {
 			return f.conclude(t)
 		}
-		best = d
+		if best = d; len(t.Members) >= t.want() {
+			most, part = len(t.Members), d
+		}
 		f.takeBack(t)
+	}
+	if most > 0 {
+		if p := f.tryIn(t, &part); p.Is != Placed {
+			return p
+		}
+		return f.conclude(t)
 	}
 	if behind > 0 {
 		return Placement{Is: Deferred} // nodes that cannot be used yet were in no domain
@@ -47,6 +60,12 @@ func (f *Former) placeInDomain(t *try) Placement {
 	}
 	t.unfit = nil
 	return f.rejectAll(t, t.waiting, fmt.Sprintf("0/%d placements are available", len(domains)), detail)
+}
+
+// tryIn decides about each pod, on the nodes of a domain.
+func (f *Former) tryIn(t *try, d *search.Domain) Placement {
+	t.unfit = nil
+	return f.placeAll(t, d)
 }
 
 // inTurn returns the domains with room for at least want pods, in the order in which to try them, given those with the
