@@ -3,6 +3,7 @@ package audit
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -100,8 +101,14 @@ func (l *gangLaws) check(name string, fresh []*placement) {
 	}
 }
 
-// count returns how many members of a group may have a place: a reservation, or a node.
+// count returns how many members of a group may have a place: a reservation, or a node. A pod that the history does not
+// contain may be one, in its namespace.
 func (l *gangLaws) count(name string, hi uint64, past recording.Mark) (n int) {
+	for _, p := range l.placed.unknown {
+		if strings.HasPrefix(name, p.entry.Namespace+"/") && !p.endedAtMark(past) {
+			n++
+		}
+	}
 	for _, pod := range l.evidence.members[name] {
 		if pod.leaving.certainBy(past.Objects) || pod.ended.certainBy(past.Objects) {
 			continue
@@ -115,16 +122,16 @@ func (l *gangLaws) count(name string, hi uint64, past recording.Mark) (n int) {
 }
 
 // checkDomain reports a new member in another domain than a member that certainly has a place. A member that had one
-// when the recording began is left out: its group may have been another one of the same name.
+// when the recording began is left out: its group may have been another one of the same name. So is one on a node that
+// may be gone, whose name may be another node's, and one that another client has bound.
 func (l *gangLaws) checkDomain(name, key string, fresh []*placement, hi uint64) {
 	var first *placement
 	var chosen string
 	for _, pod := range l.evidence.members[name] {
 		for _, p := range l.placed.byPod[pod.uid] {
-			leaves := p.pod.leaving.possibleBy(hi) || p.ended(hi)
 			domain, certain := l.topology.domain(p, key, hi)
 			switch {
-			case leaves || !certain || p.committed <= l.found.report.First:
+			case !certain || p.committed <= l.found.report.First || !l.stands(p, hi):
 			case first == nil:
 				first, chosen = p, domain
 			case domain != chosen && (slices.Contains(fresh, p) || slices.Contains(fresh, first)):
@@ -133,4 +140,11 @@ func (l *gangLaws) checkDomain(name, key string, fresh []*placement, hi uint64) 
 			}
 		}
 	}
+}
+
+// stands reports whether a placement is certainly its pod's place.
+func (l *gangLaws) stands(p *placement, hi uint64) bool {
+	elsewhere := p.pod.bound.possibleBy(hi) && (p.pod.node != p.node || p.pod.token != p.entry.Token)
+	node := l.evidence.nodes[p.nodeUID]
+	return !elsewhere && !p.pod.leaving.possibleBy(hi) && !p.ended(hi) && node != nil && !node.gone.possibleBy(hi)
 }

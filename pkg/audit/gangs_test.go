@@ -202,6 +202,44 @@ func TestAGangThatBeginsAgainMayMove(t *testing.T) {
 	s.finds()
 }
 
+// The shard sees a member where another client has bound it, not where it was reserved.
+func TestAMemberThatAnotherClientHasBoundIsNotJudged(t *testing.T) {
+	s := ring(t).gang("g", 1, "rack")
+	s.placeAt("n a")
+	s.foreign("a", "m")
+	s.mark()
+	s.placeAt("m b")
+	s.mark()
+	s.finds()
+}
+
+// A node that is deleted may have registered again, in another rack.
+func TestAMemberOnADeletedNodeIsNotJudged(t *testing.T) {
+	s := ring(t).gang("g", 1, "rack")
+	s.placeAt("n a")
+	s.bind("a", "n")
+	s.mark()
+	s.happens(recording.Object{Kind: recording.KindNode, UID: "n-uid", Gone: true})
+	s.mark()
+	s.placeAt("m b")
+	s.mark()
+	s.finds()
+}
+
+// A pod that came and went while the watch was broken may have been a member.
+func TestPodsThatTheHistoryLacksMayBeMembers(t *testing.T) {
+	s := ring(t).gang("g", 2)
+	lost := s.entry("a")
+	lost.PodUID, lost.Name = "lost-uid", "lost"
+	d := s.docs["n"]
+	d.Entries = append(d.Entries, lost)
+	e := s.docs["m"]
+	e.Entries = append(e.Entries, s.entry("b"))
+	s.write(d, e)
+	s.mark()
+	s.finds()
+}
+
 func TestPodGroupsAreStripped(t *testing.T) {
 	g := &recording.PodGroup{}
 	g.Spec.SchedulingPolicy.Gang = &schedulingv1alpha2.GangSchedulingPolicy{MinCount: 3}

@@ -16,8 +16,8 @@ type placements struct {
 	// byPod is by pod UID, in order; active holds those that count, by node name.
 	byPod  map[string][]*placement
 	active map[string]map[*placement]struct{}
-	// fresh holds those committed at this revision.
-	fresh []*placement
+	// fresh holds those committed at this revision, unknown those of pods that the history does not contain.
+	fresh, unknown []*placement
 	// evidence and found are shared with the rest of the replay.
 	evidence *evidence
 	found    *findings
@@ -100,6 +100,8 @@ func (ps *placements) commit(e ledger.Entry, before, after ledger.NodeDoc) {
 	}
 	if p.pod != nil {
 		p.class = p.pod.decided(e.PodRV).class
+	} else {
+		ps.unknown = append(ps.unknown, p)
 	}
 	ps.byPod[e.PodUID] = append(ps.byPod[e.PodUID], p)
 	ps.activate(p)

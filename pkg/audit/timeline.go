@@ -9,7 +9,7 @@ import (
 )
 
 // maxLogPause is how long a shard may still count a pod that is gone: the longest pause of the log that the oracle
-// allows for. Only spread constraints need it, as they compare counts: a pod that ended longer ago cannot be the
+// allows for. Spread constraints and gangs need it, as they compare counts: a pod that ended longer ago cannot be the
 // reason why a shard considered a domain fuller than it was.
 const maxLogPause = time.Minute
 

@@ -25,6 +25,9 @@ const (
 // MaxDomains bounds the domains in a GangView: those with the most room.
 const MaxDomains = 5
 
+// MaxMembers bounds the members in a GangView, so that it fits in a message: the first by name.
+const MaxMembers = 1000
+
 // shownMembers and shownDomains are how many of each are shown unless all are requested.
 const shownMembers, shownDomains = 12, 3
 
@@ -39,7 +42,9 @@ type GangView struct {
 	Topology []string `json:",omitempty"`
 	// Condition is the condition PodGroupScheduled, as status, reason and message; empty if it is not set.
 	Condition string `json:",omitempty"`
-	Members   []GangMember
+	// Counts is the number of members in each state, Members the first MaxMembers of them.
+	Counts  map[string]int
+	Members []GangMember
 	// Need is how many of the waiting members must find a node for any of them to be reserved; 0 if none waits.
 	Need int
 	// Failed explains why no domain can be named.
@@ -79,12 +84,10 @@ type Gang struct {
 	Queue *QueueAnswer `json:",omitempty"`
 }
 
-// Count returns how many members have a state.
-func (v *GangView) Count(state string) (n int) {
-	for _, m := range v.Members {
-		if m.State == state {
-			n++
-		}
+// Total returns the number of members.
+func (v *GangView) Total() (n int) {
+	for _, members := range v.Counts {
+		n += members
 	}
 	return n
 }
@@ -99,7 +102,9 @@ func (v *GangView) Count(state string) (n int) {
 //	queue: shop/train-0 stands for the gang, in pool parked for 12s
 //	  rejected by GangScheduling, NodeResourcesFit: 0/4 placements are available: 6 of 8 members fit in …
 //	domains: 4, by resources alone
-//	  6 pods fit in rack-7, 3 nodes
+//	  6 of the smallest waiting pods fit in rack-7, 3 nodes
+//	MEMBER        STATE    NODE  MESSAGE
+//	shop/train-0  waiting  -     0/4 placements are available: 6 of 8 members fit in the best one, rack-7
 func (g *Gang) Text(w io.Writer, now time.Time, wide bool) error {
 	p := &page{w: w, now: now, wide: wide}
 	p.line("gang %s/%s  %s, as %s counts it", g.Namespace, g.Name, g.policy(), g.Member)
@@ -127,8 +132,11 @@ func (g *Gang) Text(w io.Writer, now time.Time, wide bool) error {
 	if err := firstError(p.err, table.Flush()); err != nil {
 		return err
 	}
-	if n := len(g.Members) - len(shown); n > 0 {
-		p.line("and %d more; -o wide shows all", n)
+	switch n := g.Total() - len(shown); {
+	case n > 0 && !wide:
+		p.line("and %d more; -o wide shows more", n)
+	case n > 0:
+		p.line("and %d more", n)
 	}
 	return p.err
 }
@@ -161,23 +169,31 @@ func (v *GangView) summary() string {
 	for _, state := range []string{
 		MemberBound, MemberReserved, MemberFencing, MemberWaiting, MemberGated, MemberDeleting, MemberEnded,
 	} {
-		if n := v.Count(state); n > 0 {
+		if n := v.Counts[state]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, state))
 		}
 	}
 	if len(parts) == 0 {
 		return "no pods"
 	}
-	return fmt.Sprintf("%d pods: %s", len(v.Members), strings.Join(parts, ", "))
+	return fmt.Sprintf("%d pods: %s", v.Total(), strings.Join(parts, ", "))
 }
 
 // gangInQueue writes what the queue knows of the member that stands for the gang.
 func (p *page) gangInQueue(q *QueueAnswer) {
-	if q == nil || q.Pool == "" {
+	switch {
+	case q == nil:
+		p.line("queue: no leading queue answered")
+		return
+	case q.Pool == "":
 		return
 	}
-	p.line("queue: %s/%s stands for the gang, in pool %s for %s",
-		q.Where.Namespace, q.Where.Name, q.Pool, duration.HumanDuration(p.now.Sub(q.Since)))
+	stands := "stands for the gang, in pool"
+	if q.Pool == "gated" || q.Pool == "grouped" {
+		stands = "is in pool"
+	}
+	p.line("queue: %s/%s %s %s for %s",
+		q.Where.Namespace, q.Where.Name, stands, q.Pool, duration.HumanDuration(p.now.Sub(q.Since)))
 	if q.Reason != "" {
 		p.line("  %s", q.Reason)
 	}

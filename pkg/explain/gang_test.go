@@ -21,7 +21,7 @@ func waitingGang(now time.Time) explain.Gang {
 				{Name: "r4", Nodes: 3, Slots: 6}, {Name: "r3", Nodes: 3, Slots: 4}, {Name: "r2", Nodes: 2, Slots: 2},
 				{Name: "r1", Nodes: 1, Slots: 0},
 			},
-			DomainCount: 4,
+			DomainCount: 4, Counts: map[string]int{explain.MemberBound: 1, explain.MemberWaiting: 13},
 		},
 		Member: "scheduler-1",
 		Queue: &explain.QueueAnswer{
@@ -61,7 +61,7 @@ domains: 4, by resources alone
 MEMBER       STATE    NODE  MESSAGE
 ml/train-0   bound    n1    -
 `
-	if got := out.String(); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "and 2 more; -o wide shows all\n") {
+	if got := out.String(); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "and 2 more; -o wide shows more\n") {
 		t.Errorf("text (-want +got):\n%s", cmp.Diff(want, got))
 	}
 	out.Reset()
@@ -81,12 +81,19 @@ func TestTextOfOtherGroups(t *testing.T) {
 		"without an object": {
 			explain.Gang{GangView: explain.GangView{
 				Namespace: "ml", Name: "x", Members: []explain.GangMember{{Pod: "ml/p", State: explain.MemberGated}},
+				Counts: map[string]int{explain.MemberGated: 1},
 			}},
-			[]string{"gang ml/x  no PodGroup of this name exists", "1 pods: 1 gated"},
+			[]string{"gang ml/x  no PodGroup of this name exists", "1 pods: 1 gated", "queue: no leading queue answered"},
 		},
 		"without pods": {
 			explain.Gang{GangView: explain.GangView{Namespace: "ml", Name: "x", UID: "u", MinCount: 3}},
 			[]string{"minCount 3", "no pods"},
+		},
+		"gated": {
+			explain.Gang{GangView: explain.GangView{Namespace: "ml", Name: "x", UID: "u"}, Queue: &explain.QueueAnswer{
+				Where: explain.Where{Namespace: "ml", Name: "p"}, Pool: "gated", Reason: "waits", Since: time.Now(),
+			}},
+			[]string{"queue: ml/p is in pool gated for 0s\n  waits"},
 		},
 		"basic": {
 			explain.Gang{GangView: explain.GangView{

@@ -71,6 +71,7 @@ func (a *apiServer) members(name string) (out []*corev1.Pod) {
 // addGroup creates a group: its object and its pods, in any order.
 func (c *cluster) addGroup(w *world) {
 	name := fmt.Sprintf("g%d", c.groups)
+	c.groups++ // also of a group whose object never comes
 	n := 2 + w.rng.IntN(mostMembers-1)
 	before := w.rng.IntN(n + 1)
 	for i := range n {

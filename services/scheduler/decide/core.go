@@ -390,6 +390,7 @@ func (c *Core) ledgerMoved(changes replica.Changes) {
 	c.shard.Claims.FollowLedger(changes)
 	c.preempt.Holds.FollowLedger(changes)
 	c.shard.Avoid.FollowDocs(changes.Docs)
+	c.placer.gangs.FollowLedger(changes)
 	c.performing.FollowLedger(changes.PodUIDs)
 }
 

@@ -29,7 +29,7 @@ func TestExplainAGangThatWaits(t *testing.T) {
 	st.deliverAll()
 	st.gang("g", 5, 4, corev1.LabelTopologyZone)
 	v := st.explained()
-	if v.MinCount != 4 || v.Need != 4 || v.Count(explain.MemberWaiting) != 5 {
+	if v.MinCount != 4 || v.Need != 4 || v.Counts[explain.MemberWaiting] != 5 {
 		t.Errorf("minCount %d, %d needed, members %+v", v.MinCount, v.Need, v.Members)
 	}
 	want := []explain.GangDomain{{Name: "b", Nodes: 1, Slots: 3}, {Name: "a", Nodes: 2, Slots: 2}}

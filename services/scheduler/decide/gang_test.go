@@ -257,6 +257,51 @@ func TestGangGoesWhereMostOfItFits(t *testing.T) {
 	}
 }
 
+// The resources of nodes that the pods cannot use make a domain look larger than it is.
+func TestGangGoesWhereMostOfItIsPlaced(t *testing.T) {
+	st := newScenario(t, 1, 0, 0)
+	for name, room := range map[string]int64{"na-open": 4, "na-closed": 2, "nb-open": 2, "nb-closed": 3} {
+		st.addNodeIn(name, name[1:2], room)
+		if n := st.nodeObjects[name]; strings.HasSuffix(name, "closed") {
+			st.rv++
+			n.Spec.Unschedulable, n.ResourceVersion = true, fmt.Sprint(st.rv)
+			st.publishNode(n)
+		}
+	}
+	st.deliverAll()
+	st.gang("g", 6, 2, corev1.LabelTopologyZone)
+	st.answerAll()
+	got := st.reservations()
+	for uid, node := range got {
+		if node != "na-open" {
+			t.Errorf("%s is on %s, want na-open", uid, node)
+		}
+	}
+	if len(got) != 4 {
+		t.Errorf("reserved %v, want four", got)
+	}
+}
+
+// While a member's reservation is on a node that has just been deleted, its domain is not known yet: the reservation
+// will be taken back, or bound to another node of the name.
+func TestGangWaitsForAReservationWithoutANode(t *testing.T) {
+	st := newScenario(t, 1, 0, 0)
+	st.addNodeIn("na", "a", 1)
+	st.addNodeIn("nb", "b", 2)
+	st.deliverAll()
+	st.gang("g", 1, 1, corev1.LabelTopologyZone)
+	st.answerAll()
+	st.rv++
+	st.fact(events.Fact{Kind: events.KindNode, Op: events.OpDelete, UID: "node-na", Name: "na"})
+	st.addPod("g-1", memberOf("g"))
+	st.deliverAll()
+	st.s.decisions = nil
+	st.offerGang("pod-g-1", "g")
+	if st.s.commit != nil || len(st.s.decisions) > 0 {
+		t.Errorf("decided beside a reservation without a node: %+v, %v", st.s.commit, st.verdicts())
+	}
+}
+
 // A gang that needs a domain is retried when nodes or room come: its verdict names the rules that listen to these.
 func TestGangWithoutDomainWaitsForRoom(t *testing.T) {
 	st := newScenario(t, 1, 0, 0)

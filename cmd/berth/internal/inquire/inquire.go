@@ -288,7 +288,8 @@ func (q *Inquiry) Gang(ctx context.Context, name string) (*explain.Gang, error) 
 			return &explain.Gang{GangView: *a.Gang, Member: a.Member, Queue: queue}, nil
 		}
 	}
-	return nil, fmt.Errorf("gang %s: no running shard knows a PodGroup of that name, or a pod of it", name)
+	return nil, fmt.Errorf("gang %s: no running shard answered: none knows a PodGroup of that name, or a pod of it, "+
+		"or all are of a version before this command", name)
 }
 
 // Overview asks the leading queue and all shards for their status. descheduler is the running one, if known. It waits

@@ -19,6 +19,9 @@ const maxDomains = 64
 // which tries all domains and compares them.
 func (f *Former) placeInDomain(t *try) Placement {
 	behind := f.Shard.View.Settle()
+	if !f.Search.Settled(t.reserved) {
+		return Placement{Is: Deferred}
+	}
 	domains, err := f.Search.Domains(t.Group.Topology, t.waiting, t.placed)
 	if err != nil {
 		return Placement{Is: Failed, Why: unpinned(err)}
@@ -34,15 +37,18 @@ func (f *Former) placeInDomain(t *try) Placement {
 		if d.Slots <= most {
 			continue
 		}
-		if p := f.tryIn(t, &d); p.Is != Placed {
+		switch p := f.tryIn(t, &d); {
+		case most > 0 && (p.Is == Deferred || p.Is == Failed):
+			continue // there is a domain for enough of them
+		case p.Is != Placed:
 			return p
-		}
-		if len(t.Members) == len(t.waiting) {
+		case len(t.Members) == len(t.waiting):
 			return f.conclude(t)
 		}
-		if best = d; len(t.Members) >= t.want() {
-			most, part = len(t.Members), d
+		if n := len(t.Members); n >= t.want() && n > most {
+			most, part = n, d
 		}
+		best = d
 		f.takeBack(t)
 	}
 	if most > 0 {

@@ -20,7 +20,7 @@ import (
 // changes nothing.
 func (f *Former) Explain(namespace, name string) *explain.GangView {
 	snapshot := f.Shard.View.Snapshot()
-	v := &explain.GangView{Namespace: namespace, Name: name, Behind: f.Shard.View.Settle()}
+	v := &explain.GangView{Namespace: namespace, Name: name, Behind: f.Shard.View.Settle(), Counts: map[string]int{}}
 	g := gang.Find(snapshot, namespace, name)
 	if g != nil {
 		v.UID, v.Topology = g.UID, g.Topology
@@ -33,7 +33,9 @@ func (f *Former) Explain(namespace, name string) *explain.GangView {
 	var placed []string
 	for p := range snapshot.PodsOfGroup(namespace, name) {
 		m := f.member(p)
-		v.Members = append(v.Members, m)
+		if v.Counts[m.State]++; len(v.Members) < explain.MaxMembers {
+			v.Members = append(v.Members, m)
+		}
 		switch m.State {
 		case explain.MemberWaiting:
 			waiting = append(waiting, p)

@@ -19,7 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
-// Former decides about gangs. It has no state of its own: a gang that is put back is decided from scratch.
+// Former decides about gangs. A gang that is put back is decided from scratch: of earlier tries nothing is left.
 type Former struct {
 	Shard    *shard.State
 	Attempts *attempt.Queues
@@ -33,6 +33,8 @@ type Former struct {
 	Reject func(attempt.Rejection)
 	// ActFor reports whether plugins act for a profile.
 	ActFor func(schedulerName string) bool
+
+	handOvers handOvers
 }
 
 // Placement is the result of the decision about one pod of a gang.
@@ -75,10 +77,10 @@ type try struct {
 	*attempt.Gang
 	profile *placement.Profile
 	// waiting are the pods to place, in the order in which they are decided; placed are the names of the nodes where pods
-	// of the gang have a place already, one for each.
-	waiting []*state.Pod
-	placed  []string
-	// unsure is whether one that is in neither may be bound: its reservation is being taken back.
+	// of the gang have a place already, one for each. reserved are those of them that may still change: reservations.
+	waiting          []*state.Pod
+	placed, reserved []string
+	// unsure is whether one that is in neither may be bound: its reservation is held, or is being taken back.
 	unsure bool
 	// unfit are the verdicts on pods that have no node, and passing the reason why one of them may fit later although no
 	// event reports it; empty for none.
@@ -110,12 +112,12 @@ func (f *Former) Try(a *attempt.Attempt, profile *placement.Profile) (p Placemen
 	case g == nil:
 		return f.rejectUntried(a, gang.NoObject(a.Pod.PodGroup())), true
 	}
-	f.Effects.CountGang()
 	t := &try{Gang: &attempt.Gang{Group: g, Lead: a}, profile: profile}
 	known := f.collect(t)
-	if t.unsure && len(g.Topology) > 0 || f.behind() {
+	if t.unsure && len(g.Topology) > 0 || f.mayBeBound(t.waiting) {
 		return Placement{Is: Deferred}, true
 	}
+	f.Effects.CountGang()
 	if p := f.mayTry(t, known); p.Is != Placed {
 		return p, true
 	}
@@ -143,19 +145,13 @@ func (f *Former) collect(t *try) (known int) {
 			t.waiting = append(t.waiting, pod)
 		case e.State == ledger.Committed:
 			t.placed = append(t.placed, doc.NodeName)
+			t.reserved = append(t.reserved, doc.NodeName)
 		default: // does not count for the minimum
 			t.unsure = true
 		}
 	}
 	slices.SortFunc(t.waiting, gang.Compare)
 	return m.Known()
-}
-
-// behind reports whether the facts are older than the ledger: a member whose reservation has been handed over seems to
-// wait then, although it is bound.
-func (f *Former) behind() bool {
-	seen, known := f.Shard.Store.Position().Progress(events.KindPod)
-	return !known || seen < f.Shard.Ledger.HighWater(ledger.KindPod)
 }
 
 // mayTry returns another ending than Placed if the gang cannot be tried: it is not complete, its pods are of several

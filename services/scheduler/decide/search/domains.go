@@ -62,15 +62,15 @@ func (x *Searcher) Domains(keys []string, pods []*state.Pod, placed []string) (d
 
 // pinned returns the domain of nodes, by name; empty for no nodes.
 func (x *Searcher) pinned(keys []string, placed []string) (domain string, err error) {
-	nodes := x.Shard.View.Nodes()
+	if len(keys) == 0 {
+		return "", nil
+	}
 	for _, node := range slices.Compact(slices.Sorted(slices.Values(placed))) {
-		i, known := slices.BinarySearchFunc(nodes, node, func(n *state.NodeInfo, name string) int {
-			return strings.Compare(n.Node.Name, name)
-		})
-		if !known {
+		n := x.nodeNamed(node)
+		if n == nil {
 			return "", fmt.Errorf("node %s does not exist", node)
 		}
-		name, in := domainOf(nodes[i], keys)
+		name, in := domainOf(n, keys)
 		switch {
 		case !in:
 			return "", fmt.Errorf("node %s has no label %s", node, strings.Join(keys, " or "))
@@ -80,6 +80,25 @@ func (x *Searcher) pinned(keys []string, placed []string) (domain string, err er
 		domain = name
 	}
 	return domain, nil
+}
+
+// Settled reports whether the nodes of members with a place are final: reserved, of those that are not bound, exist,
+// and no promised pod is bound to a node whose registration the facts do not show yet.
+func (x *Searcher) Settled(reserved []string) bool {
+	return !x.Shard.View.HasPodsOnUnknownNodes() &&
+		!slices.ContainsFunc(reserved, func(node string) bool { return x.nodeNamed(node) == nil })
+}
+
+// nodeNamed returns the node of a name; nil if there is none.
+func (x *Searcher) nodeNamed(name string) *state.NodeInfo {
+	nodes := x.Shard.View.Nodes() // by name
+	i, known := slices.BinarySearchFunc(nodes, name, func(n *state.NodeInfo, name string) int {
+		return strings.Compare(n.Node.Name, name)
+	})
+	if !known {
+		return nil
+	}
+	return nodes[i]
 }
 
 // domainOf returns the domain that a node is in; false if it lacks one of the labels.
