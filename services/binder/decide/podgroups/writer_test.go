@@ -239,8 +239,8 @@ func TestPodsWithoutAGroup(t *testing.T) {
 // Of the pods of a gang one has the whole message, and the others its beginning: the group keeps the whole one.
 func TestWholeMessageIsKept(t *testing.T) {
 	r := newRig(t)
-	const whole = "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled: 4 of 5 members can " +
-		"be placed"
+	const whole = "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled: " +
+		"4 of 5 members can be placed"
 	of := func(message string) events.Decision {
 		d := decision(events.DecisionUnplaceable, message)
 		d.Plugins = []string{"GangScheduling"}

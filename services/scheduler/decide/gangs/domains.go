@@ -14,9 +14,9 @@ import (
 const maxDomains = 64
 
 // placeInDomain decides about a gang whose pods must be on nodes of one domain. Domains that have room for enough pods
-// by their resources alone are tried in turn (inTurn), until one takes all pods; if none does, the one that took most of
-// them is used. Pods that have a place already pin the domain. Source of the rule: plugins/topologyaware in upstream,
-// which tries all domains and compares them.
+// by their resources alone are tried in turn (inTurn), until one takes all pods; if none does, the one that took most
+// of them is used. Pods that have a place already pin the domain. Source of the rule: plugins/topologyaware in
+// upstream, which tries all domains and compares them.
 func (f *Former) placeInDomain(t *try) Placement {
 	behind := f.Shard.View.Settle()
 	if !f.Search.Settled(t.reserved) {
