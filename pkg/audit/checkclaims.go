@@ -10,6 +10,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/berth-scheduler/berth/pkg/audit/fit"
+	"github.com/berth-scheduler/berth/pkg/audit/mark"
 	"github.com/berth-scheduler/berth/pkg/audit/strip"
 )
 
@@ -111,7 +112,7 @@ func claimOurs(claim *resourcev1.ResourceClaim, pods map[string]*corev1.Pod) boo
 		if p == nil {
 			return false
 		}
-		if _, ours := attemptOf(p); p.Spec.NodeName != "" && !ours {
+		if _, ours := mark.AttemptOf(p); p.Spec.NodeName != "" && !ours {
 			return false
 		}
 	}

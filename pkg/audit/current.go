@@ -8,6 +8,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/berth-scheduler/berth/pkg/audit/fit"
+	"github.com/berth-scheduler/berth/pkg/audit/mark"
 	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
@@ -104,7 +105,7 @@ func (c *stateCheck) addPod(p *corev1.Pod) {
 	}
 	c.bound[string(p.UID)] = true
 	c.Bound++
-	_, ours := attemptOf(p)
+	_, ours := mark.AttemptOf(p)
 	if ours {
 		c.ByBerth++
 	}

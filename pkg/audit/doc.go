@@ -12,8 +12,8 @@
 //
 // A replay is built from parts that own their state. From the bottom up:
 //
-//   - package recording (the file format), package fit (what a pod needs of a node), and package strip (the fields of
-//     an object that the rules read);
+//   - package recording (the file format), package fit (what a pod needs of a node), package mark (what binds and
+//     fences leave on a pod), and package strip (the fields of an object that the rules read);
 //   - evidence.go: all of the history in memory, with the versions of each object in histories.go and
 //     claimhistories.go, the classes of pods in classes.go, and the marks in timeline.go. The
 //     history itself does not change after it was loaded; the walk keeps what it has computed of it there;

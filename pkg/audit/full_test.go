@@ -3,6 +3,7 @@ package audit
 import (
 	"testing"
 
+	"github.com/berth-scheduler/berth/pkg/audit/mark"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
@@ -29,7 +30,7 @@ func TestConditionOfAnotherNode(t *testing.T) {
 	s.bindFull("a", "n")
 	pod := s.pods["a"]
 	pod.Spec.NodeName = "m"
-	if token, ours := attemptOf(pod); ours {
+	if token, ours := mark.AttemptOf(pod); ours {
 		t.Errorf("attempt %s, want none", token)
 	}
 }
@@ -40,8 +41,8 @@ func TestConditionOfAnAttemptBefore(t *testing.T) {
 	s := begin(t).node("n", "2", nil).pod("a", "1").place("n", "a")
 	s.bindFull("a", "n")
 	pod, want := s.pods["a"], s.tokens["a"]+1
-	pod.Annotations = map[string]string{annotationAttempt: want.String()}
-	if token, ours := attemptOf(pod); !ours || token != want {
+	pod.Annotations = map[string]string{mark.Attempt: want.String()}
+	if token, ours := mark.AttemptOf(pod); !ours || token != want {
 		t.Errorf("attempt %s, want %s", token, want)
 	}
 }

@@ -6,43 +6,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/audit/fit"
+	"github.com/berth-scheduler/berth/pkg/audit/mark"
 	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
-
-const (
-	// annotationAttempt holds the token that a bind by Berth leaves on the pod. annotationFence holds the change
-	// that a fence makes: the token, a dash, and a unique suffix. Where annotations have no room, conditions of
-	// these types are used instead: that of an attempt holds the token and the node, that of a fence the same as
-	// the annotation.
-	annotationAttempt = "berth.dev/attempt"
-	annotationFence   = "berth.dev/fence"
-)
-
-// attemptOf returns the token of the bind by Berth that placed a pod on its node; false if there was none. If both
-// forms exist, the condition is from an earlier attempt: annotations that contain one token have room for another,
-// so a bind overwrites it.
-func attemptOf(pod *corev1.Pod) (ledger.Token, bool) {
-	if token, err := ledger.ParseToken(pod.Annotations[annotationAttempt]); err == nil {
-		return token, true
-	}
-	text, node, _ := strings.Cut(conditionOf(pod, annotationAttempt), " ")
-	if node != pod.Spec.NodeName {
-		return 0, false
-	}
-	token, err := ledger.ParseToken(text)
-	return token, err == nil
-}
-
-// conditionOf returns the message of a condition of Berth's; empty for none.
-func conditionOf(pod *corev1.Pod, name corev1.PodConditionType) string {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == name {
-			return c.Message
-		}
-	}
-	return ""
-}
 
 // moment is when something happened to an object: after one resourceVersion, and at another at the latest. A change
 // that was seen has after = rv - 1; one that was only found in a list has the newest version before it as after, or 0
@@ -147,7 +114,7 @@ func (p *podHistory) apply(at moment, v *podVersion) (moved string) {
 		switch {
 		case p.node == "":
 			p.bound, p.node = at, node
-			p.token, _ = attemptOf(pod) // 0: not an attempt of Berth's
+			p.token, _ = mark.AttemptOf(pod) // 0: not an attempt of Berth's
 		case p.node != node:
 			moved = p.node
 		}
@@ -177,9 +144,9 @@ func (p *podHistory) setGone(at moment) {
 // missed, it reports true: the fence may be in one of them.
 func (p *podHistory) fenced(token ledger.Token, rv uint64) bool {
 	for _, v := range p.versions {
-		pod, mark := v.object.pod, token.String()+"-"
-		if v.at.possibleBy(rv) && (strings.HasPrefix(pod.Annotations[annotationFence], mark) ||
-			strings.HasPrefix(conditionOf(pod, annotationFence), mark)) {
+		pod, prefix := v.object.pod, token.String()+"-"
+		if v.at.possibleBy(rv) && (strings.HasPrefix(pod.Annotations[mark.Fence], prefix) ||
+			strings.HasPrefix(mark.Condition(pod, mark.Fence), prefix)) {
 			return true
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/pkg/audit/fit"
+	"github.com/berth-scheduler/berth/pkg/audit/mark"
 	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
@@ -180,7 +181,7 @@ func (s *scenario) place(node string, pods ...string) *scenario {
 func (s *scenario) bind(pod, node string) uint64 {
 	return s.update(pod, func(p *corev1.Pod) {
 		p.Spec.NodeName = node
-		p.Annotations = map[string]string{annotationAttempt: s.tokens[pod].String()}
+		p.Annotations = map[string]string{mark.Attempt: s.tokens[pod].String()}
 	})
 }
 
@@ -189,7 +190,7 @@ func (s *scenario) bindFull(pod, node string) uint64 {
 	return s.update(pod, func(p *corev1.Pod) {
 		p.Spec.NodeName = node
 		p.Status.Conditions = []corev1.PodCondition{{
-			Type: annotationAttempt, Status: corev1.ConditionTrue, Message: s.tokens[pod].String() + " " + node,
+			Type: mark.Attempt, Status: corev1.ConditionTrue, Message: s.tokens[pod].String() + " " + node,
 		}}
 	})
 }
@@ -198,7 +199,7 @@ func (s *scenario) bindFull(pod, node string) uint64 {
 func (s *scenario) fenceFull(pod string) uint64 {
 	return s.update(pod, func(p *corev1.Pod) {
 		p.Status.Conditions = []corev1.PodCondition{{
-			Type: annotationFence, Status: corev1.ConditionTrue, Message: s.tokens[pod].String() + "-1",
+			Type: mark.Fence, Status: corev1.ConditionTrue, Message: s.tokens[pod].String() + "-1",
 		}}
 	})
 }
@@ -235,7 +236,7 @@ func (s *scenario) state(node, pod string, to ledger.State) {
 // fence makes the change that a fence makes to a pod.
 func (s *scenario) fence(pod string) uint64 {
 	return s.update(pod, func(p *corev1.Pod) {
-		p.Annotations = map[string]string{annotationFence: s.tokens[pod].String() + "-1"}
+		p.Annotations = map[string]string{mark.Fence: s.tokens[pod].String() + "-1"}
 	})
 }
 

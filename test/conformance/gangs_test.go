@@ -121,8 +121,8 @@ func compareGangs(t *testing.T, seed uint64, seen map[string]int) {
 	}
 }
 
-// gangCase is a cluster with one gang of equal pods, of which some may have a node. The pod of the case is the first one
-// that waits.
+// gangCase is a cluster with one gang of equal pods, of which some may have a node. The pod of the case is the first
+// one that waits.
 type gangCase struct {
 	*extendedCase
 	group *schedulingv1alpha2.PodGroup
@@ -207,8 +207,8 @@ func gangNode(rng *rand.Rand, i int) *corev1.Node {
 			Labels: map[string]string{corev1.LabelTopologyZone: fmt.Sprint("z", rng.IntN(3))},
 		},
 		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse(fmt.Sprint(1 + rng.IntN(4))), corev1.ResourceMemory: resource.MustParse("8Gi"),
-			corev1.ResourcePods: resource.MustParse("110"),
+			corev1.ResourceCPU:    resource.MustParse(fmt.Sprint(1 + rng.IntN(4))),
+			corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110"),
 		}},
 	}
 	if rng.IntN(10) == 0 {
