@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -62,8 +63,8 @@ func (s *scenario) placeAt(places ...string) {
 		docs[node] = d
 	}
 	var all []ledger.NodeDoc
-	for _, d := range docs {
-		all = append(all, d)
+	for _, node := range slices.Sorted(maps.Keys(docs)) {
+		all = append(all, docs[node])
 	}
 	s.write(all...)
 }
@@ -107,7 +108,7 @@ func TestGroupsWithoutAnObjectAreNotJudged(t *testing.T) {
 }
 
 // An object that was replaced less than a minute before may still have been the one that the shard read.
-func TestTheGentlestOfTwoObjectsCounts(t *testing.T) {
+func TestTheLowestMinCountOfTwoObjectsCounts(t *testing.T) {
 	for name, test := range map[string]struct {
 		seconds int64
 		want    []string
@@ -152,7 +153,7 @@ func TestReplacementsJoinAGang(t *testing.T) {
 	s.finds("violation S8 pod/d/e")
 }
 
-// Members of other schedulers, and those that were bound before the recording began, count.
+// Members that another scheduler has bound count.
 func TestMembersWithoutAReservationCount(t *testing.T) {
 	s := ring(t).gang("g", 2)
 	s.foreign("b", "m")

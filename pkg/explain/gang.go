@@ -1,9 +1,9 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -127,7 +127,7 @@ func (g *Gang) Text(w io.Writer, now time.Time, wide bool) error {
 	}
 	fmt.Fprintln(table, "MEMBER\tSTATE\tNODE\tMESSAGE")
 	for _, m := range shown {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", m.Pod, m.State, dash(m.Node), dash(m.Message))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", m.Pod, m.State, cmp.Or(m.Node, "-"), cmp.Or(m.Message, "-"))
 	}
 	if err := firstError(p.err, table.Flush()); err != nil {
 		return err
@@ -139,13 +139,6 @@ func (g *Gang) Text(w io.Writer, now time.Time, wide bool) error {
 		p.line("and %d more", n)
 	}
 	return p.err
-}
-
-func dash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }
 
 // policy returns the group's requirements in words.
@@ -218,7 +211,7 @@ func (p *page) domains(v *GangView) {
 	p.line("domains: %d, by resources alone", v.DomainCount)
 	shown := v.Domains
 	if !p.wide && len(shown) > shownDomains {
-		shown = slices.Clone(shown[:shownDomains])
+		shown = shown[:shownDomains]
 	}
 	for _, d := range shown {
 		p.line("  %d of the smallest waiting pods fit in %s, %d nodes", d.Slots, d.Name, d.Nodes)

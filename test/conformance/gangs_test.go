@@ -40,7 +40,8 @@ import (
 // domains by a score in which the number of pods is one part, and we prefer the number.
 const mostOtherDomains = 5
 
-// askedToWait is what upstream's framework adds to the message of a member that would fit. We leave it out.
+// askedToWait is the end of kube-scheduler's message for a member that would fit: its framework appends it. Berth's
+// message has no such end.
 const askedToWait = ", one or more plugins asked to wait and no plugin rejected pod"
 
 // gangGates are the gates that upstream needs for gangs in one domain.
@@ -224,7 +225,7 @@ func (c *gangCase) upstreamGang(ctx context.Context) (gangResult, error) {
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, klog.Logger{}))
 	defer cancel()
 	var given configv1.KubeSchedulerConfiguration
-	given.Profiles = []configv1.KubeSchedulerProfile{{Plugins: &configv1.Plugins{ // nobody is evicted
+	given.Profiles = []configv1.KubeSchedulerProfile{{Plugins: &configv1.Plugins{ // without preemption
 		PostFilter: configv1.PluginSet{Disabled: []configv1.Plugin{{Name: "*"}}},
 	}}}
 	scheme.Scheme.Default(&given)

@@ -44,7 +44,7 @@ type cluster struct {
 type amounts struct {
 	// nodesFirst and podsFirst are those when it begins.
 	nodesFirst, podsFirst int
-	// groups counts the objects of groups that were created.
+	// groups is the number of the next group, or of the next object of one.
 	groups int
 	// replicas is how many pods the controllers make, and make again when they go.
 	replicas int

@@ -83,7 +83,7 @@ func TestExplainGangsWithoutADomain(t *testing.T) {
 		t.Errorf("without an object: %+v", v)
 	}
 	if _, ok := st.s.core.Answer(explain.Question{Gang: "d/other"}); ok {
-		t.Error("an answer about a group that nobody knows")
+		t.Error("an answer about a group without an object and without pods")
 	}
 	st.gang("g", 1, 1, corev1.LabelTopologyZone)
 	st.answerAll()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -276,20 +275,17 @@ func (q *Inquiry) Gang(ctx context.Context, name string) (*explain.Gang, error) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, shardTimeout)
 	defer cancel()
+	// A shard that does not know the gang leaves the question to others.
 	question := explain.Question{Gang: name}
-	answers, err := explain.Ask(ctx, q.Bus, work.SubjectAskShards, question, func(all []explain.ShardAnswer) bool {
-		return slices.ContainsFunc(all, func(a explain.ShardAnswer) bool { return a.Gang != nil })
-	})
+	answers, err := explain.Ask(ctx, q.Bus, work.SubjectAskShards, question, anyAnswer[explain.ShardAnswer])
 	if err != nil {
 		return nil, err
 	}
-	for _, a := range answers {
-		if a.Gang != nil {
-			return &explain.Gang{GangView: *a.Gang, Member: a.Member, Queue: queue}, nil
-		}
+	if len(answers) == 0 || answers[0].Gang == nil {
+		return nil, fmt.Errorf("gang %s: no running shard answered: none knows a PodGroup of that name, or a pod of it, "+
+			"or all are of a version before this command", name)
 	}
-	return nil, fmt.Errorf("gang %s: no running shard answered: none knows a PodGroup of that name, or a pod of it, "+
-		"or all are of a version before this command", name)
+	return &explain.Gang{GangView: *answers[0].Gang, Member: answers[0].Member, Queue: queue}, nil
 }
 
 // Overview asks the leading queue and all shards for their status. descheduler is the running one, if known. It waits

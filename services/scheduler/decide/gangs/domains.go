@@ -19,7 +19,7 @@ const maxDomains = 64
 // upstream, which tries all domains and compares them.
 func (f *Former) placeInDomain(t *try) Placement {
 	behind := f.Shard.View.Settle()
-	if !f.Search.Settled(t.reserved) {
+	if !f.Search.NodesKnown(t.reserved) {
 		return Placement{Is: Deferred}
 	}
 	domains, err := f.Search.Domains(t.Group.Topology, t.waiting, t.placed)

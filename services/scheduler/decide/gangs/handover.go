@@ -37,8 +37,10 @@ func (f *Former) FollowLedger(changes replica.Changes) {
 
 // handedOver notes a pod that has no reservation any more, unless the facts show why, or that it is in no group.
 func (f *Former) handedOver(podUID string, until, seen uint64) {
-	pod, known := f.Shard.View.Pod(podUID)
-	if until <= seen || known && pod.PodGroup() == "" {
+	if until <= seen {
+		return
+	}
+	if pod, known := f.Shard.View.Pod(podUID); known && pod.PodGroup() == "" {
 		return
 	}
 	if f.handOvers.until == nil {

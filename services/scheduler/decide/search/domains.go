@@ -82,9 +82,9 @@ func (x *Searcher) pinned(keys []string, placed []string) (domain string, err er
 	return domain, nil
 }
 
-// Settled reports whether the nodes of members with a place are final: reserved, of those that are not bound, exist,
-// and no promised pod is bound to a node whose registration the facts do not show yet.
-func (x *Searcher) Settled(reserved []string) bool {
+// NodesKnown reports whether the facts show the nodes of all members with a place: those of reservations, given by
+// name, exist, and no promised pod is bound to a node whose registration the facts do not show yet.
+func (x *Searcher) NodesKnown(reserved []string) bool {
 	return !x.Shard.View.HasPodsOnUnknownNodes() &&
 		!slices.ContainsFunc(reserved, func(node string) bool { return x.nodeNamed(node) == nil })
 }
