@@ -84,7 +84,6 @@ func Join(ctx context.Context, store ledger.Store, cfg Config) (*Member, error) 
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	cfg.Log = cfg.Log.With("role", cfg.Role, "member", cfg.ID)
 	value, err := roster.EncodeMember(roster.Member{
 		ID: cfg.ID, Role: cfg.Role, Address: cfg.Address, Started: cfg.Started, Version: cfg.Version,
 	})

@@ -91,7 +91,7 @@ func New(cfg Config, deps Deps) (*Queue, error) {
 		return nil, fmt.Errorf("queue: seed for tokens: %w", err)
 	}
 	q := &Queue{
-		cfg: cfg.withDefaults(), deps: deps, logger: deps.Logger.With("member", cfg.ID),
+		cfg: cfg.withDefaults(), deps: deps, logger: deps.Logger,
 		cluster: cluster, applied: applied.New(),
 		inputs: make(chan decide.Input), queries: driver.NewQueries(),
 		profiles: profiles, seed: binary.LittleEndian.Uint64(seed[:]),

@@ -87,11 +87,14 @@ func newLab(t *testing.T, cluster *harness.Cluster, work, name string) *lab {
 	return l
 }
 
+// fleetDir is where the processes of a fleet write their logs, until the README's last block removes it.
+func (l *lab) fleetDir() string { return filepath.Join(l.work, "fleet") }
+
 // fleet prepares a lab whose README starts Berth as separate processes.
 func (l *lab) fleet() {
-	l.env = append(l.env, "FLEET_DIR="+filepath.Join(l.work, "fleet"))
+	l.env = append(l.env, "FLEET_DIR="+l.fleetDir())
 	kit.AtEnd(l.T, func(ctx context.Context) error {
-		if _, err := os.Stat(filepath.Join(l.work, "fleet")); os.IsNotExist(err) {
+		if _, err := os.Stat(l.fleetDir()); os.IsNotExist(err) {
 			return nil // the README's last block has ended it
 		}
 		return l.command(ctx, "../../fleet.sh down").Run()

@@ -55,7 +55,7 @@ func (l *lab) resumed(seen *harness.Binds, what string, since time.Time, limit t
 	l.Logf("%s: %s without a bind, %s the longest wait of a pod", what,
 		gap.Round(time.Millisecond), wait.Round(time.Millisecond))
 	if gap > limit {
-		l.Errorf("%s: no bind for %s, want one within %s", what, gap, limit)
+		l.Errorf("%s: no bind for %s, want one within %s\n%s", what, gap, limit, harness.Tails(l.fleetDir()))
 	}
 }
 

@@ -43,6 +43,7 @@ func (c *Candidate) serveTerm(ctx context.Context, session ledger.Session, term 
 		return err
 	}
 	c.Logger.Info("leading", "term", term)
+	began := c.Clock.Now()
 	recording, stop := context.WithCancel(ctx)
 	recorders, recording := errgroup.WithContext(recording)
 	recorders.Go(func() error { return c.historyRecorder().Run(recording) })
@@ -57,7 +58,12 @@ func (c *Candidate) serveTerm(ctx context.Context, session ledger.Session, term 
 	led, holes := false, holePauses
 	for n := (commit.Round{Term: term}); ; n.Number++ {
 		err := c.round(ctx, n, why, func(ctx context.Context) {
-			led = led || c.lead(ctx, term)
+			if led {
+				return
+			}
+			if led = c.lead(ctx, term); led {
+				c.Logger.Info("offering pods", "term", term, "sinceElection", c.Clock.Since(began))
+			}
 		})
 		if ctx.Err() != nil {
 			return nil

@@ -166,8 +166,11 @@ func (c *Cluster) Signal(program string, s syscall.Signal) error {
 }
 
 // Tails are the ends of the logs of the cluster's programs.
-func (c *Cluster) Tails() string {
-	logs, _ := filepath.Glob(filepath.Join(c.Dir, "log", "*.log")) // the pattern is well formed
+func (c *Cluster) Tails() string { return Tails(filepath.Join(c.Dir, "log")) }
+
+// Tails are the ends of the logs in a directory, in the order of their names.
+func Tails(dir string) string {
+	logs, _ := filepath.Glob(filepath.Join(dir, "*.log")) // the pattern is well formed
 	all := make([]string, 0, len(logs))
 	for _, log := range logs {
 		all = append(all, tail(log))
