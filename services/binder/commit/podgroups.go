@@ -21,12 +21,13 @@ type podGroups struct {
 }
 
 // patch carries out a PatchGroup. The strategic merge replaces the condition of that type and leaves the others alone;
-// a group of another UID answers with a conflict, which means that this one is gone.
+// a group of another UID or version answers with a conflict, which means that this one is gone.
 func (g *podGroups) patch(ctx context.Context, e effect.PatchGroup) effect.Answered {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	body, err := json.Marshal(map[string]any{
-		"metadata": patchMeta{UID: e.UID}, "status": map[string]any{"conditions": []metav1.Condition{e.Condition}},
+		"metadata": patchMeta{UID: e.UID, ResourceVersion: e.ResourceVersion},
+		"status":   map[string]any{"conditions": []metav1.Condition{e.Condition}},
 	})
 	if err != nil {
 		return effect.Answered{Op: e.Op, Result: effect.Refused, Problem: err.Error()}

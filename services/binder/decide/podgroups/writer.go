@@ -148,7 +148,8 @@ type group struct {
 	basis.Pacing
 }
 
-// advance requests the write of the condition, if the facts do not show it. A group that needs none is forgotten, and
+// advance requests the write of the condition, if the facts do not show it, for the version that they show: a later one
+// may have the condition, which does not go back even if the members have gone since. A group that needs none is forgotten, and
 // so is one that another binder writes.
 func (g *group) advance(w *Writer) {
 	obj := w.find(g.namespace, g.name)
@@ -177,7 +178,9 @@ func (g *group) advance(w *Writer) {
 	}
 	want.LastTransitionTime = transition(obj, want, w.Now)
 	g.op = w.Begin(work{g, w})
-	w.Emit(effect.PatchGroup{Op: g.op, Namespace: g.namespace, Name: g.name, UID: g.uid, Condition: want})
+	w.Emit(effect.PatchGroup{
+		Op: g.op, Namespace: g.namespace, Name: g.name, UID: g.uid, ResourceVersion: obj.ResourceVersion, Condition: want,
+	})
 }
 
 // shows reports whether an object has a condition already, whenever that came.

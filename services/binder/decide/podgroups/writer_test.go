@@ -51,7 +51,7 @@ func newRig(t *testing.T) *rig {
 			Spec:       corev1.PodSpec{SchedulingGroup: &corev1.PodSchedulingGroup{PodGroupName: &name}},
 		},
 		group: &schedulingv1alpha2.PodGroup{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "g", Generation: 3},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "g", Generation: 3, ResourceVersion: "12"},
 		},
 	}}
 	r.base = basis.New("binder-0", basis.DefaultLimits(), func(string, string) bool { return true })
@@ -152,7 +152,8 @@ func TestCondition(t *testing.T) {
 	r.writer.Seen(decision(events.DecisionUnplaceable, "no room"))
 	e := r.round(time.Second)
 	if e == nil || e.Condition.Status != metav1.ConditionFalse || e.Condition.Reason != "Unschedulable" ||
-		e.Condition.Message != "pod group is unschedulable: no room" || e.Condition.ObservedGeneration != 3 || e.UID != "g" {
+		e.Condition.Message != "pod group is unschedulable: no room" || e.Condition.ObservedGeneration != 3 ||
+		e.UID != "g" || e.ResourceVersion != "12" {
 		t.Fatalf("after a rejection: %+v", e)
 	}
 	if again := r.round(time.Minute); again != nil {
