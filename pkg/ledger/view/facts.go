@@ -38,10 +38,32 @@ var (
 	_ txns.ClaimFacts  = (*TxnFacts)(nil)
 )
 
-// fates records, by resourceVersion, when claimed pods were first missed; with every, it records this for all pods.
+// fates records, by resourceVersion, when claimed pods were first missed; with every, it records this for all pods. A
+// claim may be read after the end of its pod, so the last pods that left are remembered too.
 type fates struct {
 	firstMissed map[string]uint64
 	every       bool
+	// recent and older are when the last pods left that were not claimed.
+	recent, older map[string]uint64
+}
+
+// maxRecentFates bounds recent, and older.
+const maxRecentFates = 4096
+
+// recordUnclaimed records when a pod left that is not claimed.
+func (f *fates) recordUnclaimed(podUID string, rv uint64) {
+	if f.recent == nil || len(f.recent) >= maxRecentFates {
+		f.recent, f.older = map[string]uint64{}, f.recent
+	}
+	f.recent[podUID] = rv
+}
+
+// unclaimed returns when a pod left that was not claimed; false if that is not known.
+func (f *fates) unclaimed(podUID string) (rv uint64, known bool) {
+	if rv, known = f.recent[podUID]; !known {
+		rv, known = f.older[podUID]
+	}
+	return rv, known
 }
 
 // maxFates bounds the memory of when claimed pods were first missed. A pod that is forgotten is missed again at a
@@ -80,8 +102,12 @@ func (f *TxnFacts) VictimFate(podUID string, podRV uint64) (txns.Fate, uint64) {
 	if rv, missed := f.fates.firstMissed[podUID]; missed {
 		return txns.Left, rv
 	}
-	f.recordGone(podUID, f.PodProgress())
-	return txns.Left, f.PodProgress()
+	rv, known := f.fates.unclaimed(podUID)
+	if !known {
+		rv = f.PodProgress()
+	}
+	f.recordGone(podUID, rv)
+	return txns.Left, rv
 }
 
 // KeepFates makes the view remember when every pod left. A member observes a claim and the end of the claimed pod

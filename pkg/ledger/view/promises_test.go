@@ -166,15 +166,15 @@ func TestVictimFate(t *testing.T) {
 	w.pod("pod-c", "node-a", corev1.PodSucceeded)
 	ended := w.rv
 	w.pod("pod-d", "", corev1.PodPending)
-	for pod, want := range map[string]uint64{"pod-a": gone - 1, "pod-b": w.rv, "pod-c": ended} {
+	for pod, want := range map[string]uint64{"pod-a": gone - 1, "pod-b": gone, "pod-c": ended, "pod-y": w.rv} {
 		if f, rv := fate(pod, 1); f != txns.Left || rv != want {
 			t.Errorf("%s is %s at %d, want gone at %d", pod, f, rv, want)
 		}
 	}
 	first := w.rv
 	w.pod("pod-d", "node-a", corev1.PodRunning)
-	if _, rv := fate("pod-b", 1); rv != first {
-		t.Errorf("asked again, pod-b is gone at %d, want %d as before", rv, first)
+	if _, rv := fate("pod-y", 1); rv != first {
+		t.Errorf("asked again, pod-y is gone at %d, want %d as before", rv, first)
 	}
 }
 

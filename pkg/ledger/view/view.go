@@ -101,8 +101,11 @@ func (v *View) ApplyFacts(c state.Changes) {
 			v.recountAs(p.After.UID, p.After)
 		} else {
 			v.recountAs(p.Before.UID, nil)
-			if _, _, claimed := v.ledger.Plans().Victim(p.Before.UID); claimed || v.facts.fates.every {
+			_, _, claimed := v.ledger.Plans().Victim(p.Before.UID)
+			if claimed || v.facts.fates.every {
 				v.facts.recordGone(p.Before.UID, p.DeletedRV)
+			} else {
+				v.facts.fates.recordUnclaimed(p.Before.UID, p.DeletedRV)
 			}
 		}
 	}

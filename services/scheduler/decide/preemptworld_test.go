@@ -46,8 +46,10 @@ type arena struct {
 	recreated        int
 	// quiet is the number of turns until the next one is allowed.
 	quiet int
-	// refused counts evictions that the API server refused because of a budget that was created again.
-	refused int
+	// refused counts evictions that the API server refused because of a budget that was created again. uncounted are the
+	// budgets, by UID, under which a pod was evicted without a claim on them: what such a pod took is no other's.
+	refused   int
+	uncounted map[string]bool
 }
 
 func newArena(t *testing.T, seed uint64, shards int) *arena {
@@ -58,7 +60,7 @@ func arenaIn(w *world) *arena {
 	return &arena{
 		world: w, budgets: map[string]*policyv1.PodDisruptionBudget{},
 		evicted: map[string]string{}, fulfilled: map[string]bool{}, abandoned: map[string]bool{},
-		docsBefore: map[string]ledger.NodeDoc{},
+		docsBefore: map[string]ledger.NodeDoc{}, uncounted: map[string]bool{},
 	}
 }
 
@@ -146,11 +148,12 @@ func (a *arena) evict() {
 		}
 		if b, covered := a.budgets[p.Labels["app"]]; covered {
 			healthy := a.healthy(b.Name)
-			if a.recreatesBudgets && healthy-1 < b.Status.DesiredHealthy &&
-				!slices.Contains(claims[uid].Budgets, string(b.UID)) {
+			counted := slices.Contains(claims[uid].Budgets, string(b.UID))
+			if a.recreatesBudgets && healthy-1 < b.Status.DesiredHealthy && (!counted || a.uncounted[string(b.UID)]) {
 				a.refuse(uid, claims[uid])
 				return
 			}
+			a.uncounted[string(b.UID)] = a.uncounted[string(b.UID)] || !counted
 			if healthy-1 < b.Status.DesiredHealthy {
 				a.breaks("the eviction of %s exceeds budget %s: %d healthy, want %d", uid, b.Name, healthy, b.Status.DesiredHealthy)
 			}
@@ -169,7 +172,7 @@ func (a *arena) evict() {
 }
 
 // refuse makes the API server refuse an eviction because of a budget that it has no claim on, since the budget was
-// created later. The binder gives up the eviction's plan.
+// created later, or from which an eviction without a claim has taken. The binder gives up the eviction's plan.
 func (a *arena) refuse(uid string, claim ledger.Entry) {
 	d, _, _ := a.ledgerView().Plans().Victim(uid)
 	failed, err := txns.FailEviction(d, uid, claim.Plan)
