@@ -12,6 +12,7 @@ import (
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
@@ -34,6 +35,7 @@ func TestGangs(t *testing.T) {
 		{"in one rack", inOneRack},
 		{"a group that is no gang", basicGroup},
 		{"a group that comes after its pods", lateGroup},
+		{"evictions for all members or for none", evictsForAll},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			inner := *s
@@ -84,12 +86,15 @@ func (g *gangStack) group(name string, minCount int32, topology ...string) {
 }
 
 // members creates pods of a group.
-func (g *gangStack) members(group string, from, to int) {
+func (g *gangStack) members(group string, from, to int, options ...func(*corev1.Pod)) {
 	g.Helper()
 	for i := from; i < to; i++ {
 		g.create(newPod(g.ns, fmt.Sprintf("%s-%d", group, i), "100m", func(p *corev1.Pod) {
 			p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &group}
 			p.Spec.NodeSelector = map[string]string{"pool": g.pool}
+			for _, option := range options {
+				option(p)
+			}
 		}))
 	}
 }
@@ -242,4 +247,43 @@ func lateGroup(g *gangStack) {
 	})
 	g.group("late", 3)
 	g.placed("late", 3)
+}
+
+// evictsForAll: nobody is evicted for a gang that could not start anyway; when it could, all that are in the way are.
+func evictsForAll(g *gangStack) {
+	const inTheWay = 3
+	g.priorityClass("gang", 1000)
+	g.addRoom(4, 1, "r1")
+	for i := range inTheWay {
+		g.create(newPod(g.ns, fmt.Sprintf("low-%d", i), "100m", func(p *corev1.Pod) {
+			p.Spec.NodeSelector = map[string]string{"pool": g.pool}
+			p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1)
+		}))
+	}
+	low := func() (running int) {
+		for _, p := range g.pods(g.ns) {
+			if strings.HasPrefix(p.Name, "low-") && p.Spec.NodeName != "" && p.DeletionTimestamp == nil {
+				running++
+			}
+		}
+		return running
+	}
+	g.eventually(placedWithin, "the pods in the way run", func(context.Context) (string, error) {
+		if n := low(); n < inTheWay {
+			return fmt.Sprintf("%d of %d do", n, inTheWay), nil
+		}
+		return "", nil
+	})
+	important := func(p *corev1.Pod) { p.Spec.PriorityClassName = "gang" }
+	g.group("big", 5)
+	g.members("big", 0, 5, important)
+	g.waits("big", "pod group is unschedulable")
+	if n := low(); n != inTheWay {
+		g.Errorf("%d of %d pods run after a gang was rejected for which there are too few nodes", n, inTheWay)
+	}
+	g.addRoom(1, 1, "r1")
+	g.placed("big", 5)
+	if n := low(); n != 0 {
+		g.Errorf("%d pods run that are in the way of the gang", n)
+	}
 }

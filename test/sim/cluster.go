@@ -46,6 +46,8 @@ type amounts struct {
 	nodesFirst, podsFirst int
 	// groups is the number of the next group, or of the next object of one.
 	groups int
+	// important are the priorities of groups that have one, by name.
+	important map[string]int32
 	// replicas is how many pods the controllers make, and make again when they go.
 	replicas int
 	// large counts the pods that are as large as documents and transactions.
@@ -73,6 +75,7 @@ const (
 
 func (c *cluster) populate(w *world) {
 	w.api.put(events.KindNamespace, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, UID: "ns-d"}})
+	c.important = map[string]int32{}
 	c.reregistrations, c.registered = map[string]int{}, map[types.UID]uint64{}
 	c.drawWorkload(w)
 	if c.family == equipped {

@@ -123,6 +123,9 @@ func (c *cluster) drawWorkload(w *world) {
 	case c.family == grouped:
 		c.rules = false
 		c.nodesFirst, c.podsFirst = 5+w.rng.IntN(3), 2
+		if c.ranked { // the nodes are full, and groups are more important
+			c.nodesFirst, c.podsFirst = 3+w.rng.IntN(3), maxPods
+		}
 	case c.family == massive:
 		c.rules, c.churning, c.ranked = false, false, true
 		c.nodesFirst, c.podsFirst = 1, 2

@@ -2,11 +2,13 @@ package sim
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
 	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
@@ -72,6 +75,9 @@ func (a *apiServer) members(name string) (out []*corev1.Pod) {
 func (c *cluster) addGroup(w *world) {
 	name := fmt.Sprintf("g%d", c.groups)
 	c.groups++ // also of a group whose object never comes
+	if c.ranked && w.chance(80) {
+		c.important[name] = []int32{10, 10, 100}[w.rng.IntN(3)]
+	}
 	n := 2 + w.rng.IntN(mostMembers-1)
 	before := w.rng.IntN(n + 1)
 	for i := range n {
@@ -114,6 +120,9 @@ func (c *cluster) putGroup(w *world, name string, members int) {
 func (c *cluster) addMember(w *world, name string) {
 	p := c.newPod(1)
 	p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &name}
+	if priority, is := c.important[name]; is {
+		p.Spec.Priority = &priority
+	}
 	if w.chance(10) {
 		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/later"}}
 	}
@@ -162,7 +171,7 @@ func (c *cluster) form(w *world) {
 // patchGroup sets the condition of a group.
 func (w *world) patchGroup(e effect.PatchGroup) effect.Answered {
 	old, ok := w.api.objects[events.KindPodGroup][e.UID].(*schedulingv1alpha2.PodGroup)
-	if !ok {
+	if !ok || old.ResourceVersion != e.ResourceVersion {
 		return effect.Answered{Result: effect.Gone}
 	}
 	g := old.DeepCopy()
@@ -238,6 +247,78 @@ func (o *oracle) checkGangs(fresh []string) {
 		}
 		o.w.report.Gangs++
 	}
+}
+
+// checkGangStart is S23: a plan for a member of a gang becomes Ready, after which its victims are evicted, only when as
+// many members as the gang requires have, or have had, a place, or one is held for them.
+func (o *oracle) checkGangStart(ev ledger.Event) {
+	var r ledgerpb.Plan
+	if err := proto.Unmarshal(ev.Value, &r); err != nil {
+		o.w.note("form", "%s: %v", ev.Key, err)
+		return
+	}
+	if r.GetState() != ledgerpb.PlanState_PLAN_STATE_READY {
+		return
+	}
+	o.checkVictims(strings.TrimPrefix(ev.Key, ledger.PrefixPlan))
+}
+
+// checkGangClaims is S23 for plans without a record: their victims may be evicted as soon as they are claimed.
+func (o *oracle) checkGangClaims(before, now *ledgerpb.NodeDoc) {
+	for _, e := range now.GetEntries() {
+		same := func(old *ledgerpb.Entry) bool { return old.GetPlan() == e.GetPlan() && uidOf(old) == uidOf(e) }
+		if e.GetRole() == ledgerpb.Role_ROLE_VICTIM && !ledger.IsRecorded(e.GetPlan()) &&
+			!slices.ContainsFunc(before.GetEntries(), same) {
+			o.checkVictims(e.GetPlan())
+		}
+	}
+}
+
+// checkVictims checks that victims may be evicted for a plan.
+func (o *oracle) checkVictims(plan string) {
+	name := o.gangs.of[o.promised.holderOf(plan)]
+	if name == "" || len(o.gangs.objects[name]) == 0 {
+		return
+	}
+	members := map[string]bool{}
+	maps.Copy(members, o.gangs.placed[name])
+	for uid := range o.promised.held() {
+		if o.gangs.of[uid] == name {
+			members[uid] = true
+		}
+	}
+	want := least(slices.MinFunc(o.gangs.objects[name], func(a, b *schedulingv1alpha2.PodGroup) int {
+		return least(a) - least(b)
+	}))
+	if len(members) < want {
+		o.w.note("S23", "pods are to be evicted for group %s, of which %d members have a place, and a gang is at least %d",
+			name, len(members), want)
+	}
+	o.w.report.GangPlans++
+}
+
+// held yields the pods for which a place is held, and their plans.
+func (p *promises) held() iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for _, d := range p.docs {
+			for _, e := range d.GetEntries() {
+				held := e.GetRole() == ledgerpb.Role_ROLE_RESERVATION && e.GetState() == ledgerpb.State_STATE_HELD
+				if held && !yield(uidOf(e), e.GetPlan()) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// holderOf returns the pod for which a plan holds a place; empty for none.
+func (p *promises) holderOf(plan string) string {
+	for uid, of := range p.held() {
+		if of == plan {
+			return uid
+		}
+	}
+	return ""
 }
 
 // checkZone checks that the members of a group are in one zone: those that have a place for certain.
@@ -358,7 +439,32 @@ func gangMutants() []Mutant {
 			}
 			return w.partOfGang(t)
 		},
+	}, {
+		Name: "gang-start", expected: expected{rare: true, family: grouped},
+		Missing: "the plans of a gang's members wait for each other",
+		txn: func(_ *world, what string, t ledger.Txn) ledger.Txn {
+			if what != "T2" {
+				return t
+			}
+			return readyAtOnce(t)
+		},
 	}}
+}
+
+// readyAtOnce is a transaction with the records of plans Ready instead of Forming.
+func readyAtOnce(t ledger.Txn) ledger.Txn {
+	t.Puts = slices.Clone(t.Puts)
+	for i, put := range t.Puts {
+		r, err := codec.DecodePlan(ledger.KV{Key: put.Key, Value: put.Value, ModRevision: 1})
+		if err != nil || r.State != ledger.PlanForming {
+			continue
+		}
+		r.State = ledger.PlanReady
+		if value, err := codec.EncodePlan(r); err == nil {
+			t.Puts[i].Value = value
+		}
+	}
+	return t
 }
 
 // partOfGang is a transaction without the documents in which it reserves for members of a gang alone, but for the

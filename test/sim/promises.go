@@ -143,6 +143,10 @@ func (o *oracle) stored(events []ledger.Event, c *committed) {
 	for _, ev := range events {
 		if d := o.promised.docs[ev.Key]; d != nil && !ev.Deleted {
 			fresh = append(fresh, o.checkPromises(before[ev.Key], d, c)...)
+			o.checkGangClaims(before[ev.Key], d)
+		}
+		if strings.HasPrefix(ev.Key, ledger.PrefixPlan) && !ev.Deleted {
+			o.checkGangStart(ev)
 		}
 	}
 	o.checkGangs(fresh)

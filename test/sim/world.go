@@ -46,6 +46,8 @@ type Report struct {
 	Bound, Requests, Migrated int
 	// Gangs counts the revisions that reserved places for members of a group, separately for each group.
 	Gangs int
+	// GangPlans counts the plans for members of groups whose victims may be evicted.
+	GangPlans int
 	// Marks counts writes of marks to nodes, by what they were.
 	Marks map[string]int
 }

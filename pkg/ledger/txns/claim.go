@@ -43,6 +43,25 @@ func (s *docSet) at(nodeUID string) int {
 	return slices.IndexFunc(s.docs, func(d ledger.NodeDoc) bool { return d.NodeUID == nodeUID })
 }
 
+// latest returns a document as it is in the set, or as given if the set does not have it.
+func (s *docSet) latest(d ledger.NodeDoc) ledger.NodeDoc {
+	if i := s.at(d.NodeUID); i >= 0 {
+		return s.docs[i]
+	}
+	return d
+}
+
+// put adds documents, or replaces them.
+func (s *docSet) put(docs ...ledger.NodeDoc) {
+	for _, d := range docs {
+		if i := s.at(d.NodeUID); i >= 0 {
+			s.docs[i] = d
+			continue
+		}
+		s.docs = append(s.docs, d)
+	}
+}
+
 // change replaces one document by the result of f.
 func (s *docSet) change(nodeUID, podUID string, f func(ledger.NodeDoc) (ledger.NodeDoc, error)) error {
 	i := s.at(nodeUID)

@@ -41,11 +41,16 @@ func FormPlan(n Nomination, victims int) (Change, error) {
 	if err != nil {
 		return Change{}, err
 	}
-	c.Plans = []ledger.PlanRecord{{
-		ID: plan, State: ledger.PlanForming, NodeUID: n.Hold.NodeUID, PodUID: n.Hold.Entry.PodUID, Shard: n.Hold.Entry.Shard,
-		Victims: victims,
-	}}
+	c.Plans = []ledger.PlanRecord{n.forming(victims)}
 	return c, nil
+}
+
+// forming returns the first record of a plan that will have so many victims.
+func (n Nomination) forming(victims int) ledger.PlanRecord {
+	return ledger.PlanRecord{
+		ID: n.RecordedPlan(), State: ledger.PlanForming, NodeUID: n.Hold.NodeUID, PodUID: n.Hold.Entry.PodUID,
+		Shard: n.Hold.Entry.Shard, Victims: victims,
+	}
 }
 
 // Extension is one more transaction of a large T2.

@@ -66,6 +66,13 @@ func (w *world) mark(preemptor string) []string {
 		return nil
 	}
 	x := txns.EvictPlan{Plan: hold.Plan, Owner: owner, Sender: "binder"}
+	if ledger.IsRecorded(hold.Plan) {
+		r := w.record(hold.Plan)
+		if r.State != ledger.PlanReady {
+			return nil
+		}
+		x.Record = &r
+	}
 	for _, d := range w.docs() {
 		found := false
 		for _, e := range d.Entries {

@@ -207,8 +207,8 @@ type MarkNode struct {
 	Marks             nodemark.Marks
 }
 
-// PatchGroup sets one condition of a PodGroup's status, with UID and ResourceVersion as the preconditions. It is answered
-// by Answered: Done, Gone (also for another version), Refused, Unknown.
+// PatchGroup sets one condition of a PodGroup's status, with UID and ResourceVersion as the preconditions. It is
+// answered by Answered: Done, Gone (also for another version), Refused, Unknown.
 type PatchGroup struct {
 	Op                   OpID
 	Namespace, Name, UID string

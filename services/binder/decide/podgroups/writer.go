@@ -149,8 +149,8 @@ type group struct {
 }
 
 // advance requests the write of the condition, if the facts do not show it, for the version that they show: a later one
-// may have the condition, which does not go back even if the members have gone since. A group that needs none is forgotten, and
-// so is one that another binder writes.
+// may have the condition, which does not go back even if the members have gone since. A group that needs none is
+// forgotten, and so is one that another binder writes.
 func (g *group) advance(w *Writer) {
 	obj := w.find(g.namespace, g.name)
 	switch {

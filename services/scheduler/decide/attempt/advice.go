@@ -6,6 +6,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/gang"
 	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/claims"
@@ -80,6 +81,8 @@ type Rejection struct {
 	// other members of a gang, which are recorded with this one.
 	Together bool
 	Others   []events.Decision
+	// Gang is the gang if evictions could make room for it; nil otherwise.
+	Gang *gang.Group
 }
 
 // WakeOn adds a plugin to those whose events wake the pod. DefaultPreemption stands for pods that must not be

@@ -47,6 +47,8 @@ type Attempt struct {
 	Plugins *PluginBinding
 	// Gang is the try of a whole gang that the attempt is part of; nil for a pod that is placed alone.
 	Gang *Gang
+	// Tried are the members of its gang, by UID, for which it has tried to hold a place: see package preempt.
+	Tried map[string]bool
 }
 
 // Pick is the choice of a node for an attempt, with everything that the choice depends on.

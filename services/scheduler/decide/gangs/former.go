@@ -238,7 +238,7 @@ func (f *Former) conclude(t *try) Placement {
 	}
 	if t.Lead.Gang == nil {
 		own := slices.IndexFunc(t.unfit, func(u unfit) bool { return u.pod.UID == t.Lead.Pod.UID })
-		return f.end(t.Lead, t.unfit[own].d, nil)
+		return f.end(t.Lead, t.unfit[own].d, nil, nil)
 	}
 	return Placement{Is: Over}
 }
@@ -269,9 +269,17 @@ func (f *Former) drop(t *try, a *attempt.Attempt) {
 	}
 }
 
-// rejectUntried rejects an attempt without a look at nodes.
+// rejectUntried rejects an attempt without a look at nodes. Other members get a verdict only if they are nominated:
+// room is held for them as long as they are.
 func (f *Former) rejectUntried(a *attempt.Attempt, message string) Placement {
-	return f.reject(a, f.waits(a, message), nil)
+	var others []events.Decision
+	for pod := range f.Shard.View.Snapshot().PodsOfGroup(a.Pod.Namespace, a.Pod.PodGroup()) {
+		_, _, reserved := f.Shard.Ledger.Entry(pod.UID)
+		if pod.UID != a.Pod.UID && pod.NodeName == "" && !reserved && pod.Status().NominatedNodeName != "" {
+			others = append(others, f.waits(attempt.NewMember(a, pod), message))
+		}
+	}
+	return f.reject(a, f.waits(a, message), others, nil)
 }
 
 // waits returns the verdict on a pod that waits for others of its gang, and for what the rules listen to.
@@ -286,9 +294,9 @@ func (f *Former) waits(a *attempt.Attempt, message string, rules ...string) even
 
 // rejectAll rejects all pods: those that fit nowhere with their own verdict, the others because they wait for those.
 // The lead's message has the detail, which may differ from one attempt to the next; a verdict that the facts show in a
-// pod's condition already is not repeated, but for that of the first pod that fits nowhere: the queue waits for what
-// could help it. If something that no event reports may help, the attempt fails instead, and the queue retries it after
-// a while.
+// pod's condition already is not repeated, but for that of the first pod that fits nowhere, as the queue waits for what
+// could help it, and for that of a pod whose nomination must be cleared. If something that no event reports may help,
+// the attempt fails instead, and the queue retries it after a while.
 func (f *Former) rejectAll(t *try, fit []*state.Pod, message, detail string) Placement {
 	if t.passing != "" {
 		return Placement{Is: Failed, Why: message + detail + ": " + t.passing}
@@ -299,7 +307,7 @@ func (f *Former) rejectAll(t *try, fit []*state.Pod, message, detail string) Pla
 		switch {
 		case pod.UID == t.Lead.Pod.UID:
 			lead = d
-		case always || !gang.Shows(pod, d.Message):
+		case always || d.StaleNomination != "" || !gang.Shows(pod, d.Message):
 			others = append(others, d)
 		}
 	}
@@ -314,22 +322,31 @@ func (f *Former) rejectAll(t *try, fit []*state.Pod, message, detail string) Pla
 		tell(pod, f.waits(attempt.NewMember(t.Lead, pod), message, t.rules...), false)
 	}
 	if len(t.placed) >= t.Group.MinCount { // the gang is scheduled already, without these members
-		return f.end(t.Lead, lead, others)
+		return f.end(t.Lead, lead, others, nil)
 	}
-	return f.reject(t.Lead, lead, others)
+	return f.reject(t.Lead, lead, others, t.evicts())
 }
 
-// reject rejects the lead of a gang, and with it the others.
-func (f *Former) reject(a *attempt.Attempt, d events.Decision, others []events.Decision) Placement {
+// evicts returns the gang if evictions could make room for it: members fit nowhere, or places are held for some of
+// them, and it needs no domain. Upstream evicts no pod for a gang with a topology either.
+func (t *try) evicts() *gang.Group {
+	if len(t.unfit) == 0 && !t.unsure || len(t.Group.Topology) > 0 {
+		return nil
+	}
+	return t.Group
+}
+
+// reject rejects the lead of a gang, and with it the others. g is the gang if evictions could help.
+func (f *Former) reject(a *attempt.Attempt, d events.Decision, others []events.Decision, g *gang.Group) Placement {
 	f.Effects.ReportGang(a.GangReport(step.Unschedulable))
-	return f.end(a, d, others)
+	return f.end(a, d, others, g)
 }
 
 // end ends the attempt at a lead with its verdict, and with those of others.
-func (f *Former) end(a *attempt.Attempt, d events.Decision, others []events.Decision) Placement {
+func (f *Former) end(a *attempt.Attempt, d events.Decision, others []events.Decision, g *gang.Group) Placement {
 	f.Reject(attempt.Rejection{
 		Attempt: a, Decision: d, Counted: f.Attempts.StagedPods(), Withdrawn: f.Life.Withdrawn,
-		Together: true, Others: others,
+		Together: true, Others: others, Gang: g,
 	})
 	return Placement{Is: Over}
 }

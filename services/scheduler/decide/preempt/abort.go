@@ -27,6 +27,9 @@ type withdrawal struct {
 // stays claimed until it is gone, so that no other plan counts on evicting it again; its room is then free for any
 // pod. The pod's pins on the pods that it relies on are dropped with the hold.
 func (rc *reconciler) giveUp(s holdState, e withdrawal) inspection {
+	if s.gang != nil {
+		rc.failures.GatherFailed(s.gang, rc.shard.Now)
+	}
 	a := rc.abortOf(s.plan)
 	a.Docs = append(a.Docs, rc.docsPinning(s.podUID, a.Docs)...)
 	d := &abort{holdState: s, withdrawal: e, victims: victimsOf(a.Docs, s.plan), binding: s.plugins}
@@ -147,13 +150,17 @@ func (a *abort) Kind() string { return "T8" }
 // plan: no pod was to be evicted for it.
 func (a *abort) Done(revision int64) {
 	rc := a.by
+	if a.gang != nil { // the others may have to follow
+		m := membersOf(rc.shard, a.gang)
+		rc.holds.makeDue(m.held)
+	}
 	if a.failed && a.pod != nil {
-		rc.failures.record(a.pod, a.victims)
+		rc.failures.Record(a.pod, a.victims)
 	}
 	if a.spare {
-		rc.failures.spare(a.victims)
+		rc.failures.Spare(a.victims)
 	}
-	rc.budgets.stale = true
+	rc.budgets.Reread()
 	if !txns.IsPrepared(a.plan) {
 		rc.effects.Plan(step.PlanReport{
 			Event: step.PlanWithdrawn, Pod: podRef(a.entry), Node: a.doc.NodeName, Held: rc.shard.Now.Sub(a.firstSeen),
@@ -192,7 +199,7 @@ func (o *orphan) Kind() string { return "T8" }
 // Done looks again: a large plan is dropped in several parts.
 func (o *orphan) Done(_ int64) {
 	rc := o.by
-	rc.budgets.stale = true
+	rc.budgets.Reread()
 	rc.holds.orphans[o.plan] = struct{}{}
 }
 

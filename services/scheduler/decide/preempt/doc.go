@@ -28,8 +28,10 @@
 //   - reconciler (holdstate.go) inspects holds (reconcile.go), waits for their victims (waits.go), promotes them (T3,
 //     promote.go), completes large plans (form.go), asks extenders about the place (vet.go), gives places up (T8,
 //     abort.go), and releases kept places that no pod will need (release.go).
-//   - failures remembers plans that failed, so that preemption does not evict pods for ever (failures.go). budgetBook
-//     keeps what the disruption budgets have left (budgets.go).
+//   - gang.go holds the places of a gang, one member after the other, and together.go inspects them together: nobody is
+//     evicted before enough members have a place, and all are promoted at once (docs/decisions/0044).
+//   - failures.Memory remembers plans that failed, so that preemption does not evict pods for ever. budgets.Book
+//     keeps what the disruption budgets have left.
 //   - remake.go repeats a recorded decision for decide.Replica, and proposes nothing.
 //
 // # Invariants

@@ -32,6 +32,8 @@ type hold struct {
 	yielding  yielding
 	// plugins is the agreement of its plugins, nil for none.
 	plugins *attempt.PluginBinding
+	// lead is the attempt at the lead of the gang for whose member this shard made the hold; nil for any other.
+	lead *attempt.Attempt
 	// begun: a binder has begun to evict for it, or no pod has to be evicted, as of the last inspection. Holds
 	// counts those that are not begun, as they limit further plans.
 	begun bool

@@ -13,6 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/advice"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/budgets"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/failures"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/shard"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
@@ -26,8 +28,8 @@ import (
 type Holds struct {
 	shard      *shard.State
 	performing *advice.Plugins
-	failures   *failures
-	budgets    *budgetBook
+	failures   *failures.Memory
+	budgets    *budgets.Book
 
 	// held are the holds of this shard's pods, by pod UID; byPlan maps a plan to its hold. A pod has at most one.
 	held   map[string]*hold
@@ -70,7 +72,7 @@ func (hs *Holds) Count() int { return len(hs.held) }
 // those of pods' reservations. A change of partitions may make any hold this shard's, or another's, so that all are
 // checked.
 func (hs *Holds) FollowLedger(changes replica.Changes) {
-	hs.budgets.followLedger(changes.Reset || len(changes.Budgets) > 0)
+	hs.budgets.FollowLedger(changes.Reset || len(changes.Budgets) > 0)
 	if changes.Reset {
 		hs.heldNodes, hs.keptNodes = map[string]int32{}, map[string]int32{}
 		for d := range hs.shard.Ledger.Docs() {
@@ -120,6 +122,7 @@ func (hs *Holds) followDoc(d *replica.DocChange) {
 	if !concernsPlans(&d.Before) && !concernsPlans(&d.After) {
 		return
 	}
+	hs.budgets.Reread() // what is left of a budget depends on the victims in documents too
 	nodeUID := max(d.Before.NodeUID, d.After.NodeUID)
 	after := d.After
 	after.NodeUID = nodeUID
@@ -236,8 +239,8 @@ func (hs *Holds) FollowFacts(changes state.Changes) {
 			hs.protect(n.After.UID)
 		}
 	}
-	hs.budgets.followFacts(changes)
-	if len(hs.held)+len(hs.failures.pairs) == 0 {
+	hs.budgets.FollowFacts(changes)
+	if len(hs.held) == 0 && !hs.failures.Any() {
 		return
 	}
 	for i := range changes.Pods {
@@ -262,7 +265,7 @@ func (hs *Holds) followClaims() {
 // is and that it begins to leave for or has left for. A pod that is bound ends the count of failures of its owner.
 func (hs *Holds) followPod(pod *state.PodChange) {
 	if pod.After != nil && pod.After.NodeName != "" && pod.Before != nil && pod.Before.NodeName == "" {
-		hs.failures.forget(pod.After)
+		hs.failures.Forget(pod.After)
 	}
 	uid := max(uidOf(pod.Before), uidOf(pod.After))
 	if _, held := hs.held[uid]; held {
@@ -290,7 +293,7 @@ func uidOf(p *state.Pod) string {
 // Reset makes everything due, after the facts were rebuilt. The ledger is unchanged, so the index is too; the
 // protection is set again, as the nodes of the engine are new.
 func (hs *Holds) Reset() {
-	hs.budgets.stale = true
+	hs.budgets.Reread()
 	for d := range hs.shard.Ledger.Docs() {
 		if concernsPlans(&d) {
 			hs.protect(d.NodeUID)
@@ -306,6 +309,15 @@ func (hs *Holds) allDue() {
 	}
 }
 
+// makeDue makes the holds of some pods due.
+func (hs *Holds) makeDue(uids []string) {
+	for _, uid := range uids {
+		if _, held := hs.held[uid]; held {
+			hs.due[uid] = struct{}{}
+		}
+	}
+}
+
 // protect sets which pods on a node the engine must not take as victims: pods that a plan has claimed, pods that a
 // placement relies on, pods that a place is held for (T4 takes such a place, not an eviction), placeholders (they
 // are taken over instead), and pods that are spared because they could not be evicted. Reservations that can be
@@ -315,17 +327,7 @@ func (hs *Holds) protect(nodeUID string) {
 	if !ok {
 		return
 	}
-	d, _ := hs.shard.Ledger.Doc(nodeUID)
-	var uids []string
-	for i := range d.Entries {
-		if e := &d.Entries[i]; e.Role != ledger.RoleReservation || e.State == ledger.Held {
-			uids = append(uids, e.PodUID)
-		}
-		if e := &d.Entries[i]; e.Role == ledger.RoleMove {
-			uids = append(uids, view.PlaceholderUID(e.Token))
-		}
-	}
-	uids = append(uids, hs.failures.sparedOn(nodeUID)...)
+	uids := hs.protectedOn(nodeUID)
 	if _, known := hs.protected[nodeUID]; len(uids) == 0 && !known {
 		return
 	}
@@ -334,6 +336,20 @@ func (hs *Holds) protect(nodeUID string) {
 		delete(hs.protected, nodeUID)
 	}
 	hs.shard.Engine.SetProtected(n, uids)
+}
+
+// protectedOn returns the UIDs of the pods on a node that must not be victims.
+func (hs *Holds) protectedOn(nodeUID string) (uids []string) {
+	d, _ := hs.shard.Ledger.Doc(nodeUID)
+	for i := range d.Entries {
+		if e := &d.Entries[i]; e.Role != ledger.RoleReservation || e.State == ledger.Held {
+			uids = append(uids, e.PodUID)
+		}
+		if e := &d.Entries[i]; e.Role == ledger.RoleMove {
+			uids = append(uids, view.PlaceholderUID(e.Token))
+		}
+	}
+	return append(uids, hs.failures.SparedOn(nodeUID)...)
 }
 
 // followYields makes the holds due that wait for reservations on other nodes, when a reservation that was asked back
@@ -372,7 +388,7 @@ func (hs *Holds) protectsBelow(priority int32) bool {
 			}
 		}
 	}
-	for uid := range hs.failures.spared {
+	for _, uid := range hs.failures.SparedPods() {
 		if stays(uid) {
 			return true
 		}

@@ -3,10 +3,13 @@ package preempt
 import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/placement/gang"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/advice"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/budgets"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/crossnode"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/failures"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/lifecycle"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/record"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/search"
@@ -48,8 +51,8 @@ type reconciler struct {
 	consults   *advice.Consults
 	performing *advice.Plugins
 	holds      *Holds
-	failures   *failures
-	budgets    *budgetBook
+	failures   *failures.Memory
+	budgets    *budgets.Book
 
 	// quiet: a promotion whose rules count other pods waits until no pod is staged. The core stages no further
 	// attempt while it is set, as otherwise there would always be one; each round of reconcile sets it again if it
@@ -72,6 +75,8 @@ type holdState struct {
 	doc   ledger.NodeDoc
 	entry ledger.Entry
 	pod   *state.Pod
+	// gang is the gang whose members are placed together with the pod; nil for a pod that is placed alone.
+	gang *gang.Group
 	// otherDocs are the other documents of its plan.
 	otherDocs []ledger.NodeDoc
 }

@@ -12,8 +12,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/advice"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/budgets"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/claims"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/crossnode"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/failures"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/lifecycle"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/record"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/search"
@@ -38,8 +40,8 @@ type nominator struct {
 
 	consults *advice.Consults
 	holds    *Holds
-	failures *failures
-	budgets  *budgetBook
+	failures *failures.Memory
+	budgets  *budgets.Book
 	places   *Places
 }
 
@@ -68,7 +70,7 @@ type seeker struct {
 // by the transaction in flight, a guard or budget that is not counted yet.
 func (nm *nominator) nominate(s seeker, plan preempt.Result) bool {
 	a := s.Attempt
-	if no := nm.failures.refusesVictims(s.pod, plan.Victims, nm.shard.Now); no.why != "" {
+	if no := nm.failures.RefusesVictims(s.pod, plan.Victims, nm.shard.Now); no.Why != "" {
 		nm.refusePlan(s, no)
 		return false
 	}
@@ -81,7 +83,7 @@ func (nm *nominator) nominate(s seeker, plan preempt.Result) bool {
 	demanded, ready := nm.rules.Demands(&s.concern, plan.Node, crossnode.Following{
 		First: len(plan.Keepers) == 0, Pins: make([]attempt.Pin, len(plan.Keepers)),
 	})
-	rooms, known := nm.budgets.roomsFor(plan.Budgets, s.profile.ExceedsBudgets())
+	rooms, known := nm.budgets.RoomsFor(plan.Budgets, s.profile.ExceedsBudgets())
 	if !ready || !known {
 		nm.life.Defer(a)
 		return false
@@ -203,11 +205,11 @@ func (nm *nominator) handleBuildError(a *attempt.Attempt, err error) bool {
 	var refused *txns.RefusedError
 	var budget *txns.BudgetError
 	if errors.As(err, &budget) {
-		nm.budgets.noteRefused(budget.UID)
+		nm.budgets.NoteRefused(budget.UID)
 	}
 	a.Losses++
 	if a.Losses < attempt.MaxLosses && (errors.As(err, &claimed) || errors.As(err, &refused) || errors.As(err, &budget)) {
-		nm.budgets.stale = true
+		nm.budgets.Reread()
 		nm.life.Defer(a)
 		return false
 	}
@@ -220,7 +222,7 @@ func (nm *nominator) handleBuildError(a *attempt.Attempt, err error) bool {
 func (nm *nominator) pickFor(a *attempt.Attempt, node *state.Node, d *events.Decision) {
 	a.Pick = attempt.Pick{
 		NodeUID: node.UID, NodeName: node.Name, Decided: nm.shard.Now, Total: len(nm.shard.View.Nodes()),
-		Seed: d.Seed, Evidence: nm.record.NumberVictimSearch(a, d.Evidence, nm.failures.sparedPods()),
+		Seed: d.Seed, Evidence: nm.record.NumberVictimSearch(a, d.Evidence, nm.failures.SparedPods()),
 		FactSequence: nm.shard.Store.Position().Sequence,
 		Volumes:      a.Pick.Volumes,
 	}
@@ -280,7 +282,7 @@ func (n *nomination) Done(revision int64) {
 // Undone puts the attempt back. Budgets are read again, because a budget may be what was lost.
 func (n *nomination) Undone(lost txns.Outcome) {
 	nm := n.by
-	nm.budgets.stale = true
+	nm.budgets.Reread()
 	nm.retryLost(n.Attempt, lost)
 }
 

@@ -6,7 +6,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/advice"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/budgets"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/crossnode"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/failures"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/lifecycle"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/search"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/shard"
@@ -45,8 +47,8 @@ type Preemption struct {
 
 	reconciler *reconciler
 	nominator  *nominator
-	failures   *failures
-	budgets    *budgetBook
+	failures   *failures.Memory
+	budgets    *budgets.Book
 
 	// preemptionOrder is the number of the attempt that was lined up last; numbers break ties of priority. retried
 	// is the index of the next waiting one to try again.
@@ -59,8 +61,8 @@ type Preemption struct {
 func New(d Deps) *Preemption {
 	s := d.Life.Shard
 	h := newHolds(s)
-	h.failures = &failures{shard: s, changed: h.protect}
-	h.budgets, h.performing = &budgetBook{shard: s}, d.Performing
+	h.failures = &failures.Memory{Shard: s, Changed: h.protect}
+	h.budgets, h.performing = &budgets.Book{Shard: s}, d.Performing
 	p := &Preemption{
 		shard: s, attempts: d.Life.Attempts, effects: d.Life.Record.Effects, life: d.Life,
 		slot: d.Slot, rules: d.Rules, terms: d.Terms, Holds: h, failures: h.failures, budgets: h.budgets,
@@ -100,8 +102,8 @@ func (p *Preemption) Vetted(plan string, advice step.Advice) { p.Holds.vetted(pl
 // are read again, as what they have left depends on the progress of the facts too.
 func (p *Preemption) Expire() {
 	p.reconciler.secondChecks = secondChecksPerBeat
-	p.budgets.stale = p.budgets.stale || p.budgets.claims
-	p.failures.expire()
+	p.budgets.RereadClaims()
+	p.failures.Expire()
 	if !p.slot.Busy() && p.attempts.Count(attempt.Staged, attempt.Reserving) == 0 {
 		p.life.ForgetReturned() // nothing is staged that could have counted them
 	}
@@ -181,7 +183,7 @@ func (p *Preemption) conclude(r attempt.Rejection) {
 	profile, ok := p.shard.Profiles[r.Attempt.Pod.SchedulerName]
 	switch {
 	case r.DependsOnHolds:
-	case r.Together:
+	case r.Together && r.Gang == nil:
 		// Victims of single members would be evicted before it is known whether the gang can be placed.
 	case !ok || !profile.Preempts() || p.shard.Draining || profile.Custom() && advice.IsConsulted(profile, r.Attempt.Pod):
 	case p.attempts.Count(attempt.Seeking) < maxSeekers:
@@ -261,6 +263,9 @@ func (p *Preemption) seek() bool {
 // Steps 3 and 4 are left out for pods with claims and for pods about which extenders or plugins decide: it is not
 // checked, or not asked, whether they fit in the place of another pod.
 func (p *Preemption) seekFor(r attempt.Rejection) bool {
+	if r.Gang != nil {
+		return p.seekForGang(r)
+	}
 	a := r.Attempt
 	s := seeker{by: p.nominator, Rejection: r, pod: a.Pod, profile: p.shard.Profiles[a.Pod.SchedulerName]}
 	pod, known := p.shard.View.Pod(a.Offer.Pod.UID)
@@ -280,7 +285,7 @@ func (p *Preemption) seekFor(r attempt.Rejection) bool {
 		return false
 	}
 	p.effects.Plan(step.PlanReport{Event: step.PlanSearched, Pod: a.Offer.Pod})
-	if no := p.failures.refusesPod(pod, p.shard.Now); no.why != "" {
+	if no := p.failures.RefusesPod(pod, p.shard.Now); no.Why != "" {
 		p.nominator.refusePlan(s, no)
 		return false
 	}

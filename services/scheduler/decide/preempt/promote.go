@@ -58,6 +58,8 @@ type promotionBasis struct {
 	volumes claims.Supply
 	// exclusives are the documents of claims and pools in which the hold has something, or the reservation will.
 	exclusives []ledger.ExclusiveDoc
+	// before are the pods that are promoted to the node by the same transaction, and count there.
+	before []*state.Pod
 }
 
 // collectBasis collects the state on which a promotion is decided. A promotion that the store refused for its size
@@ -73,6 +75,12 @@ func (rc *reconciler) collectBasis(s holdState, f *promotionBasis) inspection {
 	}
 	if f.node, ok = rc.shard.View.Ask(view.Now, s.doc.NodeUID, s.plan); !ok {
 		return rc.giveUp(s, withdrawal{reason: "the node is gone"})
+	}
+	if len(f.before) > 0 {
+		f.node = f.node.Clone()
+		for _, pod := range f.before {
+			f.node.AddPod(pod)
+		}
 	}
 	var err error
 	if f.concern, err = rc.rules.ConcernOf(s.pod, f.profile); err != nil {
@@ -187,23 +195,9 @@ func (rc *reconciler) repick(
 // inspected again later. Extenders are asked again after a promotion that was lost, as an opinion holds only as of
 // its question.
 func (rc *reconciler) sendPromotion(s holdState, f promotionBasis) inspection {
-	authority, mine := rc.shard.Authority(s.entry.Partition())
+	p, mine := rc.promotionOf(s, f)
 	if !mine {
 		return inspectionWaits
-	}
-	target, _ := txns.Finish(s.doc, rc.shard.View.TxnFacts())
-	p := txns.Promotion{
-		Authority: authority, Target: target.Cover(ledger.KindNode, f.node.Node.ResourceVersion), Docs: s.otherDocs,
-		PodUID: s.podUID, Token: s.token, PodRV: s.pod.ResourceVersion, Wish: s.pod.PlacementHash(),
-		Fits: true, Guards: f.guards, Facts: rc.shard.View.TxnFacts(),
-		Volumes: f.volumes.Volumes, Devices: f.volumes.Devices, Exclusives: f.exclusives,
-	}
-	if r, ok := rc.shard.Ledger.Plans().Record(s.plan); ok {
-		p.Record = &r
-	}
-	s.vetting = vetting{} // an opinion holds only as of its question
-	if s.plugins != nil {
-		p.Delegated = s.plugins.Delegate(f.volumes)
 	}
 	change, err := txns.Promote(p)
 	if err == nil {
@@ -218,6 +212,29 @@ func (rc *reconciler) sendPromotion(s holdState, f promotionBasis) inspection {
 		return inspectionRepeats
 	}
 	return rc.giveUp(s, withdrawal{reason: err.Error()})
+}
+
+// promotionOf returns the T3 of a hold; false if the pod's partition is another shard's now.
+func (rc *reconciler) promotionOf(s holdState, f promotionBasis) (p txns.Promotion, mine bool) {
+	authority, mine := rc.shard.Authority(s.entry.Partition())
+	if !mine {
+		return p, false
+	}
+	target, _ := txns.Finish(s.doc, rc.shard.View.TxnFacts())
+	p = txns.Promotion{
+		Authority: authority, Target: target.Cover(ledger.KindNode, f.node.Node.ResourceVersion), Docs: s.otherDocs,
+		PodUID: s.podUID, Token: s.token, PodRV: s.pod.ResourceVersion, Wish: s.pod.PlacementHash(),
+		Fits: true, Guards: f.guards, Facts: rc.shard.View.TxnFacts(),
+		Volumes: f.volumes.Volumes, Devices: f.volumes.Devices, Exclusives: f.exclusives,
+	}
+	if r, ok := rc.shard.Ledger.Plans().Record(s.plan); ok {
+		p.Record = &r
+	}
+	s.vetting = vetting{} // an opinion holds only as of its question
+	if s.plugins != nil {
+		p.Delegated = s.plugins.Delegate(f.volumes)
+	}
+	return p, true
 }
 
 // promotion is a T3 in flight. Its hold remains in Holds until the ledger's change shows that it is no hold any

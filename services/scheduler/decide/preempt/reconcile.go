@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
+	"github.com/berth-scheduler/berth/pkg/placement/gang"
 )
 
 // reconcile inspects the holds that are due, until one needs a transaction; true if that has been sent. What is left
@@ -56,22 +57,15 @@ func (rc *reconciler) reconcile() bool {
 //     may be missing from the count otherwise.
 //  7. The pod is promoted, if it still fits.
 func (rc *reconciler) inspect(h *hold) inspection {
-	s := holdState{by: rc, hold: h}
-	doc, entry, ok := rc.shard.Ledger.Entry(h.podUID)
-	if s.doc, s.entry = doc, entry; !ok || s.entry.Token != h.token || s.entry.State != ledger.Held {
+	s, ok := rc.stateOf(h)
+	if !ok {
 		return inspectionWaits
 	}
-	for _, d := range rc.shard.Ledger.Plans().Docs(h.plan) {
-		if d.NodeUID != s.doc.NodeUID {
-			s.otherDocs = append(s.otherDocs, d)
-		}
-	}
 	progress := rc.shard.View.TxnFacts().PodProgress()
-	s.pod, ok = rc.shard.View.Pod(h.podUID)
 	switch {
-	case !ok && progress < s.entry.PodRV:
+	case s.pod == nil && progress < s.entry.PodRV:
 		return inspectionRepeats
-	case !ok || s.pod.Deleting || s.pod.Terminal:
+	case s.pod == nil || s.pod.Deleting || s.pod.Terminal:
 		return rc.giveUp(s, withdrawal{reason: "the pod is gone", silent: true})
 	case s.pod.NodeName != "":
 		return rc.giveUp(s, withdrawal{reason: "another writer has bound the pod", silent: true})
@@ -79,6 +73,15 @@ func (rc *reconciler) inspect(h *hold) inspection {
 		return rc.giveUp(s, withdrawal{reason: "another node has registered under the name of the node"})
 	}
 	var l inspection
+	if g, member := gang.Of(s.pod, rc.shard.View.Snapshot()); member {
+		switch {
+		case g == nil:
+			return rc.giveUp(s, withdrawal{reason: "its PodGroup is gone"})
+		case g.Together():
+			s.gang = g
+			return gangHolds{rc}.inspect(s)
+		}
+	}
 	switch {
 	case ledger.IsRecorded(h.plan):
 		l = rc.form(s)
@@ -98,6 +101,24 @@ func (rc *reconciler) inspect(h *hold) inspection {
 		}
 	}
 	return rc.promote(s)
+}
+
+// stateOf returns a hold with its current state; false if the ledger does not have it any more.
+func (rc *reconciler) stateOf(h *hold) (s holdState, ok bool) {
+	s = holdState{by: rc, hold: h}
+	s.doc, s.entry, ok = rc.shard.Ledger.Entry(h.podUID)
+	if !ok || s.entry.Token != h.token || s.entry.State != ledger.Held {
+		return s, false
+	}
+	for _, d := range rc.shard.Ledger.Plans().Docs(h.plan) {
+		if d.NodeUID != s.doc.NodeUID {
+			s.otherDocs = append(s.otherDocs, d)
+		}
+	}
+	if pod, known := rc.shard.View.Pod(h.podUID); known {
+		s.pod = pod
+	}
+	return s, true
 }
 
 // prepared inspects a hold whose bind plugins prepare; inspectionOpen if they have finished. A shard that does not

@@ -17,7 +17,7 @@ type release struct {
 
 func (r *release) Kind() string { return "T8" }
 
-func (r *release) Done(int64) { r.by.budgets.stale = true }
+func (r *release) Done(int64) { r.by.budgets.Reread() }
 
 // TooLarge does nothing: the binders sweep what is left.
 func (r *release) TooLarge(string) {}

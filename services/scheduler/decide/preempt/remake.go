@@ -12,24 +12,17 @@ import (
 // record; pods that the facts do not have are left out.
 func (p *Preemption) SetSpared(uids []string) {
 	snapshot := p.Holds.shard.View.Snapshot()
-	nodes := map[string]bool{}
-	for _, s := range p.failures.spared {
-		nodes[s.nodeUID] = true
-	}
-	p.failures.spared = map[string]sparedPod{}
+	nodes := map[string]string{}
 	for _, uid := range uids {
 		pod, ok := p.Holds.shard.View.Pod(uid)
 		if !ok {
 			continue
 		}
 		if n, ok := snapshot.NodeByName(pod.NodeName); ok {
-			p.failures.spared[uid] = sparedPod{nodeUID: n.UID}
-			nodes[n.UID] = true
+			nodes[uid] = n.UID
 		}
 	}
-	for uid := range nodes {
-		p.Holds.protect(uid)
-	}
+	p.failures.SetSpared(nodes)
 }
 
 // RemakeSearch returns the node that a search for victims finds for an attempt that fits nowhere, or the node of the
@@ -46,9 +39,9 @@ func (p *Preemption) RemakeSearch(a *attempt.Attempt, profile *placement.Profile
 	if t, ok := n.displaceable(s); ok && !s.volumes.Any() {
 		return t.node.Node.Name, nil
 	}
-	p.budgets.stale = true
+	p.budgets.Reread()
 	plan := n.preempt(s, engine.PreemptQuery{
-		Pod: a.Pod, Seed: seed, Budgets: p.budgets.current(), Opinions: n.search.SpareNominated(a.Pod, nil),
+		Pod: a.Pod, Seed: seed, Budgets: p.budgets.Current(), Opinions: n.search.SpareNominated(a.Pod, nil),
 	})
 	switch {
 	case plan.Err != nil:

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/failures"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/shard"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
@@ -18,7 +19,7 @@ import (
 // The search may also find that the pod fits as it is (FitsError), because something has changed since its verdict.
 func (nm *nominator) seekVictims(s seeker) bool {
 	a := s.Attempt
-	plan, ok := nm.advisedPlan(s, engine.PreemptQuery{Pod: s.pod, Seed: s.Decision.Seed, Budgets: nm.budgets.current()})
+	plan, ok := nm.advisedPlan(s, engine.PreemptQuery{Pod: s.pod, Seed: s.Decision.Seed, Budgets: nm.budgets.Current()})
 	if !ok {
 		return false
 	}
@@ -28,7 +29,7 @@ func (nm *nominator) seekVictims(s seeker) bool {
 		nm.life.Requeue(a)
 	case plan.Err != nil:
 		nm.life.Fail(a, plan.Err.Error())
-	case plan.Node == nil && plan.BlockedByBudgets && nm.budgets.unknown:
+	case plan.Node == nil && plan.BlockedByBudgets && nm.budgets.Unknown():
 		// What is left of a budget is not known yet, and no event will show when it is known.
 		nm.life.Defer(a)
 	case plan.Node == nil:
@@ -137,19 +138,19 @@ func (nm *nominator) endWithoutPlan(s seeker, plan preempt.Result) {
 	}
 	if plan.BlockedByBudgets || !preempt.IsNever(s.pod) && nm.holds.protectsBelow(s.pod.Priority) {
 		r.WakeOn(names.DefaultPreemption)
-		r.Decision.RetryAfter = nm.failures.spareEnds(s.pod.Priority)
+		r.Decision.RetryAfter = nm.failures.SpareEnds(s.pod.Priority)
 	}
 	nm.life.Unplaceable(r)
 }
 
 // refusePlan ends an attempt whose plan is refused because of earlier failures, before or after the search for one.
 // The queue offers the pod again when the refusal ends.
-func (nm *nominator) refusePlan(s seeker, no refusal) {
+func (nm *nominator) refusePlan(s seeker, no failures.Refusal) {
 	r := s.Rejection
-	r.Decision.Message += " preemption: refused: " + no.why + "."
-	r.Decision.RetryAfter = no.ends
+	r.Decision.Message += " preemption: refused: " + no.Why + "."
+	r.Decision.RetryAfter = no.Ends
 	keepNomination(nm.shard, s.profile, &r)
-	nm.effects.Plan(step.PlanReport{Event: step.PlanRefused, Pod: s.Attempt.Offer.Pod, Detail: no.why})
+	nm.effects.Plan(step.PlanReport{Event: step.PlanRefused, Pod: s.Attempt.Offer.Pod, Detail: no.Why})
 	r.WakeOn(names.DefaultPreemption)
 	nm.life.Unplaceable(r)
 }

@@ -104,7 +104,7 @@ func (rc *reconciler) await(s holdState, grace time.Duration) inspection {
 	case !s.begun && idle > unmarkedPatience:
 		// No pod was evicted for it, so it does not count as a failure of the pod.
 		return rc.giveUp(s, withdrawal{reason: "the eviction of pods that have to go is not begun", spare: true})
-	case !marked && rc.shard.Now.Sub(s.firstSeen) > secondCheckAfter && rc.secondChecks > 0:
+	case s.gang == nil && !marked && rc.shard.Now.Sub(s.firstSeen) > secondCheckAfter && rc.secondChecks > 0:
 		rc.secondChecks--
 		if node := rc.fitsElsewhere(s); node != "" {
 			return rc.giveUp(s, withdrawal{reason: "the pod fits on node " + node + " as it is"})

@@ -32,7 +32,7 @@ type Domain struct {
 // labels, or is in another domain than the others. Source: getScheduledPodsTopologyDomain in
 // plugins/topologyaware/topology_placement.go.
 func (x *Searcher) Domains(keys []string, pods []*state.Pod, placed []string) (domains []Domain, err error) {
-	least := leastOf(pods)
+	least := LeastOf(pods)
 	pinned, err := x.pinned(keys, placed)
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (x *Searcher) Domains(keys []string, pods []*state.Pod, placed []string) (d
 			byName[name] = d
 		}
 		d.Nodes = append(d.Nodes, n)
-		d.Slots += slotsOn(n, least, len(pods))
+		d.Slots += SlotsOn(n, least, len(pods))
 	}
 	for _, d := range byName {
 		domains = append(domains, *d)
@@ -112,8 +112,8 @@ func domainOf(n *state.NodeInfo, keys []string) (name string, in bool) {
 	return strings.Join(values, "/"), true
 }
 
-// leastOf returns, of each resource that all pods request, the smallest request.
-func leastOf(pods []*state.Pod) map[string]int64 {
+// LeastOf returns, of each resource that all pods request, the smallest request.
+func LeastOf(pods []*state.Pod) map[string]int64 {
 	least := pods[0].Requests.Map()
 	for _, p := range pods[1:] {
 		maps.DeleteFunc(least, func(name string, _ int64) bool { return p.Requests.Get(name) == 0 })
@@ -124,8 +124,8 @@ func leastOf(pods []*state.Pod) map[string]int64 {
 	return least
 }
 
-// slotsOn returns how many pods with these requests fit on a node by its resources, at most as many as wanted.
-func slotsOn(n *state.NodeInfo, requests map[string]int64, wanted int) int {
+// SlotsOn returns how many pods with these requests fit on a node by its resources, at most as many as wanted.
+func SlotsOn(n *state.NodeInfo, requests map[string]int64, wanted int) int {
 	slots := int64(wanted)
 	for name, v := range requests {
 		if v <= 0 {
