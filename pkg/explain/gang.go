@@ -15,6 +15,7 @@ import (
 const (
 	MemberBound    = "bound"
 	MemberReserved = "reserved"
+	MemberHeld     = "holding a place until others have left"
 	MemberFencing  = "reservation being taken back"
 	MemberWaiting  = "waiting"
 	MemberGated    = "gated"
@@ -160,7 +161,7 @@ func (v *GangView) policy() string {
 func (v *GangView) summary() string {
 	var parts []string
 	for _, state := range []string{
-		MemberBound, MemberReserved, MemberFencing, MemberWaiting, MemberGated, MemberDeleting, MemberEnded,
+		MemberBound, MemberReserved, MemberHeld, MemberFencing, MemberWaiting, MemberGated, MemberDeleting, MemberEnded,
 	} {
 		if n := v.Counts[state]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, state))

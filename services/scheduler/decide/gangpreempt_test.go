@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/explain"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 )
@@ -71,6 +72,9 @@ func TestGangEvictsForAllOrNone(t *testing.T) {
 	st.runUntilQuiet()
 	if held, _ := st.states(uids); held != 4 || len(st.claims()) != 3 {
 		t.Fatalf("%d are held, claims %v: want 4 and 3; %v", held, st.claims(), st.verdicts())
+	}
+	if v := st.explained(); v.Counts[explain.MemberHeld] != 4 {
+		t.Errorf("explained as %v, want four members that hold a place", v.Counts)
 	}
 	if got := st.kinds(); len(got) != 4 || slices.ContainsFunc(got, func(k events.DecisionKind) bool {
 		return k != events.DecisionNominated

@@ -81,6 +81,8 @@ func (f *Former) member(p *state.Pod) explain.GangMember {
 		m.State = explain.MemberBound
 	case reserved && e.State == ledger.Committed:
 		m.State, m.Node = explain.MemberReserved, doc.NodeName
+	case reserved && e.State == ledger.Held:
+		m.State, m.Node = explain.MemberHeld, doc.NodeName
 	case reserved:
 		m.State, m.Node = explain.MemberFencing, doc.NodeName
 	case p.Gated:
@@ -96,7 +98,7 @@ func (f *Former) member(p *state.Pod) explain.GangMember {
 
 // explainRoom adds what the waiting members need, and where it could be.
 func (f *Former) explainRoom(v *explain.GangView, g *gang.Group, waiting []*state.Pod, placed []string) {
-	v.Need = max(g.MinCount-len(placed), 1)
+	v.Need = max(g.MinCount-len(placed)-v.Counts[explain.MemberHeld], 1)
 	domains, err := f.Search.Domains(g.Topology, waiting, placed)
 	if err != nil {
 		v.Failed = unpinned(err)

@@ -75,9 +75,9 @@ func (rc *reconciler) inspect(h *hold) inspection {
 	var l inspection
 	if g, member := gang.Of(s.pod, rc.shard.View.Snapshot()); member {
 		switch {
-		case g == nil:
+		case g == nil && ledger.IsRecorded(h.plan):
 			return rc.giveUp(s, withdrawal{reason: "its PodGroup is gone"})
-		case g.Together():
+		case g != nil && g.Together():
 			s.gang = g
 			return gangHolds{rc}.inspect(s)
 		}
