@@ -284,6 +284,7 @@ func (nm *nominator) nominateMember(s seeker, lead *attempt.Attempt, m *members)
 	a.Pick = attempt.Pick{
 		NodeUID: plan.Node.Node.UID, NodeName: plan.Node.Node.Name, Decided: nm.shard.Now,
 		Total: len(nm.shard.View.Nodes()), FactSequence: nm.shard.Store.Position().Sequence,
+		Evidence: nm.record.NumberMember(a),
 	}
 	nm.shard.View.Stage(a.Pod, a.Pick.NodeName)
 	d := &memberHold{by: nm, attempt: a, lead: lead, plan: n.RecordedPlan(), token: entry.Token}
@@ -410,6 +411,7 @@ func (d *memberHold) Done(int64) {
 	h := &hold{
 		podUID: a.Pod.UID, nodeUID: a.Pick.NodeUID, plan: d.plan, token: d.token, attempt: a.Offer.Attempt,
 		traceParent: a.Offer.TraceParent, lead: d.lead,
+		evidence: nm.record.FinalEvidence(a), factSequence: a.Pick.FactSequence,
 	}
 	d.lead.Losses = 0 // a limit for each member
 	nm.life.Drop(a)

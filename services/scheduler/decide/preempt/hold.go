@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -34,6 +35,9 @@ type hold struct {
 	plugins *attempt.PluginBinding
 	// lead is the attempt at the lead of the gang for whose member this shard made the hold; nil for any other.
 	lead *attempt.Attempt
+	// evidence is the record of that choice, and factSequence its position in the facts.
+	evidence     *evidence.Evidence
+	factSequence uint64
 	// begun: a binder has begun to evict for it, or no pod has to be evicted, as of the last inspection. Holds
 	// counts those that are not begun, as they limit further plans.
 	begun bool

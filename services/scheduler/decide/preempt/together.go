@@ -247,6 +247,9 @@ func (g *gangStart) Done(revision int64) {
 		d := s.decision(events.DecisionNominated)
 		d.LedgerRevision = revision
 		d.NodesTotal = int32(len(rc.shard.View.Nodes()))
+		if d.Evidence = s.evidence; d.Evidence != nil {
+			d.FactSequence = s.factSequence
+		}
 		rc.effects.Decide(d)
 		victims := len(victimsOf(append(s.otherDocs, s.doc), s.plan))
 		rc.effects.Plan(step.PlanReport{Event: step.PlanNominated, Pod: d.Pod, Node: d.NodeName, Victims: victims})

@@ -127,6 +127,18 @@ func (r *Recorder) NumberVictimSearch(a *attempt.Attempt, e *evidence.Evidence, 
 	return r.NumberChoice(&other)
 }
 
+// NumberMember numbers the choice of a place for a member of a gang that waits for victims. Decisions that count the
+// member can be made again, but not this one: it depends on the places of other members.
+func (r *Recorder) NumberMember(a *attempt.Attempt) *evidence.Evidence {
+	if r.Shard.NoEvidence {
+		return nil
+	}
+	profile := r.Shard.Profiles[a.Pod.SchedulerName]
+	e := r.NumberVictimSearch(a, &evidence.Evidence{Config: profile.Hash()}, nil)
+	e.Basis.Unlisted = true
+	return e
+}
+
 // stagedOrders returns the order numbers of the decisions whose pods are staged, sorted.
 func (r *Recorder) stagedOrders() []uint64 {
 	n := r.Attempts.Count(attempt.Staged, attempt.InFlight, attempt.Reserving)
