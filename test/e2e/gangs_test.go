@@ -249,7 +249,7 @@ func lateGroup(g *gangStack) {
 	g.placed("late", 3)
 }
 
-// evictsForAll: nobody is evicted for a gang that could not start anyway; when it could, all that are in the way are.
+// evictsForAll: no pod is evicted for a gang that could not start anyway. When it could, all that are in the way are.
 func evictsForAll(g *gangStack) {
 	const inTheWay = 3
 	g.priorityClass("gang", 1000)

@@ -36,7 +36,7 @@ func RunProtocol(t *testing.T, open Open) {
 		{"T2 refuses what contradicts it", nominateRefuses},
 		{"T2 in several transactions counts when its record is ready", nominateLarge},
 		{"T2 in several transactions stops where it is aborted", nominateAborted},
-		{"T2 of a gang lets nobody be evicted before all members have a place", finishTogether},
+		{"T2 of a gang lets no pod be evicted before all members have a place", finishTogether},
 		{"T3 of a gang promotes all members at one revision", promoteTogether},
 		{"T2 and T1 on one node: one of two commits", nominateOrPlace},
 		{"T2 and T2 on one victim: one of two commits", nominateOneVictim},

@@ -52,7 +52,7 @@ func (w *world) markable() bool {
 	return false
 }
 
-// Nobody can be evicted for a gang before all its members have a place, and all are promoted at once when the last
+// No pod can be evicted for a gang before all its members have a place, and all are promoted at once when the last
 // victim has gone. A member that fits as it is gets its place first.
 func TestGangEvictsForAllOrNone(t *testing.T) {
 	st := newScenario(t, 1, 4, 1)
@@ -105,8 +105,8 @@ func TestGangEvictsForAllOrNone(t *testing.T) {
 	}
 }
 
-// A gang for which there is not enough room even without less important pods evicts nobody, and holds nothing.
-func TestGangEvictsNobodyInVain(t *testing.T) {
+// A gang for which there is not enough room even without less important pods evicts no pod, and holds nothing.
+func TestGangEvictsNoPodInVain(t *testing.T) {
 	st := newScenario(t, 1, 3, 1)
 	st.running("a", "n0")
 	st.running("b", "n1")
@@ -121,7 +121,7 @@ func TestGangEvictsNobodyInVain(t *testing.T) {
 	}
 }
 
-// The last place cannot be had, because a budget protects its victim: all places are given up, nobody was evicted, and
+// The last place cannot be had, because a budget protects its victim: all places are given up, no pod was evicted, and
 // the gang is tried again after a while.
 func TestGangGivesUpItsPlaces(t *testing.T) {
 	st := newScenario(t, 1, 3, 1)

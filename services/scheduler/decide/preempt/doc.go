@@ -28,7 +28,7 @@
 //   - reconciler (holdstate.go) inspects holds (reconcile.go), waits for their victims (waits.go), promotes them (T3,
 //     promote.go), completes large plans (form.go), asks extenders about the place (vet.go), gives places up (T8,
 //     abort.go), and releases kept places that no pod will need (release.go).
-//   - gang.go holds the places of a gang, one member after the other, and together.go inspects them together: nobody is
+//   - gang.go holds the places of a gang, one member after the other, and together.go inspects them together: no pod is
 //     evicted before enough members have a place, and all are promoted at once (docs/decisions/0044).
 //   - failures.Memory remembers plans that failed, so that preemption does not evict pods for ever. budgets.Book
 //     keeps what the disruption budgets have left.
