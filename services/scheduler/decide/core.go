@@ -111,6 +111,7 @@ func New(cfg Config) *Core {
 		Shard: c.shard, Attempts: c.attempts, Effects: c.effects, Life: c.life, Terms: c.terms, Search: c.search,
 		Place: c.placer.placeMember, Reject: c.preempt.Reject, ActFor: c.performing.ActFor,
 	}
+	c.preempt.MayBeBound = c.placer.gangs.MayBeBound
 	return c
 }
 

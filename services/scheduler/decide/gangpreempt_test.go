@@ -1,6 +1,7 @@
 package decide_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/explain"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
 // importantGang adds a gang whose members have a priority, shows it to the shard, and offers its first member.
@@ -284,6 +286,74 @@ func heldGang(t *testing.T, shards int) (st *scenario, uids, victims []string) {
 		t.Fatalf("%d members are held, want 3: %v", held, st.verdicts())
 	}
 	return st, uids, victims
+}
+
+// A gang that fails counts once against the pair of owners, however many members it has: it is tried again.
+func TestGangThatFailsCountsOnce(t *testing.T) {
+	st := newScenario(t, 1, 4, 1)
+	for n := range 4 {
+		st.running(fmt.Sprintf("v%d", n), fmt.Sprintf("n%d", n), ownedBy("victims"))
+	}
+	st.deliverAll()
+	uids := st.importantGang(4, 4, ownedBy("job"))
+	st.runUntilQuiet()
+	for _, uid := range uids {
+		st.mark(uid)
+	}
+	st.deletePod(uids[3])
+	st.runUntilQuiet()
+	if held, _ := st.states(uids); held > 0 {
+		t.Fatalf("%d members are held after one has gone", held)
+	}
+	for uid := range st.claims() { // binders take the evictions back, and drop the claims
+		st.refuse(uid)
+	}
+	for _, d := range st.docs() {
+		swept, err := txns.SweepDoc(txns.Sweeping{
+			Doc: d, View: st.ledgerView(), Facts: upToDate{st.world}, Reported: true,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !swept.Empty() {
+			st.change(swept.Change)
+		}
+	}
+	st.runUntilQuiet()
+	if claims := st.claims(); len(claims) > 0 {
+		t.Fatalf("claims %v are left", claims)
+	}
+	st.addPod("g-4", memberOf("g"), important(10), ownedBy("job"))
+	st.deliverAll()
+	st.wait(2 * time.Second)
+	st.s.decisions = nil
+	st.offerGang(uids[0], "g")
+	st.runUntilQuiet()
+	if held, _ := st.states(append(uids[:3], "pod-g-4")); held != 4 {
+		t.Errorf("%d members are held, want 4: %v", held, st.verdicts())
+	}
+}
+
+// The answer to the transaction that makes the plans Ready is lost: the members are nominated all the same.
+func TestGangStartsWithoutAnAnswer(t *testing.T) {
+	st := newScenario(t, 1, 2, 1)
+	st.running("a", "n0")
+	st.running("b", "n1")
+	st.deliverAll()
+	uids := st.importantGang(2, 2)
+	for range uids {
+		st.answer()
+		st.deliverAll()
+	}
+	if st.s.commit == nil || st.markable() {
+		t.Fatalf("in flight %+v, want the start", st.s.commit)
+	}
+	st.commit(st.s.commit.Txn)
+	st.step(st.s, step.Input{Results: []step.Result{{ID: st.s.commit.ID, Err: errors.New("no answer")}}})
+	st.runUntilQuiet()
+	if got := st.kinds(); len(got) != 2 || got[0] != events.DecisionNominated || got[1] != events.DecisionNominated {
+		t.Errorf("decisions %v, want both members nominated", got)
+	}
 }
 
 // When a member that holds a place is gone, too few are left: the others give theirs up, and victims that are not being

@@ -66,9 +66,12 @@ func (l *Memory) GatherFailed(g *gang.Group, now time.Time) time.Duration {
 	return pause
 }
 
-// GatherPause returns how much longer a gang is not tried.
+// GatherPause returns how much longer a gang is not tried; 0 if it may be.
 func (l *Memory) GatherPause(g *gang.Group, now time.Time) time.Duration {
-	return l.gathered[g.UID].until.Sub(now)
+	if left := l.gathered[g.UID].until.Sub(now); left > 0 {
+		return roundUp(left)
+	}
+	return 0
 }
 
 // GatherDone forgets the failures of a gang, which has all its places.

@@ -114,7 +114,7 @@ func (f *Former) Try(a *attempt.Attempt, profile *placement.Profile) (p Placemen
 	}
 	t := &try{Gang: &attempt.Gang{Group: g, Lead: a}, profile: profile}
 	known := f.collect(t)
-	if t.unsure && len(g.Topology) > 0 || f.mayBeBound(t.waiting) {
+	if t.unsure && len(g.Topology) > 0 || f.MayBeBound(t.waiting) {
 		return Placement{Is: Deferred}, true
 	}
 	f.Effects.CountGang()

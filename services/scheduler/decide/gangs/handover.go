@@ -49,8 +49,8 @@ func (f *Former) handedOver(podUID string, until, seen uint64) {
 	f.handOvers.until[podUID] = until
 }
 
-// mayBeBound reports whether a pod that seems to wait may have been handed over.
-func (f *Former) mayBeBound(pods []*state.Pod) bool {
+// MayBeBound reports whether a pod that seems to wait may have been handed over.
+func (f *Former) MayBeBound(pods []*state.Pod) bool {
 	seen, _ := f.Shard.Store.Position().Progress(events.KindPod)
 	if seen < f.handOvers.everything {
 		return true

@@ -28,6 +28,7 @@ type withdrawal struct {
 // pod. The pod's pins on the pods that it relies on are dropped with the hold.
 func (rc *reconciler) giveUp(s holdState, e withdrawal) inspection {
 	if s.gang != nil {
+		e.failed = e.failed && rc.failures.GatherPause(s.gang, rc.shard.Now) == 0 // once for all members
 		rc.failures.GatherFailed(s.gang, rc.shard.Now)
 	}
 	a := rc.abortOf(s.plan)
@@ -171,6 +172,9 @@ func (a *abort) Done(revision int64) {
 		return
 	}
 	d := a.decision(events.DecisionWithdrawn)
+	if d.Evidence = a.evidence; d.Evidence != nil {
+		d.FactSequence = a.factSequence
+	}
 	d.Message = "The place held for it on node " + a.doc.NodeName + " was given up: " + a.reason + "."
 	rc.effects.Decide(d)
 }

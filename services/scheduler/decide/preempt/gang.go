@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -110,7 +111,7 @@ func (p *Preemption) seekForGang(r attempt.Rejection) bool {
 	case !known || pod != lead.Pod || reserved || !mine || slices.ContainsFunc(m.waiting, other):
 		p.life.Requeue(lead)
 		return false
-	case p.shard.View.Settle() > 0:
+	case p.shard.View.Settle() > 0 || p.MayBeBound(m.waiting):
 		p.life.Defer(lead)
 		return false
 	}
@@ -121,20 +122,16 @@ func (p *Preemption) seekForGang(r attempt.Rejection) bool {
 		lead.Tried = map[string]bool{}
 		p.effects.Plan(step.PlanReport{Event: step.PlanSearched, Pod: lead.Offer.Pod})
 	}
-	for m.lacking() > 0 {
-		list := m.candidates(lead, p.attempts)
-		if len(list) < m.lacking() {
-			break
-		}
-		if p.holdMember(lead, list[0], &m) {
-			if list[0] != lead.Pod {
-				p.LineUp(r)
-			}
-			return true
-		}
+	list := m.candidates(lead, p.attempts)
+	if m.lacking() == 0 || len(list) < m.lacking() || p.failures.GatherPause(m.group, p.shard.Now) > 0 {
+		p.endGathering(r, &m)
+		return false
 	}
-	p.endGathering(r, &m)
-	return false
+	sent := p.holdMember(lead, list[0], &m)
+	if !sent || list[0] != lead.Pod {
+		p.LineUp(r)
+	}
+	return sent
 }
 
 // mayGather reports whether places may be held for a gang: plans for its members do not keep failing, no other attempt
@@ -231,6 +228,10 @@ func (p *Preemption) endGathering(r attempt.Rejection, m *members) {
 		r.Decision.RetryAfter = p.failures.GatherFailed(m.group, p.shard.Now)
 		p.Holds.makeDue(m.held)
 	}
+	r.Others = slices.DeleteFunc(slices.Clone(r.Others), func(d events.Decision) bool {
+		_, _, reserved := p.shard.Ledger.Entry(d.Pod.UID) // its verdict is from before that
+		return reserved
+	})
 	p.life.Unplaceable(r)
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/placement/names"
+	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/advice"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/budgets"
@@ -49,6 +50,9 @@ type Preemption struct {
 	nominator  *nominator
 	failures   *failures.Memory
 	budgets    *budgets.Book
+
+	// MayBeBound reports whether one of the pods that seem to wait may have been bound: gangs.Former.MayBeBound.
+	MayBeBound func([]*state.Pod) bool
 
 	// preemptionOrder is the number of the attempt that was lined up last; numbers break ties of priority. retried
 	// is the index of the next waiting one to try again.

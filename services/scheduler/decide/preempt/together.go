@@ -250,6 +250,7 @@ func (g *gangStart) Done(revision int64) {
 		if d.Evidence = s.evidence; d.Evidence != nil {
 			d.FactSequence = s.factSequence
 		}
+		s.evidence = nil // it has its record
 		rc.effects.Decide(d)
 		victims := len(victimsOf(append(s.otherDocs, s.doc), s.plan))
 		rc.effects.Plan(step.PlanReport{Event: step.PlanNominated, Pod: d.Pod, Node: d.NodeName, Victims: victims})
@@ -257,7 +258,15 @@ func (g *gangStart) Done(revision int64) {
 	}
 }
 
-func (g *gangStart) Undone(txns.Outcome) { g.due() }
+// Undone may be the answer to a second copy of a transaction that was committed: then all plans are Ready.
+func (g *gangStart) Undone(txns.Outcome) {
+	done := !slices.ContainsFunc(g.members, func(s holdState) bool { return !(gangHolds{g.by}).isReady(s) })
+	if done {
+		g.Done(g.by.shard.Ledger.Revision())
+		return
+	}
+	g.due()
+}
 
 // TooLarge has the places given up with the next inspection.
 func (g *gangStart) TooLarge(why string) {
