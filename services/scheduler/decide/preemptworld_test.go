@@ -47,7 +47,7 @@ type arena struct {
 	// quiet is the number of turns until the next one is allowed.
 	quiet int
 	// refused counts evictions that the API server refused because of a budget that was created again. uncounted are the
-	// budgets, by UID, under which a pod was evicted without a claim on them: what such a pod took is no other's.
+	// budgets, by UID, under which a pod was evicted that no budget covered when it was claimed.
 	refused   int
 	uncounted map[string]bool
 }
@@ -153,7 +153,7 @@ func (a *arena) evict() {
 				a.refuse(uid, claims[uid])
 				return
 			}
-			a.uncounted[string(b.UID)] = a.uncounted[string(b.UID)] || !counted
+			a.uncounted[string(b.UID)] = a.uncounted[string(b.UID)] || len(claims[uid].Budgets) == 0
 			if healthy-1 < b.Status.DesiredHealthy {
 				a.breaks("the eviction of %s exceeds budget %s: %d healthy, want %d", uid, b.Name, healthy, b.Status.DesiredHealthy)
 			}
@@ -172,7 +172,7 @@ func (a *arena) evict() {
 }
 
 // refuse makes the API server refuse an eviction because of a budget that it has no claim on, since the budget was
-// created later, or from which an eviction without a claim has taken. The binder gives up the eviction's plan.
+// created later, or from which a pod has taken that no budget covered when it was claimed. The binder gives up the eviction's plan.
 func (a *arena) refuse(uid string, claim ledger.Entry) {
 	d, _, _ := a.ledgerView().Plans().Victim(uid)
 	failed, err := txns.FailEviction(d, uid, claim.Plan)
