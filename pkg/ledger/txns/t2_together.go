@@ -20,6 +20,13 @@ const (
 	stepTogether    = "T3 promote together"
 )
 
+// FitsTogether reports whether FinishPlans and PromoteTogether of so many members on so many nodes, without guards, fit
+// in a transaction each: they have an operation for each record and each document, and a few others.
+func FitsTogether(members, nodes int) bool {
+	const others = 4 // the epoch, the registry, and two in reserve
+	return members+nodes+others <= ledger.MaxTxnOps
+}
+
 // FormMember is a T2 for a member of a gang: FormPlan with all victims, of which there may be none. If no pod has to go
 // for the member, the place is held until the others have theirs. Its errors are those of FormPlan.
 func FormMember(n Nomination) (Change, error) {

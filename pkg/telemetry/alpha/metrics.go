@@ -34,7 +34,7 @@ var (
 		metrics.ExponentialBuckets(0.1, 2, 14), "profile", "driver", "status")
 	groupAttempts = schedulerAlpha.CounterVec("podgroup_schedule_attempts_total",
 		"Number of attempts to place a gang, by result: scheduled (all that were needed have a reservation), unschedulable, "+
-			"error.", "result", "profile")
+			"waiting_on_preemption (members hold places until other pods have left), error.", "result", "profile")
 	groupAttemptDuration = schedulerAlpha.HistogramVec("podgroup_scheduling_attempt_duration_seconds",
 		"Time from the offer of a gang to a shard to the end of the attempt, in seconds.",
 		metrics.ExponentialBuckets(0.001, 2, 15), "result", "profile")

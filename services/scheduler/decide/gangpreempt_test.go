@@ -44,6 +44,14 @@ func (w *world) states(uids []string) (held, committed int) {
 	return held, committed
 }
 
+// outcomes returns how the attempts at gangs have ended.
+func (st *scenario) outcomes() (list []step.Outcome) {
+	for _, g := range st.s.gangs {
+		list = append(list, g.Outcome)
+	}
+	return list
+}
+
 // markable reports whether a victim of any plan could be evicted now.
 func (w *world) markable() bool {
 	for _, e := range w.claims() {
@@ -105,6 +113,9 @@ func TestGangEvictsForAllOrNone(t *testing.T) {
 	if len(placed) != 1 {
 		t.Errorf("members were placed at the revisions %v, want one", placed)
 	}
+	if got := st.outcomes(); !slices.Equal(got, []step.Outcome{step.WaitingOnPreemption, step.Scheduled}) {
+		t.Errorf("the attempts at the gang are reported as %v", got)
+	}
 }
 
 // A gang for which there is not enough room even without less important pods evicts no pod, and holds nothing.
@@ -117,6 +128,9 @@ func TestGangEvictsNoPodInVain(t *testing.T) {
 	st.importantGang(3, 3)
 	if st.s.commit != nil || len(st.claims()) > 0 {
 		t.Errorf("in flight %+v, claims %v: want neither", st.s.commit, st.claims())
+	}
+	if got := st.outcomes(); !slices.Equal(got, []step.Outcome{step.Unschedulable}) {
+		t.Errorf("the attempt at the gang is reported as %v", got)
 	}
 	if got := st.verdicts()["g-0"]; got != "unplaceable: 0/3 nodes are available: 3 Insufficient cpu." {
 		t.Errorf("the verdict on the lead is %q", got)

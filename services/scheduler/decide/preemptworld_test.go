@@ -172,7 +172,8 @@ func (a *arena) evict() {
 }
 
 // refuse makes the API server refuse an eviction because of a budget that it has no claim on, since the budget was
-// created later, or from which a pod has taken that no budget covered when it was claimed. The binder gives up the eviction's plan.
+// created later, or from which a pod has taken that no budget covered when it was claimed. The binder gives up the
+// eviction's plan.
 func (a *arena) refuse(uid string, claim ledger.Entry) {
 	d, _, _ := a.ledgerView().Plans().Victim(uid)
 	failed, err := txns.FailEviction(d, uid, claim.Plan)

@@ -336,9 +336,12 @@ func (t *try) evicts() *gang.Group {
 	return t.Group
 }
 
-// reject rejects the lead of a gang, and with it the others. g is the gang if evictions could help.
+// reject rejects the lead of a gang, and with it the others. g is the gang if evictions could help: then the attempt
+// may go on, and is reported when it ends.
 func (f *Former) reject(a *attempt.Attempt, d events.Decision, others []events.Decision, g *gang.Group) Placement {
-	f.Effects.ReportGang(a.GangReport(step.Unschedulable))
+	if g == nil {
+		f.Effects.ReportGang(a.GangReport(step.Unschedulable))
+	}
 	return f.end(a, d, others, g)
 }
 

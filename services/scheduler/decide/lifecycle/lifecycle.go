@@ -7,6 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/record"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/shard"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
 // Attempts ends attempts, or puts them back. It withdraws what they have staged, and keeps the offers to give back.
@@ -105,6 +106,9 @@ func (l *Attempts) Unplaceable(r attempt.Rejection) {
 	l.Record.Unplaceable(r.Attempt, r.Decision)
 	for _, d := range r.Others {
 		l.Record.Effects.Decide(d)
+	}
+	if r.Gang != nil {
+		l.Record.Effects.ReportGang(r.Attempt.GangReport(step.Unschedulable))
 	}
 	l.Drop(r.Attempt)
 }

@@ -153,7 +153,7 @@ func (p *Preemption) mayGather(r attempt.Rejection, m *members) bool {
 	case pause > 0:
 		r.Decision.RetryAfter = pause
 	case !some, len(m.held) > 0, len(m.waiting) < m.lacking():
-	case !fitsTransaction(m.lacking(), 1):
+	case !txns.FitsTogether(m.lacking(), 1):
 		r.Decision.Message += " preemption: " + tooLargeTogether + "."
 	case p.nominator.hasRoomBelow(priority, m):
 		return true
@@ -163,13 +163,6 @@ func (p *Preemption) mayGather(r attempt.Rejection, m *members) bool {
 	}
 	p.life.Unplaceable(r)
 	return false
-}
-
-// fitsTransaction reports whether one transaction can promote so many members on so many nodes: it has an operation for
-// each of their documents and records, and a few others.
-func fitsTransaction(members, nodes int) bool {
-	const others = 4 // the epoch, the registry, the floor and a reserve
-	return members+nodes+others <= ledger.MaxTxnOps
 }
 
 // tooLargeTogether is why no places are held for a gang that no transaction could promote.
@@ -313,7 +306,7 @@ func (nm *nominator) placeForMember(s *seeker, m *members) (plan preempt.Result,
 		Opinions: nm.search.SpareNominated(s.pod, nil),
 	}
 	nodes := nm.nodesOf(m)
-	roomForNode := fitsTransaction(len(m.held)+m.lacking(), len(nodes)+1)
+	roomForNode := txns.FitsTogether(len(m.held)+m.lacking(), len(nodes)+1)
 	r := nm.search.Query(s.profile, engine.Query{Pod: s.pod, Seed: q.Seed})
 	if roomForNode && r.Err == nil && len(r.Feasible) > 0 &&
 		!nm.search.HoldsRoom(s.pod, r.Feasible[0].Node.Node.Name) {

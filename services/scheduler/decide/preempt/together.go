@@ -155,7 +155,7 @@ func (x gangHolds) start(s holdState, all []holdState) inspection {
 	switch {
 	case !mine:
 		return inspectionWaits
-	case weight > ledger.MaxTxnBytes/2 || !fitsTransaction(len(all), len(holds)):
+	case weight > ledger.MaxTxnBytes/2 || !txns.FitsTogether(len(all), len(holds)):
 		return x.giveUp(s, tooLargeTogether)
 	}
 	change, err := txns.FinishPlans(authority, plans, holds)
@@ -256,6 +256,13 @@ func (g *gangStart) Done(revision int64) {
 		rc.effects.Plan(step.PlanReport{Event: step.PlanNominated, Pod: d.Pod, Node: d.NodeName, Victims: victims})
 		rc.holds.noteProgress(s.hold)
 	}
+	reportGang(rc, g.members, step.WaitingOnPreemption)
+}
+
+// reportGang reports the end of an attempt at a gang, which began with its first hold.
+func reportGang(rc *reconciler, members []holdState, o step.Outcome) {
+	first := slices.MinFunc(members, func(a, b holdState) int { return a.firstSeen.Compare(b.firstSeen) })
+	rc.effects.ReportGang(step.Gang{Profile: first.pod.SchedulerName, Outcome: o, Received: first.firstSeen})
 }
 
 // Undone may be the answer to a second copy of a transaction that was committed: then all plans are Ready.
@@ -292,17 +299,13 @@ func (g *gangPromotion) Kind() string { return "T3" }
 
 // Done records the placements of all members.
 func (g *gangPromotion) Done(revision int64) {
-	first := g.members[0]
+	var members []holdState
 	for _, p := range g.members {
 		p.Done(revision)
-		if p.firstSeen.Before(first.firstSeen) {
-			first = p
-		}
+		members = append(members, p.holdState)
 	}
-	g.by.failures.GatherDone(first.gang)
-	g.by.effects.ReportGang(step.Gang{
-		Profile: first.pod.SchedulerName, Outcome: step.Scheduled, Received: first.firstSeen,
-	})
+	g.by.failures.GatherDone(members[0].gang)
+	reportGang(g.by, members, step.Scheduled)
 }
 
 func (g *gangPromotion) TooLarge(why string) {

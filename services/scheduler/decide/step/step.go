@@ -109,13 +109,15 @@ type Commit struct {
 // Outcome of an attempt.
 type Outcome string
 
-// The outcomes of an attempt. The first three use upstream's values of the label
+// The outcomes of an attempt. All but Conflict use upstream's values of the label
 // "result".
 const (
 	Scheduled     Outcome = "scheduled"
 	Unschedulable Outcome = "unschedulable"
 	Failed        Outcome = "error"
 	Conflict      Outcome = "conflict"
+	// WaitingOnPreemption is for gangs only.
+	WaitingOnPreemption Outcome = "waiting_on_preemption"
 )
 
 // Reason is the cause of a lost race.
