@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -56,6 +57,28 @@ func TestLossOfAPlaceIsAnEventOfItsOwn(t *testing.T) {
 		Action: "Scheduling", Note: d.Message}
 	if diff := cmp.Diff([]effect.Report{report}, r.reported); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// A place is given up, and the pod is rejected, while the condition of its nomination is being written: the loss is
+// reported all the same, once.
+func TestLossOfAPlaceIsReportedBehindAWrite(t *testing.T) {
+	r := newRig(t, 1)
+	nominated := unplaceable("p0", 1, "no room")
+	lost := unplaceable("p0", 1, "The place held for it went to pod ns/p1.")
+	lost.Kind = events.DecisionWithdrawn
+	r.receive(nominated)
+	r.receive(lost)
+	r.receive(unplaceable("p0", 2, "no room again"))
+	r.receive(unplaceable("p0", 3, "no room again"))
+	run[effect.PatchCondition](r, delivered)
+	run[effect.PatchCondition](r, delivered)
+	var reasons []string
+	for _, e := range r.reported {
+		reasons = append(reasons, e.Reason)
+	}
+	if want := []string{"FailedScheduling", "NominationWithdrawn", "FailedScheduling"}; !slices.Equal(reasons, want) {
+		t.Errorf("events %v, want %v", reasons, want)
 	}
 }
 

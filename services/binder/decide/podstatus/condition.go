@@ -54,9 +54,22 @@ func (s *Writer) Require(d events.Decision) {
 		w = &condition{Pacing: basis.Pacing{Retry: s.Limits.Retry}}
 		s.conditions[d.Pod.UID] = w
 	}
+	w.reportSuperseded(s, d)
 	w.pending = &d
 	w.forgetOlder(d)
 	w.advance(s)
+}
+
+// reportSuperseded emits the event of a pending decision that a place was given up, before another decision takes its
+// turn: that decision does not say what has become of the place.
+func (w *condition) reportSuperseded(s *Writer, by events.Decision) {
+	d := w.pending
+	if d == nil || d.Kind != events.DecisionWithdrawn || d.Token == by.Token || !s.MayAct(d.Pod.UID) {
+		return
+	}
+	if reported := w.sent != nil && w.sent.Token == d.Token && w.sent.Kind == d.Kind; !reported {
+		s.emitEvent(*d)
+	}
 }
 
 // forgetOlder forgets the pod that was read if a decision has used a later version.
@@ -158,6 +171,11 @@ func (w *condition) report(s *Writer, d events.Decision) {
 	if w.sent != nil && w.sent.Token == d.Token {
 		return
 	}
+	s.emitEvent(d)
+}
+
+// emitEvent emits the event of a decision.
+func (s *Writer) emitEvent(d events.Decision) {
 	reason := "FailedScheduling"
 	if d.Kind == events.DecisionWithdrawn {
 		// Events with the same reason become a series, which keeps the first note.
