@@ -17,6 +17,17 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
+// fullNodes returns a scenario with three nodes, each with one less important pod and room for no other.
+func fullNodes(t *testing.T, shards int) (st *scenario, victims []string) {
+	t.Helper()
+	st = newScenario(t, shards, 3, 1)
+	for n := range 3 {
+		victims = append(victims, st.running(fmt.Sprintf("v%d", n), fmt.Sprintf("n%d", n)))
+	}
+	st.deliverAll()
+	return st, victims
+}
+
 // importantGang adds a gang whose members have a priority, shows it to the shard, and offers its first member.
 func (st *scenario) importantGang(members int, minCount int32, options ...func(*corev1.Pod)) (uids []string) {
 	st.addGroup("g", minCount)
@@ -184,11 +195,7 @@ func TestGangGivesUpItsPlaces(t *testing.T) {
 
 // A victim leaves by itself, and its claim is handed over, before the gang has all its places.
 func TestGangWhoseVictimLeavesByItself(t *testing.T) {
-	st := newScenario(t, 1, 3, 1)
-	for n := range 3 {
-		st.running(fmt.Sprintf("v%d", n), fmt.Sprintf("n%d", n))
-	}
-	st.deliverAll()
+	st, _ := fullNodes(t, 1)
 	uids := st.importantGang(3, 3)
 	st.answer()
 	st.deliverAll()
@@ -232,7 +239,7 @@ func TestGangTooLargeToPreempt(t *testing.T) {
 // A node that holds a place is closed before the victims elsewhere have gone: the evictions that have not begun are
 // cancelled.
 func TestGangLosesANode(t *testing.T) {
-	st, uids, _ := heldGang(t, 1)
+	st, uids, _ := heldGang(t)
 	st.mark(uids[0])
 	doc, _, _ := st.hold(uids[2])
 	st.rv++
@@ -251,11 +258,7 @@ func TestGangLosesANode(t *testing.T) {
 
 // While places are held, a member of another scheduler appears: the gang is rejected as a whole.
 func TestGangOfSeveralSchedulersHoldsNothing(t *testing.T) {
-	st := newScenario(t, 1, 3, 1)
-	for n := range 3 {
-		st.running(fmt.Sprintf("v%d", n), fmt.Sprintf("n%d", n))
-	}
-	st.deliverAll()
+	st, _ := fullNodes(t, 1)
 	uids := st.importantGang(3, 3)
 	st.addPod("stranger", memberOf("g"), important(10), func(p *corev1.Pod) { p.Spec.SchedulerName = "other" })
 	st.runUntilQuiet()
@@ -287,13 +290,9 @@ func TestGangOfDifferentPriorities(t *testing.T) {
 }
 
 // heldGang returns a scenario in which all members of a gang of three hold places for which others leave.
-func heldGang(t *testing.T, shards int) (st *scenario, uids, victims []string) {
+func heldGang(t *testing.T) (st *scenario, uids, victims []string) {
 	t.Helper()
-	st = newScenario(t, shards, 3, 1)
-	for n := range 3 {
-		victims = append(victims, st.running(fmt.Sprintf("v%d", n), fmt.Sprintf("n%d", n)))
-	}
-	st.deliverAll()
+	st, victims = fullNodes(t, 1)
 	uids = st.importantGang(3, 3)
 	st.runUntilQuiet()
 	if held, _ := st.states(uids); held != 3 {
@@ -373,7 +372,7 @@ func TestGangStartsWithoutAnAnswer(t *testing.T) {
 // When a member that holds a place is gone, too few are left: the others give theirs up, and victims that are not being
 // evicted are released.
 func TestGangLosesAMemberThatHoldsAPlace(t *testing.T) {
-	st, uids, victims := heldGang(t, 1)
+	st, uids, victims := heldGang(t)
 	st.mark(uids[0])
 	st.deletePod(uids[2])
 	st.runUntilQuiet()
@@ -390,7 +389,7 @@ func TestGangLosesAMemberThatHoldsAPlace(t *testing.T) {
 
 // Another pod has taken a place meanwhile: what is left is not enough, and no member is promoted.
 func TestGangLosesAPlace(t *testing.T) {
-	st, uids, victims := heldGang(t, 1)
+	st, uids, victims := heldGang(t)
 	for _, uid := range uids {
 		st.mark(uid)
 	}

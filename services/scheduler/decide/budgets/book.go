@@ -118,11 +118,10 @@ func (b *Book) FollowLedger(budgets bool) { b.stale = b.stale || b.unknown || bu
 // FollowFacts applies changes of facts. A change of any pod, or the progress of the facts alone, may settle a claim, or
 // change how many pods of a budget are healthy; budgets without claims depend on their own object only.
 func (b *Book) FollowFacts(changes state.Changes) {
-	b.stale = b.stale || b.unknown
+	b.stale = b.stale || b.unknown || b.claims
 	for i := range changes.Others {
 		b.stale = b.stale || changes.Others[i].Kind == events.KindDisruptionBudget
 	}
-	b.stale = b.stale || b.claims
 }
 
 // Reread makes the budgets be read again before the next search.

@@ -1,8 +1,6 @@
 package preempt
 
 import (
-	"errors"
-
 	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -38,12 +36,8 @@ func (rc *reconciler) form(s holdState) inspection {
 		part.victims = part.victims[:len(part.victims)/2]
 		err = rc.sendPart(s, part)
 	}
-	var refused *txns.RefusedError
-	switch {
-	case err == nil:
-		return inspectionSent
-	case errors.As(err, &refused):
-		return inspectionRepeats
+	if l := resultOf(err); l != inspectionOpen {
+		return l
 	}
 	return rc.giveUp(s, withdrawal{reason: err.Error()})
 }

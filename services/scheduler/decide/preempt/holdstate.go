@@ -1,8 +1,11 @@
 package preempt
 
 import (
+	"errors"
+
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/placement/gang"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/decide/advice"
@@ -33,6 +36,19 @@ const (
 	// inspectionSent: a transaction about the hold has been sent.
 	inspectionSent
 )
+
+// resultOf returns the result of an inspection that has built and sent a transaction, by the error of that: a refused
+// one is built again later. inspectionOpen means that it can never be sent.
+func resultOf(err error) inspection {
+	var refused *txns.RefusedError
+	switch {
+	case err == nil:
+		return inspectionSent
+	case errors.As(err, &refused):
+		return inspectionRepeats
+	}
+	return inspectionOpen
+}
 
 // reconciler manages the places that are held for this shard's pods: it promotes a pod (T3) once all its victims
 // have gone, and gives up a place that has waited too long or is not needed (T8). It keeps nothing about single

@@ -1,8 +1,6 @@
 package preempt
 
 import (
-	"errors"
-
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
@@ -204,12 +202,8 @@ func (rc *reconciler) sendPromotion(s holdState, f promotionBasis) inspection {
 		d := &promotion{holdState: s, node: f.node.Node, binding: s.plugins, repicked: len(p.Volumes)+len(p.Devices) > 0}
 		err = rc.slot.Launch(d, change)
 	}
-	var refused *txns.RefusedError
-	switch {
-	case err == nil:
-		return inspectionSent
-	case errors.As(err, &refused):
-		return inspectionRepeats
+	if l := resultOf(err); l != inspectionOpen {
+		return l
 	}
 	return rc.giveUp(s, withdrawal{reason: err.Error()})
 }

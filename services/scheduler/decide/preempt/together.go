@@ -1,7 +1,6 @@
 package preempt
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -167,12 +166,8 @@ func (x gangHolds) start(s holdState, all []holdState) inspection {
 
 // sent returns the result of an inspection that wanted to send a transaction for all members.
 func (x gangHolds) sent(s holdState, err error) inspection {
-	var refused *txns.RefusedError
-	switch {
-	case err == nil:
-		return inspectionSent
-	case errors.As(err, &refused):
-		return inspectionRepeats
+	if l := resultOf(err); l != inspectionOpen {
+		return l
 	}
 	return x.giveUp(s, err.Error())
 }
